@@ -20,18 +20,18 @@ import pyarrow.parquet as pq
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.exports.writing import Writing
-from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
-from hoodoo.format.parquet import statistics
+from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from hoodoo.format.parquet import base_file, statistics
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
+from hoodoo.timeline.layout import OVERLAYS
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import FileGroup, View
 
-FOLDER = ".hoodie/.hoodoo/overlay/"
 _GROUP_DIGITS = 16
 _NAME = re.compile(r"([0-9a-f]{16})([0-9a-f]{10})[0-9a-f]{6}")
 _DAY_MS = 24 * 3600 * 1000
@@ -95,13 +95,17 @@ def overlays(writing: Writing, config: TableConfig, groups: Iterable[FileGroup])
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
-    """The positions of dead rows in the base, and the rows that logs made."""
-    names = [column.name for column in config.columns.columns]
+    """The positions of dead rows in the base, and the rows that logs made.
+
+    They have their record keys and partition, as those of bases do: a purge looks for these.
+    """
+    names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
     asked = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)  # logs that set no column count, too
     parts = slices.log_parts(store, config, group, slices.schema_of(config, asked))
     whole = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = _of_whole_rows(store, config, group, parts) if whole else _of_keys(store, config, group, parts)
-    return dead, rows.select(names)
+    rows = rows.select(names)
+    return dead, rows.add_column(1, PARTITION_PATH, base_file.constant(group.partition, len(rows)))
 
 
 def _of_whole_rows(
@@ -125,7 +129,7 @@ def _of_keys(
     if group.base:
         stored = slices.read_base(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]))
         dead = np.flatnonzero(slices.among(stored[RECORD_KEY], keys))
-    wanted = slices.schema_of(config, [column.name for column in config.columns.columns])
+    wanted = slices.schema_of(config, [RECORD_KEY, *(column.name for column in config.columns.columns)])
     return dead, slices.read_slice(store, config, group, wanted, keys=keys)
 
 
@@ -142,9 +146,10 @@ def _write(writing: Writing, config: TableConfig, group: FileGroup, name: str, r
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows.cast(schema))
-    key = f"{FOLDER}{name}.parquet"
+    key = f"{OVERLAYS}{name}.parquet"
     size = writing.first(key, sink.getvalue())
-    stats = statistics.of_parquet(collected[0], schema)
+    own = pa.schema([field for field in schema if field.name not in META_COLUMNS])
+    stats = statistics.of_parquet(collected[0], own)
     file = DataFile(
         key, group.partition, group.file_id, BASE, size, "", len(rows), stats=stats, schema=config.schema_id
     )
@@ -173,9 +178,16 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete the files of overlays that are passed, and a day old: those of rows, and those that name dead rows."""
-    for name in store.names(FOLDER):
-        if not passed(name.partition(".")[0].rpartition("_")[2].replace("-", "")):
-            continue
-        if (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
-            store.delete(FOLDER + name)
+    """Delete the files of overlays that are passed, and a day old: readers of older exports may be at work on them."""
+    for key, _ in passed_files(store, passed):
+        if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
+            store.delete(key)
+
+
+def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
+    """The files of overlays that are passed, and their bytes: those of rows, and those that name dead rows."""
+    return [
+        (key, size)
+        for key, size in store.list(OVERLAYS)
+        if passed(key.removeprefix(OVERLAYS).partition(".")[0].rpartition("_")[2].replace("-", ""))
+    ]

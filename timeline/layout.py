@@ -31,6 +31,9 @@ STAGING = OURS + "staging/"
 SALVAGED = OURS + "salvaged/"
 """Copies of damaged files, under their paths, until somebody deletes them by hand."""
 
+OVERLAYS = OURS + "overlay/"
+"""What logs made of base files, for readers of exports (exports/overlays.py)."""
+
 
 def slot_key(seq: int) -> str:
     """Return the key of slot `seq`."""

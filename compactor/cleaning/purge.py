@@ -23,6 +23,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import CorruptTable, PurgeBlocked
+from hoodoo.exports.overlays import passed_files, passed_overlays
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.merge.kernels import KeyedChanges, upserts
@@ -31,7 +32,7 @@ from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import CLEAN, WRITES, State
-from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
+from hoodoo.timeline.layout import CHECKPOINTS, OVERLAYS, SALVAGED, STAGING
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots import watermark
@@ -134,6 +135,7 @@ def purge(context: Context, state: TableState, batch: Batch, older_than_hours: f
         work.compact()
         work.forget_changes()
         done = work.clean()
+        work.forget_overlays()
         if done and not work.live_holders(context.timeline.history.head()):
             break
     return work.report(older_than_hours)
@@ -305,6 +307,15 @@ class _Purge:
         self._did(slot.instant)
         return True
 
+    def forget_overlays(self) -> None:
+        """Delete what exports keep of older snapshots, at once: it holds whole rows."""
+        history, store = self.context.timeline.history, self.context.store
+        history.head()
+        for key, size in passed_files(store, passed_overlays(history)):
+            store.delete(key)
+            self.deleted += 1
+            self.bytes += size
+
     def _did(self, instant: str) -> None:
         if instant:
             self.instants.append(instant)
@@ -390,7 +401,8 @@ class _Purge:
             checked += 1
             if self.search.in_staging(path):
                 found.append((path, size, False, instant_of_ms(store.modified_ms(path) or 0)))
-        for path, size in store.list(SALVAGED):  # nobody's to delete but by hand
+        overlays = [(path, size) for path, size in store.list(OVERLAYS) if path.endswith(".parquet")]
+        for path, size in [*store.list(SALVAGED), *overlays]:  # which nobody deletes by now
             checked += 1
             if self.search.in_staging(path):
                 found.append((path, size, True, ""))

@@ -13,8 +13,9 @@ from hoodoo.exports.delta import actions
 from hoodoo.exports.delta import deletion_vector as vectors
 from hoodoo.exports.delta.delta_schema import Json
 from hoodoo.exports.delta.log import Identity, identity, named_vector
-from hoodoo.exports.overlays import FOLDER, name_of, overlays
+from hoodoo.exports.overlays import name_of, overlays
 from hoodoo.exports.writing import Writing
+from hoodoo.timeline.layout import OVERLAYS
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
@@ -37,7 +38,7 @@ def overlaid_adds(
     rows: list[Json] = []
     for group in groups:
         name = name_of(config, group)
-        base, own = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{FOLDER}{name}.parquet")
+        base, own = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{OVERLAYS}{name}.parquet")
         overlaid = base is not None and identity(base)[1] == _vector_name(name)
         if not overlaid and own is None:
             unknown.append(group)
@@ -51,8 +52,8 @@ def overlaid_adds(
         if overlay.base and len(overlay.dead):
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
-            writing.first(FOLDER + vectors.file_name(number), data)
-            said = vectors.descriptor(FOLDER.rstrip("/"), number, len(data), len(overlay.dead))
+            writing.first(OVERLAYS + vectors.file_name(number), data)
+            said = vectors.descriptor(OVERLAYS.rstrip("/"), number, len(data), len(overlay.dead))
             path = overlay.base.file.path
             adds[path] = actions.with_vector(adds[path], said)
     return [*adds.values(), *rows]
@@ -60,4 +61,4 @@ def overlaid_adds(
 
 def _vector_name(overlay: str) -> str:
     """What names the deletion vector of an overlay."""
-    return named_vector(vectors.descriptor(FOLDER.rstrip("/"), uuid.UUID(hex=overlay), 0, 0))
+    return named_vector(vectors.descriptor(OVERLAYS.rstrip("/"), uuid.UUID(hex=overlay), 0, 0))

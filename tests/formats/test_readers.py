@@ -57,8 +57,8 @@ def newest(path: Path) -> str:
     return f"v{(path / 'metadata/version-hint.text').read_text()}.metadata.json"
 
 
-def check(path: Path, duck: duckdb.DuckDBPyConnection, where: str = "true") -> None:
-    seen = hoodoo.open(path).scan(read_optimized=True).to_arrow()
+def check(path: Path, duck: duckdb.DuckDBPyConnection, where: str = "true", merged: bool = False) -> None:
+    seen = hoodoo.open(path).scan(read_optimized=not merged).to_arrow()
     names = seen.schema.names
     want = plain(duck.execute(f"SELECT * FROM seen WHERE {where}").fetch_arrow_table(), names)
     for reader in (f"iceberg_scan('{path}')", f"delta_scan('file://{path}')"):
@@ -131,6 +131,31 @@ def test_every_reader_starts_at_a_checkpoint_once_a_clean_took_versions(
     table.export(delta=True, iceberg=True)
     assert min(exported.slots_of_delta(path)) > 0
     check(path, duck)
+
+
+def test_every_reader_sees_what_logs_say_where_an_export_merges_them(
+    tmp_path: Path, duck: duckdb.DuckDBPyConnection
+) -> None:
+    path = tmp_path / "t"
+    table = make(path, type="merge_on_read")
+    table.upsert(rows(*range(40)))
+    table.upsert(rows(*range(50, 70), part="b"))
+    for turn in range(13):
+        table.upsert(rows(turn, turn + 1, 100 + turn, version=turn))
+        table.delete([{"id": 20 + turn, "part": "a"}])
+        table.upsert([{"id": 50 + turn, "part": "b", "text": f"some {turn}"}], columns="given")
+        if turn == 7:
+            table.compact()
+        table.export(delta=True, iceberg=True, mode="merged")
+    check(path, duck, merged=True)
+    for where in ("part = 'a'", "id BETWEEN 4 AND 9", "small < -7", "text = 'some 12'"):
+        check(path, duck, where, merged=True)
+    found = static(path)
+    for snapshot in found.metadata.snapshots:
+        assert snapshot.summary is not None
+        seen = table.scan(as_of=int(snapshot.summary["hoodoo.slot"] or 0)).to_arrow()
+        read = found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        assert plain(read, seen.schema.names) == plain(seen, seen.schema.names)
 
 
 def test_pyiceberg_is_kept_from_writing(tmp_path: Path) -> None:

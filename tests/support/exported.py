@@ -10,7 +10,7 @@ from typing import Any
 
 import iceberg_reader
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 import hoodoo
 
@@ -126,3 +126,35 @@ def check_hint(path: Path) -> None:
 def check(path: Path, optimized: bool = False) -> None:
     check_delta(path, optimized)
     check_iceberg(path, optimized)
+
+
+def merged_rows(path: Path, version: int | None = None) -> list[Any]:
+    """The rows of a version with deletion vectors: deltalake's SQL passes over dead rows, its `to_pyarrow_table` does
+    not read such tables.
+    """
+    query = QueryBuilder().register("t", DeltaTable(path, version=version)).execute("SELECT * FROM t")
+    schema = hoodoo.open(path).scan().to_arrow().schema
+    found = pa.table(query)
+    return plain(found.select([name for name in schema.names if name in found.schema.names]).cast(_like(found, schema)))
+
+
+def _like(found: pa.Table, schema: pa.Schema) -> pa.Schema:
+    """Its columns, of the types that the table has: deltalake has views for texts."""
+    return pa.schema([field for field in schema if field.name in found.schema.names])
+
+
+def check_merged(path: Path, slots: Any = None) -> None:
+    """Each version and each snapshot has the rows of its slot, logs and all. slots: only those of these slots."""
+    table = hoodoo.open(path)
+    for version, slot in slots_of_delta(path).items():
+        if slots is None or slot in slots:
+            assert merged_rows(path, version) == plain(table.scan(as_of=slot).to_arrow()), (version, slot)
+    check_iceberg_merged(path, slots)
+
+
+def check_iceberg_merged(path: Path, slots: Any = None) -> None:
+    table, found = hoodoo.open(path), iceberg_reader.metadata(path)
+    for snapshot in found["snapshots"]:
+        slot = int(snapshot["summary"]["hoodoo.slot"])
+        if slots is None or slot in slots:
+            assert plain(iceberg_reader.rows(found, snapshot)) == plain(table.scan(as_of=slot).to_arrow()), slot

@@ -272,7 +272,7 @@ LINES: dict[str, dict[str, str]] = {
     "Table.clean": {"retain_hours": "plain", "retain_commits": "plain", "retain_versions": "plain"},
     "Table.expire": {"older_than_hours": "plain"},
     "Table.archive": {"older_than_hours": "plain", "keep_instants": "plain"},
-    "Table.export": {"delta": "plain", "iceberg": "plain", "rebuild": "plain"},
+    "Table.export": {"delta": "plain", "iceberg": "plain", "mode": "plain", "rebuild": "plain"},
     "Table.sweep": {"older_than_hours": "plain"},
     "Table.purge": {"data": "rows", "older_than_hours": "plain"},
     "Table.rollback": {"instant": "position"},

@@ -1,0 +1,404 @@
+"""Exports of merge-on-read tables in the mode `merged`: readers of Delta and Iceberg see what logs say, too."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import exported
+import iceberg_reader
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from exported import EVERY, check_iceberg_merged, check_merged, make, merged_rows, plain, rows
+from faulty_store import Died, FaultyStore
+from golden_tables import NAMES, unpack
+from worker_tables import loop_of
+
+import hoodoo
+from hoodoo.exports import export as exporting
+from hoodoo.exports.delta import deletion_vector
+from hoodoo.storage.store import Store
+from hoodoo.timeline.environment import Environment
+
+NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
+OVERLAYS = ".hoodie/.hoodoo/overlay"
+
+
+def merged(table: hoodoo.Table, **more: Any) -> Any:
+    return table.export(**{"delta": True, "iceberg": True, "mode": "merged"} | more)
+
+
+def narrow(path: Path, **options: Any) -> hoodoo.Table:
+    return make(path, NARROW, **{"type": "merge_on_read"} | options)
+
+
+def some(*numbers: int, ts: int = 1, v: int = 0, part: str = "a") -> list[dict[str, Any]]:
+    return [{"id": number, "part": part, "ts": ts, "v": v} for number in numbers]
+
+
+def test_every_version_and_snapshot_has_the_merged_rows_of_its_slot(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, EVERY, type="merge_on_read")
+    merged(table)
+    table.upsert(rows(*range(12)))
+    table.upsert(rows(*range(20, 30), part="b"))
+    merged(table)
+    for turn in range(1, 5):
+        table.upsert(rows(turn, turn + 3, turn + 100, version=turn))
+        table.delete([{"id": turn + 5, "part": "a"}, {"id": 19 + turn, "part": "b"}])
+        merged(table)
+        table.upsert([{"id": turn + 2, "part": "a", "text": f"partial {turn}"}], columns="given")
+        merged(table)
+    table.compact()
+    merged(table)
+    table.upsert(rows(1, version=9))
+    table.restore(table.handle.look().view.seq - 3)
+    result = merged(table)
+    check_merged(path)
+    assert result.slot == table.cursor.seq and "comment" not in iceberg_reader.metadata(path)["properties"]
+
+
+@pytest.mark.parametrize("log_format", ["avro", "parquet"])
+@pytest.mark.parametrize("order_by", ["ts", None])
+def test_updates_that_lose_leave_the_base_row_alive(tmp_path: Path, order_by: str | None, log_format: str) -> None:
+    path = tmp_path / "t"
+    table = narrow(path, order_by=order_by, log_format=log_format)
+    table.upsert(some(1, 2, 3, 4, ts=5))
+    table.upsert(some(1, ts=4, v=1) + some(2, ts=6, v=2))
+    table.upsert(some(2, ts=1, v=3) + some(3, ts=5, v=4))
+    table.delete([{"id": 4, "part": "a", "ts": 1}])
+    merged(table)
+    check_merged(path)
+
+
+def test_a_table_without_partitions_and_one_whose_rows_are_all_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path, partition_by=None)
+    table.upsert(some(*range(5)))
+    table.upsert(some(2, v=7))
+    merged(table)
+    table.delete(where="id >= 0")
+    assert not table.scan().to_arrow().num_rows
+    merged(table)
+    check_merged(path)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "version_6" not in name])
+def test_logs_that_apache_hudi_wrote_are_merged(tmp_path: Path, name: str) -> None:
+    """Groups of logs alone, partial updates with ordering values, deletes of each kind: whatever it wrote."""
+    path = unpack(name, tmp_path)
+    table = hoodoo.open(path, disable_metadata_table=True)
+    delta = not any(str(kind).startswith("time") for kind in table.schema.types)
+    merged(table, delta=delta)
+    if delta:
+        assert merged_rows(path) == plain(table.scan().to_arrow())
+    check_iceberg_merged(path)
+
+
+def test_an_overlay_is_made_once_for_each_state_of_its_file_group(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2) + some(3, 4, part="b"))
+    table.upsert(some(1, v=1) + some(3, v=1, part="b"))
+    merged(table)
+    before = {file.name: file.stat().st_mtime_ns for file in (path / OVERLAYS).iterdir()}
+    assert len(before) == 4  # rows and a vector of each
+    again = merged(table)
+    assert (again.delta.files, again.iceberg.files, again.delta.versions, again.iceberg.snapshots) == (0, 0, 0, 0)
+    table.upsert(some(4, v=2, part="b"))
+    merged(table)
+    after = {file.name: file.stat().st_mtime_ns for file in (path / OVERLAYS).iterdir()}
+    assert after.items() > before.items() and len(after) == 6
+    check_merged(path)
+
+
+def test_commits_that_are_no_news_to_readers_give_no_version(tmp_path: Path) -> None:
+    table = narrow(tmp_path / "t")
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=1))
+    merged(table)
+    table.savepoint("s")
+    again = merged(table)
+    assert (again.delta.versions, again.iceberg.snapshots) == (0, 0)
+
+
+def test_the_mode_may_change_from_export_to_export(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=1))
+    for mode in ("read_optimized", "merged", "read_optimized", "merged"):
+        table.export(delta=True, iceberg=True, mode=mode)
+        want = plain(table.scan(read_optimized=mode == "read_optimized").to_arrow())
+        assert merged_rows(path) == want
+        found = iceberg_reader.metadata(path)
+        assert plain(iceberg_reader.rows(found, found["snapshots"][-1])) == want
+    assert len({one["snapshot-id"] for one in found["snapshots"]}) == 4
+    table.export(delta=True, mode="read_optimized")
+    assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan(read_optimized=True).to_arrow())
+
+
+def test_a_log_of_many_versions_is_read_from_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(*range(40)))
+    for turn in range(24):
+        table.upsert(some(turn, turn + 1, v=turn))
+        table.export(delta=True, mode="merged")
+    newest = DeltaTable(path).version()
+    assert len(list((path / "_delta_log").glob("*.checkpoint.parquet"))) == 2
+    for version in range(10):
+        (path / f"_delta_log/{version:020d}.json").unlink()
+    assert merged_rows(path, newest) == plain(table.scan().to_arrow())
+    table.upsert(some(99, v=1))
+    table.export(delta=True, mode="merged")
+    assert merged_rows(path) == plain(table.scan().to_arrow())
+
+
+def test_columns_that_change_give_new_overlays(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2, 3))
+    table.upsert(some(1, v=1))
+    merged(table)
+    table.add_column("more", pa.string())
+    merged(table)
+    table.upsert([{"id": 2, "part": "a", "ts": 1, "v": 2, "more": "x"}])
+    merged(table)
+    table.rename_column("v", "value", rewrite=True)
+    table.upsert([{"id": 3, "part": "a", "ts": 1, "value": 3, "more": "y"}])
+    merged(table)
+    assert merged_rows(path) == plain(table.scan().to_arrow())
+    found = iceberg_reader.metadata(path)
+    assert plain(iceberg_reader.rows(found, found["snapshots"][-1])) == plain(table.scan().to_arrow())
+
+
+def test_what_another_writer_did_is_named_and_healed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=1))
+    merged(table)
+    log = path / "_delta_log"
+    theirs = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
+    added = json.loads((log / f"{0:020d}.json").read_text().splitlines()[-1])["add"]
+    gone = {"remove": {"path": added["path"], "deletionTimestamp": 1, "dataChange": True}}
+    (log / f"{1:020d}.json").write_text(f"{json.dumps(theirs)}\n{json.dumps(gone)}\n")
+    with pytest.raises(hoodoo.ForeignExport):
+        merged(table, iceberg=False)
+    merged(table, rebuild=True)
+    assert merged_rows(path) == plain(table.scan().to_arrow())
+    check_iceberg_merged(path)
+
+
+# ---- what nobody needs
+def later(path: Path, hours: float) -> hoodoo.Table:
+    now = Environment().now_ms
+    store = hoodoo.open(path).handle.store
+    return hoodoo.Table(store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+
+
+def overlay_files(path: Path) -> set[str]:
+    folders = (path / OVERLAYS, path / "metadata")
+    return {
+        one.name for folder in folders for one in folder.iterdir() if one.name.startswith(("deletes-", "deletion_"))
+    }
+
+
+def test_overlays_go_a_day_after_no_readable_slot_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2, 3))
+    for turn in range(3):
+        table.upsert(some(turn + 1, v=turn))
+        merged(table)
+    old = overlay_files(path)
+    table.compact()
+    table.upsert(some(1, v=9))
+    merged(table)
+    table.clean(retain_hours=0, retain_commits=1)
+    merged(table)
+    assert old < overlay_files(path)
+    for turn in range(10):  # Iceberg's are looked for every ten metadata files
+        table.upsert(some(2, v=turn))
+        merged(later(path, 25))
+    kept = overlay_files(path)
+    assert kept and not kept & old
+    check_merged(path, slots=[table.cursor.seq])
+
+
+def test_a_purge_leaves_no_row_in_an_overlay(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2, 3))
+    table.upsert(some(1, 2, v=777))
+    merged(table)
+    report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
+    assert report.proved
+    left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]
+    assert all(1 not in ids for ids in left)
+    merged(table)
+    assert merged_rows(path) == plain(table.scan().to_arrow())
+
+
+def test_an_overlay_that_holds_a_purged_key_is_named(tmp_path: Path) -> None:
+    """As where somebody puts a file back."""
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=777))
+    merged(table)
+    (rows_of,) = (path / OVERLAYS).glob("*.parquet")
+    kept = tmp_path / "kept"
+    shutil.copy(rows_of, kept)
+    assert table.purge([{"id": 1, "part": "a"}], older_than_hours=0).proved
+    newer = rows_of.with_name(rows_of.name[:16] + "f" * 10 + rows_of.name[26:])
+    shutil.copy(kept, newer)
+    report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
+    assert not report.proved and [name.rpartition("/")[2] for name in report.holders] == [newer.name]
+
+
+# ---- crashes and company
+def run(path: Path, store: Store | None = None) -> None:
+    handle = hoodoo.open(path).handle
+    config, history, view = handle.look()
+    now_ms = handle.environment.now_ms()
+    exporting.export(store or handle.store, history, config, view, now_ms, delta=True, iceberg=True, mode="merged")
+
+
+def faulty(path: Path, fault: Callable[[int, str, str], str | None]) -> FaultyStore:
+    store = FaultyStore(str(path))
+    store.fault, store.pause = fault, lambda seconds: None  # type: ignore[method-assign]
+    return store
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("history") / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2, 3) + some(4, 5, part="b"))
+    table.upsert(some(1, v=1) + some(4, v=1, part="b"))
+    merged(table)
+    table.upsert(some(2, v=2))
+    table.delete([{"id": 3, "part": "a"}])
+    return path
+
+
+@pytest.mark.parametrize("kind", ["die", pytest.param("lost after", marks=pytest.mark.deep)])
+def test_an_export_that_ends_at_any_write_is_finished_by_the_next(history: Path, tmp_path: Path, kind: str) -> None:
+    for number in itertools.count(1):
+        path = tmp_path / str(number)
+        shutil.copytree(history, path)
+        store = faulty(path, lambda at, operation, key, number=number: kind if at == number else None)  # type: ignore[misc]
+        try:
+            run(path, store)
+            ended = store.count < number
+        except (Died, hoodoo.StoreUnavailable):
+            ended = False
+        run(path)
+        check_merged(path)
+        exported.check_hint(path)
+        if ended:
+            break
+    assert number > 8
+
+
+def test_of_two_exports_at_once_one_history_comes(history: Path, tmp_path: Path) -> None:
+    for number in itertools.count(1):
+        path = tmp_path / str(number)
+        shutil.copytree(history, path)
+
+        def overtaken(at: int, operation: str, key: str, number: int = number, path: Path = path) -> None:
+            if at == number:
+                hoodoo.open(path).upsert(some(5, v=9, part="b"))
+                run(path)
+
+        store = faulty(path, overtaken)
+        run(path, store)
+        run(path)
+        check_merged(path)
+        exported.check_hint(path)
+        if store.count < number:
+            break
+    assert number > 8
+
+
+# ---- the option, the call
+def test_the_option_says_the_mode_where_a_call_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path, export_mode="merged", export_formats="both")
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=1))
+    table.export(delta=True)
+    assert merged_rows(path) == plain(table.scan().to_arrow())
+    table.upsert(some(2, v=1))
+    with loop_of(table, "export") as loop:
+        loop.round()
+    assert max(exported.slots_of_delta(path).values()) == table.cursor.seq
+    check_merged(path)
+
+
+def test_a_mode_that_there_is_not_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = narrow(tmp_path / "t")
+    with pytest.raises(hoodoo.OptionError, match=r"mode.*'merged'"):
+        merged(table, mode="fresh")
+    assert not (tmp_path / "t/_delta_log").exists()
+
+
+def test_a_copy_on_write_table_is_the_same_in_both_modes(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = narrow(path, type="copy_on_write")
+    table.upsert(some(1, 2))
+    table.upsert(some(1, v=1))
+    merged(table)
+    check_merged(path)
+    assert not (path / OVERLAYS).exists()
+
+
+# ---- vectors
+@pytest.mark.parametrize(
+    "positions",
+    [[0], [5, 6, 7], [65_535, 65_536, 65_537], list(range(0, 200_000, 3)), [1, 2**32 - 1, 2**32, 2**33 + 5]],
+    ids=["one", "a run", "over a block", "many", "above 32 bits"],
+)
+def test_a_vector_says_its_positions(positions: list[int]) -> None:
+    data = deletion_vector.file_of(np.array(positions, np.int64))
+    said = deletion_vector.descriptor("x/", uuid.UUID(int=7), len(data), len(positions))
+    assert decoded(data, said["offset"], said["sizeInBytes"]) == positions
+
+
+def decoded(data: bytes, offset: int, size: int) -> list[int]:
+    """Written from Delta's protocol and the specification of roaring bitmaps alone."""
+    import struct
+    import zlib
+
+    assert data[0] == 1 and struct.unpack_from(">I", data, offset)[0] == size
+    vector = data[offset + 4 : offset + 4 + size]
+    assert struct.unpack_from(">I", data, offset + 4 + size)[0] == zlib.crc32(vector)
+    magic, count = struct.unpack_from("<IQ", vector)
+    assert magic == 1681511377
+    at, found = 12, []
+    for _ in range(count):
+        high, cookie, containers = struct.unpack_from("<III", vector, at)
+        start = at + 4
+        assert cookie == 12346
+        heads = [struct.unpack_from("<HH", vector, start + 8 + 4 * one) for one in range(containers)]
+        offsets = struct.unpack_from(f"<{containers}I", vector, start + 8 + 4 * containers)
+        for (key, least), where in zip(heads, offsets, strict=True):
+            number, base = least + 1, (high << 32) + (key << 16)
+            if number <= 4096:
+                found += [base + one for one in struct.unpack_from(f"<{number}H", vector, start + where)]
+                at = start + where + 2 * number
+            else:
+                bits = np.unpackbits(np.frombuffer(vector, np.uint8, 8192, start + where), bitorder="little")
+                found += (base + np.flatnonzero(bits)).tolist()
+                at = start + where + 8192
+    assert at == len(vector)
+    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.iceberg import iceberg_export
+from hoodoo.exports.overlays import Overlays
 from hoodoo.exports.results import ExportResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.table_options import READ_OPTIMIZED
+from hoodoo.timeline.properties.table_options import MERGED, READ_OPTIMIZED
 from hoodoo.timeline.views.view import View
 
 
@@ -35,8 +36,9 @@ def export(
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
+    asked = store, history, config, view.seq, now_ms, rebuild, Overlays(store) if mode == MERGED else None
     return ExportResult(
         view.seq,
-        delta_export.export(store, history, config, view.seq, now_ms, rebuild, mode) if delta else None,
-        iceberg_export.export(store, history, config, view.seq, now_ms, rebuild, mode) if iceberg else None,
+        delta_export.export(*asked) if delta else None,
+        iceberg_export.export(*asked) if iceberg else None,
     )

@@ -79,19 +79,28 @@ def covered(view: View) -> list[FileGroup]:
     return sorted(found, key=lambda group: (group.file_id, group.partition))
 
 
-def overlays(writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
-    """Make the overlay of each of `groups`, which have logs, and write the files of their rows.
+class Overlays:
+    """The overlays of one table. Each is made once, whatever formats tell of it."""
 
-    Raises CorruptTable where a file of a group is damaged.
-    """
-    asked = list(groups)
-    made = LocalEngine().map(lambda group: _overlaid(writing.store, config, group), asked)
-    found = []
-    for group, (dead, rows) in zip(asked, made, strict=True):
-        name = name_of(config, group)
-        file = _write(writing, config, group, name, rows) if len(rows) else None
-        found.append(Overlay(name, group.base, dead, file))
-    return found
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._made: dict[str, Overlay] = {}
+
+    def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
+        """Return the overlay of each of `groups`, which have logs. The files of their rows are written.
+
+        Raises CorruptTable where a file of a group is damaged.
+        """
+        wanted = {name_of(config, group): group for group in groups}
+        fresh = [(name, group) for name, group in wanted.items() if name not in self._made]
+
+        def make(named: tuple[str, FileGroup]) -> Overlay:
+            name, group = named
+            dead, rows = _overlaid(self._store, config, group)
+            return Overlay(name, group.base, dead, _write(writing, config, group, name, rows) if len(rows) else None)
+
+        self._made |= {one.name: one for one in LocalEngine().map(make, fresh)}
+        return [self._made[name] for name in wanted]
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:

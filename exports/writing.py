@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 from hoodoo.storage.store import BytesLike, Store
 
 
@@ -14,6 +16,7 @@ class Writing:
 
     def __init__(self, store: Store) -> None:
         self.store, self.files, self.bytes = store, 0, 0
+        self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
         """Create `key`. Raises FileExistsError where other bytes are there."""
@@ -35,5 +38,6 @@ class Writing:
         self._count(data)
 
     def _count(self, data: BytesLike) -> None:
-        self.files += 1
-        self.bytes += len(data)
+        with self._lock:  # threads write overlays
+            self.files += 1
+            self.bytes += len(data)

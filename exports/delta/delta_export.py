@@ -40,14 +40,13 @@ from hoodoo.exports.delta.log import (
     versions_among,
 )
 from hoodoo.exports.delta.overlaid import overlaid_adds
-from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.overlays import Overlays, covered, digest_of, passed_overlays, sweep_overlays
 from hoodoo.exports.results import DeltaExport
 from hoodoo.exports.writing import Writing
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.table_options import MERGED, READ_OPTIMIZED
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
@@ -72,7 +71,7 @@ def export(
     until: int,
     now_ms: int,
     rebuild: bool = False,
-    mode: str = READ_OPTIMIZED,
+    overlays: Overlays | None = None,
 ) -> DeltaExport:
     """Write the versions that the log lacks up to slot `until`.
 
@@ -83,12 +82,13 @@ def export(
         until: The slot that the newest version will show.
         now_ms: The time, by which files that nobody needs are deleted.
         rebuild: Write a version that makes the log right whatever it says now.
-        mode: What becomes of logs. Where they are merged, there is one version for all slots since the export before.
+        overlays: By which readers see what logs say, in one version for all slots since the export before. None: they
+            do not see it.
 
     Raises ForeignExport where another writer committed to the log, or it is another table's.
     """
     writing = Writing(store)
-    exporter = _Exporter(writing, history, config, until, now_ms, mode)
+    exporter = _Exporter(writing, history, config, until, now_ms, overlays)
     for _ in range(_ATTEMPTS):
         try:
             return exporter.run(rebuild)
@@ -101,10 +101,16 @@ def export(
 
 class _Exporter:
     def __init__(
-        self, writing: Writing, history: History, config: TableConfig, until: int, now_ms: int, mode: str
+        self,
+        writing: Writing,
+        history: History,
+        config: TableConfig,
+        until: int,
+        now_ms: int,
+        overlays: Overlays | None,
     ) -> None:
         self.writing, self.store, self.history, self.config = writing, writing.store, history, config
-        self.until, self.now_ms, self.merges, self.versions = until, now_ms, mode == MERGED, 0
+        self.until, self.now_ms, self.overlays, self.versions = until, now_ms, overlays, 0
 
     def run(self, rebuild: bool) -> DeltaExport:
         was = newest(self.store)
@@ -114,13 +120,13 @@ class _Exporter:
                 self.until = self.history.head().seq
         head = self.history.state(self.until)
         state = was
-        if self.merges:
-            state = self._merged(was, head, rebuild)
+        if self.overlays:
+            state = self._merged(self.overlays, was, head, rebuild)
         elif was.version < 0:
             state = self._whole(was, self.history.state(self._first()))
         elif rebuild or was.overlays or not goes_on_from(self.history, was.slot, was.instant):
             state = self._whole(was, head)
-        if state.slot < self.until and not self.merges:
+        if state.slot < self.until and not self.overlays:
             for step in steps(self.history, state.slot, self.until):
                 state = self._step(state, step)
         if head.min_readable > 1:
@@ -152,7 +158,7 @@ class _Exporter:
         self._commit(state, self._exactly(state, config, view, there, wanted))
         return self._checkpointed(state, view, at_once=was.version >= 0)
 
-    def _merged(self, was: LogState, view: View, rebuild: bool) -> LogState:
+    def _merged(self, overlays: Overlays, was: LogState, view: View, rebuild: bool) -> LogState:
         """A version after which the log has the base files of the view, and overlays of those that have logs; none
         where it has them.
         """
@@ -163,7 +169,8 @@ class _Exporter:
             return was
         state = replace(self._next(was, config, view, partitioned=False), overlays=said)
         there = live_files(self.store, was.version) if was.version >= 0 else {}
-        wanted = overlaid_adds(self.writing, config, view, groups, there if goes_on else {}, state.at_ms)
+        known = there if goes_on else {}
+        wanted = overlaid_adds(self.writing, overlays, config, view, groups, known, state.at_ms)
         is_known = goes_on and was.overlays and not was.partitioned and was.schema == state.schema
         same = is_known and {identity(one["add"]) for one in wanted} == there.keys()
         if same and view.seq - was.slot < IDLE_SLOTS:

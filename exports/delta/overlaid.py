@@ -13,7 +13,7 @@ from hoodoo.exports.delta import actions
 from hoodoo.exports.delta import deletion_vector as vectors
 from hoodoo.exports.delta.delta_schema import Json
 from hoodoo.exports.delta.log import Identity, identity, named_vector
-from hoodoo.exports.overlays import name_of, overlays
+from hoodoo.exports.overlays import Overlays, name_of
 from hoodoo.exports.writing import Writing
 from hoodoo.timeline.layout import OVERLAYS
 from hoodoo.timeline.properties.config import TableConfig
@@ -22,6 +22,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 def overlaid_adds(
     writing: Writing,
+    overlays: Overlays,
     config: TableConfig,
     view: View,
     groups: Sequence[FileGroup],
@@ -46,7 +47,7 @@ def overlaid_adds(
             adds[group.base_path] = {"add": base}
         if own is not None:
             rows.append({"add": own})
-    for overlay in overlays(writing, config, unknown):
+    for overlay in overlays.of(writing, config, unknown):
         if overlay.rows:
             rows.append(actions.add(config, overlay.rows.file, False, at_ms, True))
         if overlay.base and len(overlay.dead):

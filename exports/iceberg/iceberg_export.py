@@ -29,13 +29,12 @@ from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
 from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_promotable
 from hoodoo.exports.iceberg.manifest_files import ManifestFiles, ManifestWriter, location_of, short
-from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.overlays import Overlays, covered, digest_of, passed_overlays, sweep_overlays
 from hoodoo.exports.results import IcebergExport
 from hoodoo.exports.writing import Writing
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.table_options import MERGED, READ_OPTIMIZED
 from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
@@ -57,19 +56,19 @@ def export(
     until: int,
     now_ms: int,
     rebuild: bool = False,
-    mode: str = READ_OPTIMIZED,
+    overlays: Overlays | None = None,
 ) -> IcebergExport:
     """Write the metadata of slot `until`.
 
-    now_ms: the time, by which old files are deleted. rebuild: write all anew, whatever is there now. mode: what becomes
-    of logs.
+    now_ms: the time, by which old files are deleted. rebuild: write all anew, whatever is there now. overlays: by
+    which readers see what logs say; None: they do not.
 
     Raises ForeignExport where another writer committed to the metadata, or it is another table's.
     """
     writing = Writing(store)
     for _ in range(_ATTEMPTS):
         try:
-            return _Exporter(writing, history, config, until, now_ms, mode).run(rebuild)
+            return _Exporter(writing, history, config, until, now_ms, overlays).run(rebuild)
         except FileExistsError:  # another exporter, or a foreign writer, took the number: look what it is
             continue
         except FileNotFoundError as problem:
@@ -86,10 +85,16 @@ def export(
 
 class _Exporter:
     def __init__(
-        self, writing: Writing, history: History, config: TableConfig, until: int, now_ms: int, mode: str
+        self,
+        writing: Writing,
+        history: History,
+        config: TableConfig,
+        until: int,
+        now_ms: int,
+        overlays: Overlays | None,
     ) -> None:
         self.writing, self.store, self.history, self.config = writing, writing.store, history, config
-        self.until, self.now_ms, self.merges = until, now_ms, mode == MERGED
+        self.until, self.now_ms, self.overlays = until, now_ms, overlays
         self.location = location_of(self.store)
 
     def run(self, rebuild: bool) -> IcebergExport:
@@ -100,8 +105,8 @@ class _Exporter:
                 self.until = self.history.head().seq
         view = self.history.state(self.until)
         self.config = self.config.with_schemas(view.schemas)
-        groups = covered(view) if self.merges else []
-        said = digest_of(self.config, groups) if self.merges else ""
+        groups = covered(view) if self.overlays else []
+        said = digest_of(self.config, groups) if self.overlays else ""
         goes_on = was is not None and not rebuild and self._goes_on(was)
         overlaid = goes_on and was is not None and documents.overlays_of(was) == said
         if was is not None and overlaid and self._at(was) == self.until:
@@ -111,7 +116,7 @@ class _Exporter:
         else:
             metadata, changes = was, self._changes(self._at(was))
         before = metadata
-        metadata = documents.with_columns(metadata, self.config, self.merges)
+        metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
         if changes or not overlaid or not metadata["snapshots"]:
             metadata = self._with_snapshot(metadata, view, changes, groups, said)
         snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or before is not was)
@@ -128,7 +133,7 @@ class _Exporter:
 
     def _unchanged(self, after: int, until: int) -> bool:
         """Tell whether readers see the same rows at two slots. Where logs are told, each commit changes them."""
-        return not self.merges and unchanged(self.history, after, until)
+        return self.overlays is None and unchanged(self.history, after, until)
 
     def _path_of(self, key: str) -> str:
         return f"{self.location}/{key}"
@@ -192,7 +197,7 @@ class _Exporter:
         of_overlays = [one for one in before if overlay_manifests.is_of_overlays(one)]
         manifests = [
             *base_manifests.manifests(writer, [one for one in before if one not in of_overlays], changes),
-            *overlay_manifests.manifests(writer, of_overlays, groups),
+            *overlay_manifests.manifests(writer, of_overlays, self.overlays, groups),
         ]
         parent = metadata["current-snapshot-id"] if metadata["snapshots"] else None
         data = avro.encode_list(manifests, number, parent, sequence)
@@ -203,7 +208,7 @@ class _Exporter:
             "sequence-number": sequence,
             "timestamp-ms": view.completed_at,
             "manifest-list": self._path_of(key),
-            "summary": _summary(view, manifests, number, changes.changes_rows or self.merges),
+            "summary": _summary(view, manifests, number, changes.changes_rows or self.overlays is not None),
             "schema-id": metadata["current-schema-id"],
         }
         return documents.with_snapshot(metadata, snapshot)

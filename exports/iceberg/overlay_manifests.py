@@ -18,7 +18,7 @@ from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in, short
 from hoodoo.exports.iceberg.metadata_files import FOLDER
-from hoodoo.exports.overlays import Overlay, name_of, overlays
+from hoodoo.exports.overlays import Overlay, Overlays, name_of
 from hoodoo.timeline.views.view import FileGroup
 
 KIND = "overlay"
@@ -39,8 +39,10 @@ def is_of_overlays(manifest: Json) -> bool:
     return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
 
 
-def manifests(writer: ManifestWriter, before: Sequence[Json], groups: Sequence[FileGroup]) -> list[Json]:
-    """The manifests of the overlays of `groups`.
+def manifests(
+    writer: ManifestWriter, before: Sequence[Json], overlays: Overlays | None, groups: Sequence[FileGroup]
+) -> list[Json]:
+    """The manifests of the overlays of `groups`; overlays: None where there are none to be told.
 
     before: those of the snapshot before. What they say of an overlay that stays is not made again.
     """
@@ -49,8 +51,9 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], groups: Sequence[F
     for manifest in before:
         for entry in avro.live_entries(files.read(manifest), manifest):
             known.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
-    wanted = {name_of(files.config, group): group for group in groups}
-    made = overlays(files.writing, files.config, [group for name, group in wanted.items() if name not in known])
+    wanted = {name_of(files.config, group): group for group in groups} if overlays else {}
+    fresh = [group for name, group in wanted.items() if name not in known]
+    made = overlays.of(files.writing, files.config, fresh) if overlays else []
     entries = [(spec, entry) for name in sorted(wanted.keys() & known.keys()) for spec, entry in known[name]]
     entries += [(spec, writer.added(said)) for overlay in made for spec, said in _files_of(writer, overlay)]
     entries += [

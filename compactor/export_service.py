@@ -12,18 +12,22 @@ from hoodoo.errors import HoodooError
 from hoodoo.exports.results import ExportResult
 from hoodoo.redact import redact
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.table_options import BOTH_FORMATS, NO_FORMAT
+from hoodoo.timeline.properties.table_options import BOTH_FORMATS, DELTA, ICEBERG, NO_FORMAT
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 log = logging.getLogger("hoodoo.compactor")
-_EVERY_S = 60.0
-"""Between exports of a worker: each makes a snapshot of Iceberg, which is kept as long as retention keeps it."""
 _CLOCK = "export"
 
 
+def formats(config: TableConfig) -> tuple[str, ...]:
+    """The formats that the table's option asks for."""
+    asked = config.options.export_formats
+    return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(asked, (asked,))
+
+
 def due(turn: Turn) -> bool:
-    """A worker exports once a minute where the table changed; it and a writer do where a clean is due."""
+    """A worker exports once in `export_every_s` where the table changed; it and a writer do where a clean is due."""
     if turn.config.options.export_formats == NO_FORMAT:
         return False
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
@@ -38,7 +42,7 @@ def run(turn: Turn) -> bool:
     result = export(turn.context, turn.config, turn.view)
     if turn.duty:
         turn.duty.looked(turn.view)
-        turn.duty.next_in(_CLOCK, _EVERY_S)
+        turn.duty.next_in(_CLOCK, turn.config.options.export_every_s)
     written = sum(one.bytes for one in (result.delta, result.iceberg) if one)
     if written:
         done = Work(1, bytes_written=written, seconds=turn.seconds())
@@ -50,15 +54,15 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
     """Export `view` to the formats of the table's option."""
     from hoodoo.exports import export as exporting
 
-    timeline, asked = context.timeline, config.options.export_formats
+    timeline = context.timeline
     return exporting.export(
         context.store,
         timeline.history,
         config,
         view,
         timeline.environment.now_ms(),
-        delta=asked in ("delta", BOTH_FORMATS),
-        iceberg=asked in ("iceberg", BOTH_FORMATS),
+        delta=DELTA in formats(config),
+        iceberg=ICEBERG in formats(config),
         mode=config.options.export_mode,
     )
 

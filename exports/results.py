@@ -1,4 +1,4 @@
-"""What an export wrote, as its caller is told."""
+"""What an export wrote, and how far one is behind, as callers are told."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ class ExportResult:
     slot: int
     delta: DeltaExport | None = None
     iceberg: IcebergExport | None = None
+
+
+@dataclass(frozen=True)
+class ExportLag:
+    """What readers of an exported format do not see yet.
+
+    Attributes:
+        slot: The slot that the newest version or snapshot shows. 0: there is none, or another writer made it.
+        slots: How many slots since then changed what readers see.
+        seconds: The age of the oldest of them, in seconds.
+    """
+
+    slot: int
+    slots: int
+    seconds: float

@@ -88,6 +88,7 @@ class _StateOfServices:
             *self._about_cleaning(held),
             *self._about_consumers(),
             *self._about_layout(set(known) - set(dead)),
+            *self._about_exports(),
         )
         return Services(self.figures, known, plans, held, advice, owners, ages, dead, problems)
 
@@ -229,6 +230,15 @@ class _StateOfServices:
                 f"{_several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: "
                 f"`hoodoo cluster {self.path}`, or start a worker."
             )
+
+    # ---- exports
+    def _about_exports(self) -> Iterator[str]:
+        for name, lag in self.figures.exports.items():
+            if lag.seconds > self.config.options.export_every_s * _PATIENCE:
+                yield (
+                    f"Readers of {name.capitalize()} do not see {_several(lag.slots, 'commit')}, the oldest from "
+                    f"{span(lag.seconds)} ago: `hoodoo export {self.path} --{name}`, or start a worker."
+                )
 
 
 def _several(number: int, what: str) -> str:

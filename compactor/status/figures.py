@@ -7,14 +7,15 @@ Who shows them (metrics, the command line) and what to do about them is decided 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
-from hoodoo.compactor import heartbeats
+from hoodoo.compactor import export_service, heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
+from hoodoo.exports.results import ExportLag
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
@@ -43,6 +44,7 @@ class Figures:
         cleanable_bytes: The size of the files that a clean would delete now, in bytes.
         min_readable: The oldest slot whose snapshot stays readable.
         backpressure: True if there are so many log files that writers wait.
+        exports: How far each format of the option `export_formats` is behind, by its name.
     """
 
     head: int
@@ -61,6 +63,7 @@ class Figures:
     cleanable_bytes: int
     min_readable: int
     backpressure: bool
+    exports: dict[str, ExportLag] = field(default_factory=dict)
 
     @property
     def logs_max(self) -> int:
@@ -114,7 +117,14 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
         cleanable_bytes=sum(entry.size for entry in cleanable(view, oldest_kept(timeline, view, retention(options)))),
         min_readable=view.min_readable,
         backpressure=options.slow_after_logs is not None and max(logs, default=0) >= options.slow_after_logs,
+        exports={name: _export_lag(timeline, view, name) for name in export_service.formats(config)},
     )
+
+
+def _export_lag(timeline: TableTimeline, view: View, format: str) -> ExportLag:
+    from hoodoo.exports.lag import export_lag  # of few tables; it imports what exports need
+
+    return export_lag(timeline.store, timeline.history, view, format, timeline.environment.now_ms())
 
 
 def _median(view: View) -> float:

@@ -19,6 +19,7 @@ from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.service_turn import Work
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import HoodooError
+from hoodoo.exports.results import ExportLag
 
 ADDRESS = "127.0.0.1"
 _LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
@@ -42,6 +43,10 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_oldest_plan_age_seconds": ("Age of the oldest open compaction plan", lambda f: f.oldest_plan_seconds),
     "hoodoo_cleanable_bytes": ("Bytes that a clean would delete", lambda f: f.cleanable_bytes),
     "hoodoo_backpressure": ("1 while logs make writers wait", lambda f: float(f.backpressure)),
+}
+_EXPORT_GAUGES: dict[str, tuple[str, Callable[[ExportLag], float]]] = {
+    "hoodoo_export_lag_slots": ("Slots that readers of an exported format do not see", lambda lag: lag.slots),
+    "hoodoo_export_lag_seconds": ("Age of the oldest of these slots", lambda lag: lag.seconds),
 }
 _COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
     "hoodoo_service_runs": ("Runs of a service that did something", lambda w: w.runs),
@@ -83,6 +88,12 @@ class TableCollector(Collector):
             for path, figures, _ in found:
                 if figures:
                     gauge.add_metric([path], value(figures))
+            yield gauge
+        for name, (text, behind) in _EXPORT_GAUGES.items():
+            gauge = GaugeMetricFamily(name, text, labels=["table", "format"])
+            for path, figures, _ in found:
+                for format, lag in figures.exports.items() if figures else ():
+                    gauge.add_metric([path, format], behind(lag))
             yield gauge
         for name, (text, amount) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["table", "service"])

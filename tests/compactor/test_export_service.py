@@ -12,6 +12,8 @@ from exported import make, rows
 from worker_tables import loop_of
 
 import hoodoo
+from hoodoo.compactor.status.metrics import TableCollector
+from hoodoo.timeline.environment import Environment
 
 
 def shown(path: Path) -> int:
@@ -73,6 +75,56 @@ def test_a_clean_that_is_asked_for_exports_first_and_goes_on_where_that_fails(
         table.upsert(rows(1, 2, version=version + 9))
     assert table.clean(retain_hours=0, retain_commits=1).files > 0
     assert "the clean goes on" in caplog.text and "FOREIGN_EXPORT" in caplog.text
+
+
+def test_the_services_say_how_far_exports_are_behind(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", export_formats="both", export_every_s=0)
+    table.upsert(rows(1))
+    table.upsert(rows(2))
+    behind = table.services()
+    assert set(behind.figures.exports) == {"delta", "iceberg"}
+    assert {lag.slots for lag in behind.figures.exports.values()} == {2}
+    table.export(delta=True, iceberg=True)
+    table.savepoint("s")
+    fine = table.services()
+    for format, lag in fine.figures.exports.items():
+        assert (lag.slot, lag.slots, lag.seconds) == (table.cursor.seq - 1, 0, 0.0), format
+    assert not any("Readers of" in text for text in fine.advice)
+    later = Environment().now_ms() + 60_000
+    table.upsert(rows(3))
+    seen = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: later)).services()
+    assert all(lag.slots == 1 and lag.seconds > 0 for lag in seen.figures.exports.values())
+    (delta,) = (text for text in seen.advice if "Readers of Delta" in text)
+    assert "1 commit" in delta and "--delta" in delta
+
+
+def test_logs_are_behind_only_where_an_export_tells_of_them(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", type="merge_on_read", export_formats="both")
+    table.upsert(rows(1))
+    table.export(delta=True, mode="merged")
+    table.export(iceberg=True)
+    table.upsert(rows(1, version=2))
+    exports = table.services().figures.exports
+    assert exports["delta"].slots == 1 and exports["iceberg"].slots == 0
+
+
+def test_metrics_say_it_of_each_format(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", export_formats="delta")
+    with loop_of(table, "export") as loop:
+        loop.round()
+        table.upsert(rows(1))
+        table.upsert(rows(2))
+        loop.round()  # within the minute: it looks, and does not export
+        found = {one.name: one.samples for one in TableCollector([loop]).collect()}
+    (slots,) = found["hoodoo_export_lag_slots"]
+    assert (slots.labels["format"], slots.value) == ("delta", 2.0)
+    assert [one.labels["format"] for one in found["hoodoo_export_lag_seconds"]] == ["delta"]
+
+
+def test_a_table_that_exports_nothing_has_no_lag(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    table.upsert(rows(1))
+    assert table.services().figures.exports == {}
 
 
 def test_an_unknown_format_is_refused_with_those_there_are(tmp_path: Path) -> None:

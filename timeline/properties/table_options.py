@@ -69,8 +69,10 @@ class Options:
             a merge-on-read table without `order_by`. False where incremental queries of other engines have to show
             whole rows.
         export_formats: The formats in which engines without Hudi read the table: 'delta', 'iceberg', 'both' or 'none'
-            (default). A worker exports every minute in which the table changed; a writer or worker does before it
-            cleans. See docs/other-engines.md.
+            (default). A worker exports where the table changed; a writer or worker does before it cleans. See
+            docs/other-engines.md.
+        export_every_s: How many seconds lie between two exports of a worker. Each makes a snapshot of Iceberg, which is
+            kept as long as retention keeps it. Default 60.
         export_mode: What such engines see of a merge-on-read table: 'read_optimized' (default), rows as of the last
             compaction of each file group, or 'merged', the rows of the table.
         worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
@@ -104,6 +106,7 @@ class Options:
     hudi_writers: bool = False
     partial_logs: bool = True
     export_formats: str = "none"
+    export_every_s: float = 60.0
     export_mode: str = "read_optimized"
     worker_timeout_s: float = 60.0
     # Speed
@@ -139,7 +142,7 @@ _FROM_ONE = {
     "retain_versions",
     "slow_after_logs",
 }
-NO_FORMAT, BOTH_FORMATS = "none", "both"
+NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS = "none", "delta", "iceberg", "both"
 READ_OPTIMIZED, MERGED = "read_optimized", "merged"
 """What an export makes of logs: it passes over them, or it says which rows of base files they replaced or deleted, and
 writes the rows that they made.
@@ -148,7 +151,7 @@ EXPORT_MODES = (READ_OPTIMIZED, MERGED)
 _WORDS = {
     "compression": ("zstd", "snappy", "gzip", "lz4", "none"),
     "log_format": ("avro", "parquet"),
-    "export_formats": (NO_FORMAT, "delta", "iceberg", BOTH_FORMATS),
+    "export_formats": (NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS),
     "export_mode": EXPORT_MODES,
 }
 """What options take that are words."""

@@ -1,0 +1,62 @@
+"""How far exports are behind the table: what their readers do not see yet.
+
+It reads the newest metadata of each format, slots and views, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from hoodoo.errors import SnapshotExpired
+from hoodoo.exports.base_files import steps
+from hoodoo.exports.delta import log as delta_log
+from hoodoo.exports.iceberg import metadata_files, table_metadata
+from hoodoo.exports.results import ExportLag
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.table_options import DELTA
+from hoodoo.timeline.slots.slot import COMPLETED
+from hoodoo.timeline.views.view import View
+
+
+def export_lag(store: Store, history: History, view: View, format: str, now_ms: int) -> ExportLag:
+    """The lag of one format.
+
+    Args:
+        store: Where the table is.
+        history: Its slots.
+        view: The newest view.
+        format: 'delta' or 'iceberg'.
+        now_ms: The time, in ms since 1970.
+
+    Returns:
+        The lag.
+    """
+    slot, merges = _delta(store) if format == DELTA else _iceberg(store)
+    missing = _missing(history, slot, view, merges)
+    since = view.completed_at if not missing else history.slot(missing[0]).completed_at
+    return ExportLag(slot, len(missing), max(0, now_ms - since) / 1000 if missing else 0.0)
+
+
+def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]:
+    """The slots since `slot` that changed what readers see; of archived ones nothing is known, so they are left out."""
+    first = max(slot, history.oldest_slot() - 1)
+    try:
+        return [
+            step.slot.seq
+            for step in steps(history, first, view.seq)
+            if step.changes or merges and step.slot.outcome == COMPLETED and step.slot.writes_rows
+        ]
+    except SnapshotExpired:
+        return [view.seq]
+
+
+def _delta(store: Store) -> tuple[int, bool]:
+    """The slot that the Delta log shows, and whether it shows what logs say."""
+    newest = delta_log.newest(store)
+    return newest.slot, bool(newest.overlays)
+
+
+def _iceberg(store: Store) -> tuple[int, bool]:
+    version, metadata = metadata_files.newest(store)
+    if metadata is None or not table_metadata.is_ours(metadata, version):
+        return 0, False
+    return int(metadata["properties"][table_metadata.SLOT]), bool(table_metadata.overlays_of(metadata))

@@ -42,6 +42,22 @@ class IcebergExport:
 
 
 @dataclass(frozen=True)
+class CatalogEntry:
+    """What became of the entry in a catalog.
+
+    Attributes:
+        identifier: The table in the catalog.
+        metadata: The metadata file that the entry names.
+        change: 'registered' where there was no entry before, 'moved' where it named an older file, 'kept' where it
+            named this one or a newer one.
+    """
+
+    identifier: str
+    metadata: str
+    change: str
+
+
+@dataclass(frozen=True)
 class ExportResult:
     """What an export wrote.
 
@@ -49,11 +65,13 @@ class ExportResult:
         slot: The slot as of which the exported formats show the table.
         delta: The Delta log, None where it was not asked for.
         iceberg: The Iceberg metadata, None where it was not asked for.
+        catalog: The entry in a catalog, None where it was not asked for.
     """
 
     slot: int
     delta: DeltaExport | None = None
     iceberg: IcebergExport | None = None
+    catalog: CatalogEntry | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@
     │   ├── PredicateError       `where` does not parse or does not fit the columns
     │   ├── ExpressionError      an SQL expression does not parse, does not fit the columns, or cannot be evaluated
     │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata beside the table
+    │   ├── CatalogRefused       a catalog does not take the entry of the exported table
     │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
     │   ├── BucketNotFound       there is no such bucket at this endpoint
     │   ├── CredentialsError     nothing to sign with, or the store does not take it
@@ -216,6 +217,15 @@ class ForeignExport(CallError):
     """
 
     code = "FOREIGN_EXPORT"
+
+
+class CatalogRefused(CallError):
+    """A catalog does not take the entry of the exported Iceberg table: it has another table of that name, for example.
+
+    The export itself is done. `details` has `identifier`, the name in the catalog.
+    """
+
+    code = "CATALOG_REFUSED"
 
 
 class AlreadyCommitted(CallError):

@@ -14,7 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
-from hoodoo.exports.results import DeltaExport, ExportLag, ExportResult, IcebergExport
+from hoodoo.exports.results import CatalogEntry, DeltaExport, ExportLag, ExportResult, IcebergExport
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
@@ -48,6 +48,7 @@ __all__ = [
     "Alteration",
     "ArchiveResult",
     "ArrowLike",
+    "CatalogEntry",
     "Changes",
     "CleanResult",
     "ClusterResult",

@@ -14,7 +14,7 @@ if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproje
     trap 'rm -f "$constraints"' EXIT
     grep -Ev '^(duckdb|pyspark|hudi)==' requirements-dev.txt >"$constraints"
     $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint "$constraints" \
-        "pyiceberg==0.12.0" "duckdb==$duckdb" "duckdb-extensions==$duckdb" "duckdb-extension-avro==$duckdb" \
+        "pyiceberg[sql-sqlite,glue,hive]==0.12.0" "moto[glue]" "duckdb==$duckdb" "duckdb-extensions==$duckdb" "duckdb-extension-avro==$duckdb" \
         "duckdb-extension-httpfs==$duckdb" "duckdb-extension-iceberg==$duckdb" "duckdb-extension-delta==$duckdb" \
         deltalake polars pandas pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis greenlet --editable .
     touch $venv/stamp

@@ -611,6 +611,19 @@ def _services(command: Command) -> None:
     export.add_argument(
         "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
     )
+    export.add_argument(
+        "--register", metavar="NAMESPACE.TABLE", help="create or move the entry of the Iceberg table in a catalog"
+    )
+    export.add_argument(
+        "--catalog", metavar="NAME", default="default", help="the catalog, as pyiceberg's configuration names it"
+    )
+    export.add_argument(
+        "--catalog-property",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a property of the catalog, such as type=glue or uri=...; may be given again",
+    )
     salvage = command(
         "salvage",
         "make file groups with damaged files readable again; every sound row stays",

@@ -5,7 +5,7 @@ A part of `hoodoo.table.Table`. Checks arguments and delegates; what each servic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -234,6 +234,9 @@ class Maintained:
         iceberg: bool = False,
         mode: str | None = None,
         rebuild: bool = False,
+        register: str | None = None,
+        catalog: object = "default",
+        catalog_properties: Mapping[str, str] | None = None,
     ) -> ExportResult:
         """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
 
@@ -249,6 +252,11 @@ class Maintained:
                 files that logs replaced or deleted, and writes small files of what became of them. None (default): the
                 option `export_mode`, which is 'read_optimized' where it was not set.
             rebuild: True makes the metadata right whatever another writer made of them. Default False.
+            register: The Iceberg table in a catalog, 'namespace.table', which is created or moved to the newest
+                metadata. None (default): no catalog. It needs `hoodoo[iceberg]`.
+            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. Default 'default'.
+            catalog_properties: Properties of a catalog that is named, which go before those in the configuration, as
+                `{"type": "sql", "uri": "sqlite:///lake.db"}`. Default none.
 
         Returns:
             The slot that the formats show, and what was written of each.
@@ -259,6 +267,9 @@ class Maintained:
             PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
                 before anything is written.
             ForeignExport: Another writer committed to the metadata, or they are another table's.
+            EngineError: A catalog is asked for, and pyiceberg is not installed. It is raised before anything is
+                written.
+            CatalogRefused: The catalog has another table of that name, or no such namespace. The export is done.
             UnsupportedTable: Another engine wrote to the table what hoodoo cannot adopt.
         """
         if not flag("delta", delta) | flag("iceberg", iceberg):
@@ -271,11 +282,24 @@ class Maintained:
 
         if mode is not None:
             one_of("mode", mode, EXPORT_MODES)
+        registration = None
+        if register is not None:
+            from hoodoo.exports.catalogs.registration import Registration
+
+            if not iceberg:
+                raise OptionError(
+                    "register names an Iceberg table in a catalog: pass iceberg=True (--iceberg), too.",
+                    option="register",
+                )
+            registration = Registration.of(register, catalog, catalog_properties or {})
         _, (config, history, view) = self.handle.context_at(None)
         now_ms, mode = self.handle.environment.now_ms(), mode or config.options.export_mode
-        return exporting.export(
+        done = exporting.export(
             self.handle.store, history, config, view, now_ms, delta, iceberg, flag("rebuild", rebuild), mode
         )
+        if registration is None or done.iceberg is None:
+            return done
+        return replace(done, catalog=registration.run(self.handle.store, done.iceberg.metadata))
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
         """Delete slots that nothing needs, and move old instants into the history folder of Hudi's timeline.

@@ -1,0 +1,1 @@
+"""Entries of the exported Iceberg table in catalogs, by pyiceberg (the extra `iceberg`)."""

@@ -1,0 +1,129 @@
+"""Brings a catalog's entry of the exported Iceberg table up to the newest metadata file.
+
+A catalog holds a pointer to one metadata file. The pointer is moved by a conditional update only, never by dropping and
+registering anew: readers would find no table meanwhile, and grants would be lost. A pointer that another exporter moved
+further stays. How an update is conditional is known by the module of each kind of catalog.
+
+pyiceberg knows how catalogs are reached: by its own configuration, or by the catalog object that a caller made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hoodoo.errors import CatalogRefused, EngineError, OptionError, TryAgainError
+from hoodoo.exports.catalogs.pointers import mover_of
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.iceberg.table_metadata import VERSION
+from hoodoo.exports.results import CatalogEntry
+from hoodoo.storage.store import Store
+
+_ATTEMPTS = 10
+_NEEDS = "Catalogs need pyiceberg: pip install 'hoodoo[iceberg]'."
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Where an export registers its table.
+
+    Attributes:
+        identifier: The table in the catalog, `namespace.table`.
+        catalog: A catalog of pyiceberg.
+    """
+
+    identifier: str
+    catalog: Any
+
+    @staticmethod
+    def of(identifier: str, catalog: Any, properties: Mapping[str, str]) -> Registration:
+        """Args:
+            identifier: The table in the catalog.
+            catalog: A catalog of pyiceberg, or the name of one in its configuration.
+            properties: Of a catalog that is named: they go before those in the configuration.
+
+        Raises:
+            EngineError: pyiceberg is not installed.
+            OptionError: The identifier has no namespace, or there is no such catalog.
+        """
+        try:
+            from pyiceberg.catalog import Catalog, load_catalog
+        except ImportError:
+            raise EngineError(_NEEDS) from None
+        if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
+            raise OptionError(
+                f"register takes the table in the catalog as 'namespace.table', got {identifier!r}.", option="register"
+            )
+        if isinstance(catalog, Catalog):
+            return Registration(identifier, catalog)
+        if not isinstance(catalog, str) or not catalog:
+            raise OptionError(
+                f"catalog takes a catalog of pyiceberg, or the name of one in its configuration, got {catalog!r}.",
+                option="catalog",
+            )
+        try:
+            return Registration(identifier, load_catalog(catalog, **properties))
+        except Exception as problem:  # of any kind: each catalog has its own
+            raise OptionError(
+                f"pyiceberg cannot open the catalog {catalog!r}: {problem} Say what it is in pyiceberg's configuration "
+                "(.pyiceberg.yaml), or by --catalog-property type=sql and so on.",
+                option="catalog",
+            ) from problem
+
+    def run(self, store: Store, metadata_key: str) -> CatalogEntry:
+        """Let the catalog's entry name a metadata file.
+
+        Args:
+            store: Where the table is.
+            metadata_key: The metadata file, relative to the table.
+
+        Returns:
+            What was done.
+
+        Raises:
+            CatalogRefused: The catalog has another table of this name, or no such namespace, or does not take the
+                update.
+            TryAgainError: Others moved the pointer again and again.
+        """
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        ours: Json = json.loads(store.get(metadata_key))
+        location = f"{location_of(store)}/{metadata_key}"
+        move = mover_of(self.catalog)
+        for _ in range(_ATTEMPTS):
+            try:
+                there = self.catalog.load_table(self.identifier)
+            except NoSuchTableError:
+                self._require_namespace()
+                try:
+                    self.catalog.register_table(self.identifier, location)
+                except TableAlreadyExistsError:  # somebody else was faster
+                    continue
+                return CatalogEntry(self.identifier, location, "registered")
+            self._require_ours(there, ours)
+            if int(there.properties.get(VERSION, 0)) >= int(ours["properties"][VERSION]):
+                return CatalogEntry(self.identifier, there.metadata_location, "kept")
+            if moved := move(self.catalog, there, ours, location):
+                return CatalogEntry(self.identifier, moved, "moved")
+        raise TryAgainError(
+            f"Others moved the catalog's entry {self.identifier!r} again and again. Export again.",
+            identifier=self.identifier,
+        )
+
+    def _require_namespace(self) -> None:
+        namespace = self.identifier.rpartition(".")[0]
+        if not self.catalog.namespace_exists(namespace):
+            raise CatalogRefused(
+                f"The catalog has no namespace {namespace!r}. Create it there first.", identifier=self.identifier
+            )
+
+    def _require_ours(self, there: Any, ours: Json) -> None:
+        if str(there.metadata.table_uuid) != ours["table-uuid"]:
+            raise CatalogRefused(
+                f"The catalog's entry {self.identifier!r} is another table, at {there.metadata.location}. Register "
+                "under another name, or drop that entry.",
+                identifier=self.identifier,
+            )

@@ -114,6 +114,8 @@ formats: venv
 
 golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns
+	$(JAVA) && tools/interop.sh python tools/golden_version_6.py tests/data/golden_version_6 0.15.0
+	$(JAVA) && tools/interop.sh python tools/golden_version_6.py tests/data/golden_version_6 1.2.0
 
 bench: venv
 	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py && $(BIN)/python bench/store.py && $(BIN)/python bench/many_writers.py --writers 1,3,10,30,100

@@ -56,6 +56,13 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
     return _record_keys(rows, key_columns, partition_columns, _refuse_first)
 
 
+def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
+    """The record keys of rows whose files hold none, as Hudi makes them of the key columns: several of them are
+    spelled as in `record_keys`, one is bare.
+    """
+    return record_keys(rows, key_columns, ())
+
+
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Mask of the rows whose keys `record_keys` refuses."""
     found = np.zeros(len(rows), bool)

@@ -16,7 +16,8 @@ from functools import partial
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Deferred, Together, in_order
-from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, checkpoint_key, slot_key
+from hoodoo.timeline.instant import Instant, parse_instant
+from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, TIMELINE, checkpoint_key, slot_key
 from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.slots.slot import Slot, decode, sha
 from hoodoo.timeline.views import checkpoint
@@ -140,6 +141,10 @@ class History:
     def begun(self) -> bool:
         """Tell whether the table has a commit sequence."""
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
+
+    def instants(self) -> list[Instant]:
+        """The instants in Hudi's active timeline, in the order of their files' names."""
+        return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
         """The oldest slot that is still there: those before it were archived. At least 1."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+HOODIE = ".hoodie/"
+"""Hudi's folder, in which the instants of table version 6 lie."""
 PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 METADATA_TABLE = ".hoodie/metadata"

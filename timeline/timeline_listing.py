@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.notebook import html_table
-from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
 from hoodoo.timeline.slots.slot import PLANNED, ROLLED_BACK, Slot
 
@@ -128,21 +126,22 @@ def _entry(slot: Slot) -> Entry:
     )
 
 
-def listing(store: Store, history: History, newest: int | None = None) -> Timeline:
+def listing(history: History, newest: int | None = None) -> Timeline:
     """The `newest` slots (default: all), then the pending instants."""
     head = history.head()
     first = max(history.oldest_slot() - 1, 0 if newest is None else head.seq - newest)
     slots = history.slots(first, head.seq)
     ended = {slot.instant for slot in slots} | {slot.target for slot in slots}
     pending = {}
-    for found in instants(store):
+    known = history.instants()
+    for found in known:
         if (
             found.state is not State.COMPLETED
             and found.time not in ended
             and (not slots or found.time > slots[0].instant)
         ):
             pending[found.time] = Entry(0, found.time, found.action, found.state.value)
-    completed = {found.time for found in instants(store) if found.state is State.COMPLETED}
+    completed = {found.time for found in known if found.state is State.COMPLETED}
     return Timeline([*map(_entry, slots), *(entry for t, entry in sorted(pending.items()) if t not in completed)])
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "decode_logs",
     "encode_log",
     "iter_log",
+    "rolled_back",
     "loggable_ordering",
 ]
 
@@ -220,9 +221,14 @@ def iter_log(
     max_block: int = BLOCK_READ_MAX,
     strict: bool = True,
     positions: bool = False,
+    counts: Callable[[str], bool] | None = None,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
-    """`decode_log`, a block at a time."""
+    """`decode_log`, a block at a time. counts: tells of an instant whether its rows and deletes are wanted; commands
+    are not, then.
+    """
     for frame in _frames(memoryview(data).cast("B"), strict):
+        if counts and (frame.kind == _COMMAND or not counts(frame.header.get(_INSTANT_TIME, ""))):
+            continue
         if len(frame.content) > max_block:
             raise UnsupportedTable(
                 f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once."
@@ -459,6 +465,12 @@ def _is_partial(frame: _Frame) -> bool:
 
 def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     return decode_deletes(frame.text(_INSTANT_TIME), frame.content)
+
+
+def rolled_back(data: bytes | memoryview) -> frozenset[str]:
+    """Return the instants whose blocks the commands in a log file say to ignore."""
+    commands = (frame for frame in _frames(memoryview(data).cast("B"), False) if frame.kind == _COMMAND)
+    return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:

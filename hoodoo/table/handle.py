@@ -26,6 +26,7 @@ from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
+from hoodoo.timeline.hudi.layout_one import LayoutOneHistory
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TableConfig
@@ -93,10 +94,7 @@ class TableHandle:
         except TableNotFound:
             if not isinstance(self.seen.history, ForeignHistory):
                 raise
-            theirs = self.seen.history  # of a table that nobody has adopted yet
-            view = theirs.head()
-            config = replace(self.seen.config, created=theirs.created()).with_schemas(view.schemas)
-            self.seen = seen = Seen(config, theirs, view)
+            self.seen = seen = self._foreign(self.seen.config, self.seen.history)  # nobody has adopted it yet
             return seen
         found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
@@ -125,6 +123,7 @@ class TableHandle:
         `seen`.
         """
         if seen.history is not self.timeline.history:
+            seen.config.require_writable()
             raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
 
     def _opened(self) -> Seen:
@@ -144,10 +143,13 @@ class TableHandle:
         found = unfinished_adoptions(ours, archived.result) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
-    def _foreign(self, config: TableConfig) -> Seen:
-        """A table that has only Hudi's timeline, until the first write adopts it."""
-        theirs = ForeignHistory(self.store)
-        if not (view := theirs.head()).seq:
+    def _foreign(self, config: TableConfig, known: ForeignHistory | None = None) -> Seen:
+        """A table that has only Hudi's timeline, until the first write adopts it. known: what was seen of it."""
+        theirs = known or (LayoutOneHistory(self.store, config) if config.layout_one else ForeignHistory(self.store))
+        view = theirs.head()
+        if config.layout_one and not (now := configuration.load(self.store)).layout_one:
+            return self._foreign(now)  # Hudi upgraded it, perhaps while its timeline was read
+        if not view.seq:
             raise TableNotFound(
                 f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
                 "or another engine truncated it, and its next write makes it a table again.",
@@ -168,6 +170,7 @@ class TableHandle:
         """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
         cannot be.
         """
+        self.config.require_writable()
         require_conforming_once(self.store)
         if not self._alone:
             require_place_of_its_own(self.store)

@@ -460,7 +460,7 @@ class Readable:
         from hoodoo.timeline import timeline_listing
 
         number_from("newest", newest, 1, whole=True)
-        return timeline_listing.listing(self.handle.store, self.handle.look().history, newest)
+        return timeline_listing.listing(self.handle.look().history, newest)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """List the commits that changed rows, the newest first.
@@ -491,6 +491,7 @@ def rows_changed(
     from hoodoo.readers.slices.slice_task import Range
 
     config, history, view = seen
+    config.require_commit_times()
     history.require_not_undone(after)
     instants = None
     if after:

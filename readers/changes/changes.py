@@ -149,6 +149,7 @@ class Changes(Rows):
         meta: bool = False,
     ) -> None:
         one_of("versions", versions, (NET, ALL))
+        config.require_commit_times()
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
             chosen_columns(config.spellings.names(columns), (config.file_schema if meta else config.schema).names),

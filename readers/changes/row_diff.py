@@ -53,7 +53,7 @@ class RowDiff:
     instants: pa.Array | None = None
     _expected: pa.Array | None = None
     _bases: dict[str, pa.Table] = field(default_factory=dict)
-    _logs: dict[str, list[KeyedChanges]] = field(default_factory=dict)
+    _logs: dict[tuple[str, str], list[KeyedChanges]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._touched = TouchedKeys(self.store, self.config, self.instants)
@@ -112,12 +112,12 @@ class RowDiff:
         return self._bases[file.path]
 
     def _log(self, file: DataFile, schema: pa.Schema) -> list[KeyedChanges]:
-        if file.path not in self._logs:
-            self._logs[file.path] = [
+        if file.content not in self._logs:
+            self._logs[file.content] = [
                 slices.restricted(part, self._expected)
                 for part in slices.read_log(self.store, self.config, file, schema)
             ]
-        return self._logs[file.path]
+        return self._logs[file.content]
 
     def diff(self, pair: SnapshotPair) -> pa.Table:
         """Compare the two snapshots of `pair`.

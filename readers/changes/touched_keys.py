@@ -74,10 +74,8 @@ class TouchedKeys:
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
         """Keys in the logs that only one of the states has: the base is the same."""
-        known, now = {log.file.path: log.file for log in before.logs}, {log.file.path: log.file for log in after.logs}
-        files: list[DataFile] = [
-            file for path, file in {**known, **now}.items() if path not in known or path not in now
-        ]
+        known, now = ({log.file.content: log.file for log in group.logs} for group in (before, after))
+        files: list[DataFile] = [file for one, file in {**known, **now}.items() if one not in known or one not in now]
         schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
         parts = [
             part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)

@@ -137,6 +137,8 @@ class SliceTask(Task):
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
+        if self.config.virtual_keys and RECORD_KEY in self.columns:
+            return None
         sources = self.config.resolution(file).sources
         return None if any(name in sources for name in self.columns) else file
 

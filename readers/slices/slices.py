@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
+from hoodoo.format.keys import virtual_keys
+from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log, rolled_back
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats, comparable
@@ -59,13 +60,13 @@ def read_base(
     Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of
     them.
     """
-    how = may_match, footer_of(file), config.resolution(file)
+    how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
         if verified and file.digest:
             whole = source.read_buffer()
             _require_bytes(file.path, whole, file.size, file.digest)
-            return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
-        return base_file.decode(source, file.path, schema, *how)
+            return _keyed(config, base_file.decode(pa.BufferReader(whole), file.path, stored, *how), schema)
+        return _keyed(config, base_file.decode(source, file.path, stored, *how), schema)
 
 
 def read_matching(
@@ -81,6 +82,10 @@ def read_matching(
 
     seen: the columns that the condition looks at. condition: returns the positions, ascending, of the rows that match.
     """
+    if config.virtual_keys:
+        whole = read_base(store, config, file, schema)
+        at = condition(whole)
+        return whole.take(pa.array(at)), at
     key = config.key[0]
     twin = config.key_is_record_key and not file.foreign and {key, RECORD_KEY} <= {*schema.names} - {*seen}
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
@@ -101,9 +106,26 @@ def read_base_batches(
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
     """As read_base, at most `rows` rows at a time, so that memory holds those only."""
-    how = may_match, footer_of(file), config.resolution(file)
+    how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
-        yield from base_file.decode_batches(source, file.path, schema, rows, *how)
+        for part in base_file.decode_batches(source, file.path, stored, rows, *how):
+            yield _keyed(config, part, schema)
+
+
+def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
+    """The columns to decode for those of `schema`: where files hold no record keys, the key columns too."""
+    if not config.virtual_keys or schema.get_field_index(RECORD_KEY) < 0:
+        return schema
+    more = [name for name in config.key if schema.get_field_index(name) < 0]
+    return pa.schema([*schema, *schema_of(config, more)])
+
+
+def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns of `_stored` as rows with those of `schema`."""
+    if not config.virtual_keys or (at := schema.get_field_index(RECORD_KEY)) < 0:
+        return rows
+    keys = virtual_keys(rows, config.key)
+    return rows.set_column(at, schema.field(at), keys.cast(schema.field(at).type)).select(schema.names)
 
 
 @contextmanager
@@ -147,7 +169,8 @@ def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> b
 
     in_memory: of a file with more bytes no copy is held in memory.
     """
-    return read_whole(store, file.path, file.size, file.digest, in_memory)
+    size = 0 if file.blocks else file.size  # other commits may have appended since
+    return read_whole(store, file.path, size, file.digest, in_memory)
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
@@ -180,15 +203,27 @@ def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> 
 
 
 def read_log(
-    store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, by_row: bool = False
+    store: Store,
+    config: TableConfig,
+    file: DataFile,
+    schema: pa.Schema,
+    by_row: bool = False,
+    undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
-    them). by_row: with the rows of the base that they lie over, which the log must know.
+    them). by_row: with the rows of the base that they lie over, which the log must know. undone: instants whose blocks
+    another log says to ignore.
     """
-    data, resolution = memoryview(read_verified(store, file)), config.resolution(file)
+    data, resolution, counts = memoryview(read_verified(store, file)), config.resolution(file), None
+    if file.blocks:
+        gone = undone | rolled_back(data)
+
+        def counts(instant: str) -> bool:
+            return file.has_block_of(instant) and instant not in gone
+
     try:
-        names = resolution.names_of(schema.names)
-        for block in iter_log(data, columns=names, strict=bool(file.digest), positions=by_row):
+        names = resolution.names_of(_stored(config, schema).names)
+        for block in iter_log(data, columns=names, strict=bool(file.digest), positions=by_row, counts=counts):
             yield as_changes(block, schema, config, file)
     except CorruptTable as problem:
         raise _unreadable(problem, file) from problem
@@ -211,7 +246,8 @@ def as_changes(
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
         set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
-        return KeyedChanges(resolution.conform(block.rows, list(schema)), none, none, set_here, at=block.positions)
+        rows = _keyed(config, resolution.conform(block.rows, list(_stored(config, schema))), schema)
+        return KeyedChanges(rows, none, none, set_here, at=block.positions)
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
     raise UnsupportedTable(
@@ -265,7 +301,16 @@ def log_parts(
             blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
         return [as_changes(block, schema, config, files[0]) for block in blocks]
-    return [part for file in files for part in read_log(store, config, file, schema, by_row)]
+    undone = _undone(store, files)
+    return [part for file in files for part in read_log(store, config, file, schema, by_row, undone)]
+
+
+def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
+    """Return the instants whose blocks one of the logs of a slice says to ignore. Of commits that are still in the
+    timeline it says that itself.
+    """
+    archived = [file for file in files if file.blocks.startswith("<")]
+    return frozenset().union(*(rolled_back(read_verified(store, file)) for file in archived))
 
 
 def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:

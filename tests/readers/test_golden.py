@@ -14,9 +14,6 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 
-REFUSED = {"mor_version_6": "version 6"}
-READ = [name for name in golden.NAMES if name not in REFUSED]
-
 
 def plain(scan: hoodoo.Scan) -> list[dict[str, Any]]:
     rows = scan.to_arrow()
@@ -26,7 +23,7 @@ def plain(scan: hoodoo.Scan) -> list[dict[str, Any]]:
     )
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", golden.NAMES)
 def test_a_table_that_apache_hudi_wrote_reads_as_hudi_reads_it(tmp_path: Path, name: str) -> None:
     table, facts = hoodoo.open(golden.unpack(name, tmp_path)), golden.facts(name)
     assert plain(table.scan(meta=True)) == facts["snapshot"]
@@ -36,14 +33,8 @@ def test_a_table_that_apache_hudi_wrote_reads_as_hudi_reads_it(tmp_path: Path, n
         assert plain(table.scan(meta=True, as_of=instant["instant"])) == instant["rows"]
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", golden.NAMES)
 def test_the_hudi_package_and_hoodoo_read_a_golden_table_alike(tmp_path: Path, name: str) -> None:
     path = golden.unpack(name, tmp_path)
     keys = sorted(row["_hoodie_record_key"] for row in hudi_rows(path))
     assert sorted(hoodoo.open(path).scan(meta=True).to_arrow()["_hoodie_record_key"].to_pylist()) == keys
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_right_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(hoodoo.UnsupportedTable, match=REFUSED[name]):
-        hoodoo.open(golden.unpack(name, tmp_path)).scan().to_arrow()

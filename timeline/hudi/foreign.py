@@ -217,12 +217,17 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield check_data_path(join(partition, name.rpartition("/")[2])), partition
 
 
+def digest_of(store: Store, more: str = "") -> str:
+    """The id of a table that has none of ours: of its place, and of `more` that tells its numbers of slots apart."""
+    return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
+
+
 class ForeignHistory(History):
     """A History whose slots follow from Hudi's timeline; read anew whenever the head is asked for."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
-        self._table = table or hashlib.sha256(store.uri.encode()).hexdigest()[:32]
+        self._table = table or digest_of(store)
         self._all: list[Slot] = []
         self._parsed: dict[str, dict[str, Any]] = {}
         self._columns = ForeignColumns()
@@ -262,27 +267,35 @@ class ForeignHistory(History):
             view = apply(view, slot, "")
         return view
 
-    def _load(self) -> list[Slot]:
+    def _found(self) -> Iterable[CompletedInstant]:
+        """What becomes slots, in any order; of an instant that is found twice, the last one counts."""
         names = self.store.names(TIMELINE)
-        done = {
-            (found.time, found.action == SAVEPOINT): found
-            for found in (*open_plans(names), *completed_in(names), *archived(self.store))
-        }
+        return (*open_plans(names), *completed_in(names), *archived(self.store))
+
+    def _load(self) -> list[Slot]:
+        done = {(found.time, found.action == SAVEPOINT): found for found in self._found()}
         ordered = sorted(
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
         self._columns = ForeignColumns()
         for found in ordered:
-            known = found.time + found.action
-            if known not in self._parsed:
-                self._parsed[known] = found.record(self.store)
-            previous = slots[-1].completed_at if slots else 0
-            slot = slot_of(
-                self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots)
-            )
-            slots.append(self._columns.told(slot, self._parsed[known]))
+            previous, record = slots[-1].completed_at if slots else 0, self._record(found)
+            slot = self._slot(len(slots) + 1, previous, found, record, _Listed(slots))
+            slots.append(self._columns.told(slot, record))
         return slots
+
+    def _record(self, found: CompletedInstant) -> dict[str, Any]:
+        known = found.time + found.action + found.key
+        if known not in self._parsed:
+            self._parsed[known] = found.record(self.store)
+        return self._parsed[known]
+
+    def _slot(
+        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
+    ) -> Slot:
+        """As `slot_of`."""
+        return slot_of(self.store, self._table, seq, previous_ms, found, record, before)
 
 
 class Overlay(History):

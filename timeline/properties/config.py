@@ -39,11 +39,17 @@ CHANGE_LOGS = {
 }
 """What `create(change_log=...)` takes."""
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
-READABLE_VERSIONS = ("8", "9")
+READABLE_VERSIONS = ("6", "8", "9")
+LAYOUT_OF = {"6": "1"}
+"""The layout of the timeline of a table version; 2 of the others."""
 _MERGE_PROPERTY = "hoodie.record.merge.property."
 _CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
-_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload", "OverwriteWithLatestAvroPayload")
-"""Payload classes of version 8 that do what the merge mode says and nothing else."""
+_PAYLOADS = {
+    "DefaultHoodieRecordPayload": BY_EVENT,
+    "EventTimeAvroPayload": BY_EVENT,
+    "OverwriteWithLatestAvroPayload": BY_COMMIT,
+}
+"""Payload classes that do what a merge mode says and nothing else, and that mode, of which version 6 says nothing."""
 _GENERATORS = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
@@ -169,6 +175,40 @@ class TableConfig:
         named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
         class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
         return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
+
+    @property
+    def layout_one(self) -> bool:
+        """Whether Hudi's timeline has the layout 1, which table version 6 has."""
+        return LAYOUT_OF.get(self.raw["hoodie.table.version"]) == "1"
+
+    @property
+    def virtual_keys(self) -> bool:
+        """Whether Hudi's meta columns are null in the table's files: record keys follow from the key columns."""
+        return self.raw.get("hoodie.populate.meta.fields", "true").lower() == "false"
+
+    def require_writable(self) -> None:
+        """Raise UnsupportedTable where hoodoo reads the table and cannot write to it."""
+        if self.layout_one:
+            raise UnsupportedTable(
+                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo reads and does not write. A "
+                "write by Apache Hudi 1.x upgrades it to version 9 (hoodie.write.auto.upgrade, its default).",
+                version=self.raw["hoodie.table.version"],
+            )
+        if self.virtual_keys:
+            raise UnsupportedTable(
+                "hoodie.populate.meta.fields=false: hoodoo reads tables without meta columns and does not write to "
+                "them.",
+                property="hoodie.populate.meta.fields",
+            )
+
+    def require_commit_times(self) -> None:
+        """Raise UnsupportedTable where rows do not say which commit wrote them."""
+        if self.virtual_keys:
+            raise UnsupportedTable(
+                "hoodie.populate.meta.fields=false: without meta columns no row says which commit wrote it, so that "
+                "there are no incremental reads and no changes. Read snapshots.",
+                property="hoodie.populate.meta.fields",
+            )
 
     @property
     def folders_tell_values(self) -> bool:
@@ -400,7 +440,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
     )
-    return TableConfig(
+    config = TableConfig(
         name=values["hoodie.table.name"],
         type=values["hoodie.table.type"].lower(),
         key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
@@ -408,13 +448,24 @@ def parse(values: Mapping[str, str]) -> TableConfig:
             name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
         ),
         order_by=order,
-        merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
+        merge_mode=values.get("hoodie.record.merge.mode") or _mode_of(values, bool(order)),
         created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
         options=table_options.from_properties(values),
         raw=dict(values),
     )
+    _require_sure_keys(config)
+    return config
+
+
+def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
+    """Return the merge mode of properties that name none, as Hudi 1.2 infers it."""
+    return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
+
+
+def _payload_of(values: Mapping[str, str]) -> str:
+    return values.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
 
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
@@ -427,21 +478,45 @@ def _require_supported(values: Mapping[str, str]) -> None:
     for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
         if name not in values:
             raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
-    if values["hoodie.table.version"] not in READABLE_VERSIONS:
+    version, layout = values["hoodie.table.version"], values.get("hoodie.timeline.layout.version")
+    if version not in READABLE_VERSIONS:
         raise UnsupportedTable(
-            f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions "
-            f"{' and '.join(READABLE_VERSIONS)}."
+            f"Hudi table version {version} is not supported; hoodoo reads versions "
+            f"{', '.join(READABLE_VERSIONS[:-1])} and {READABLE_VERSIONS[-1]}."
+        )
+    if layout not in (None, wanted := LAYOUT_OF.get(version, "2")):
+        raise UnsupportedTable(
+            f"hoodie.timeline.layout.version={layout} is not supported; hoodoo needs {wanted} in a table of version "
+            f"{version}.",
+            property="hoodie.timeline.layout.version",
+        )
+    if values.get("hoodie.bootstrap.base.path"):
+        raise UnsupportedTable(
+            "The table was bootstrapped: some of its rows lie in other folders "
+            f"(hoodie.bootstrap.base.path={values['hoodie.bootstrap.base.path']}), which hoodoo does not read. Cluster "
+            "or rewrite all partitions with Hudi.",
+            property="hoodie.bootstrap.base.path",
         )
     if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
         raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
     _require_known_merging(values)
     for name, wanted in (
         ("hoodie.table.base.file.format", "PARQUET"),
-        ("hoodie.populate.meta.fields", "true"),
         ("hoodie.datasource.write.drop.partition.columns", "false"),
     ):
         if values.get(name, wanted).lower() != wanted.lower():
             raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+
+
+def _require_sure_keys(config: TableConfig) -> None:
+    """Refuse where keys are not stored, and releases of Hudi spell them in two ways."""
+    if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
+        raise UnsupportedTable(
+            "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of Hudi "
+            "spell the keys of deletes in two ways, which the files do not tell apart. Copy the table with Hudi into "
+            "one with meta columns.",
+            property="hoodie.populate.meta.fields",
+        )
 
 
 def _require_known_merging(values: Mapping[str, str]) -> None:
@@ -454,7 +529,7 @@ def _require_known_merging(values: Mapping[str, str]) -> None:
                 property=name,
             )
     payload = values.get("hoodie.compaction.payload.class", "")
-    if payload and payload.rpartition(".")[2] not in _PAYLOADS:
+    if payload and _payload_of(values) not in _PAYLOADS:
         raise UnsupportedTable(
             f"Rows are merged by {payload}, which hoodoo does not know: it would show other rows than Apache Hudi. "
             "Read and write this table with Hudi.",

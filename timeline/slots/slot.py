@@ -51,6 +51,9 @@ class DataFile:
     a log, that of the base over whose rows all of its records say to lie. '' where rows are not known.
     decoded: bytes in memory of the rows of a log in Parquet, whose size does not tell; 0 of others.
     partial: 1 of a log of ours with rows that set some columns only; `stats` are of the columns that a row sets.
+    blocks: of a log to which several commits may have appended (table version 6), the instant whose blocks are meant;
+    '<' and an instant: those of all instants before it. '' where all of a log's blocks are one commit's. In no slot
+    that is stored.
     """
 
     path: str
@@ -73,6 +76,7 @@ class DataFile:
     order: str = ""
     decoded: int = 0
     partial: int = 0
+    blocks: str = ""
 
     @property
     def name(self) -> str:
@@ -86,6 +90,17 @@ class DataFile:
         Its counts may be wrong then, and a log may hold partial rows, or rows of keys that no base has.
         """
         return bool(self.origin) or not self.digest  # what is not adopted yet has no digest
+
+    @property
+    def content(self) -> tuple[str, str]:
+        """What of which file this is: of one log, several commits may each have a part."""
+        return self.path, self.blocks
+
+    def has_block_of(self, instant: str) -> bool:
+        """Tell whether the blocks that `instant` wrote into the file are meant."""
+        if self.blocks.startswith("<"):
+            return instant < self.blocks[1:]
+        return self.blocks in ("", instant)
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -1,0 +1,180 @@
+"""Tables of version 6 as a commit sequence: Hudi's timeline layout 1, which Hudi 0.14 and 0.15 write (docs/format.md
+11.5).
+
+Three things differ from the later layout, and all of them are here: instants lie in `.hoodie/` itself and have no
+completion time, so their order is that of their beginnings; what commits say is JSON; and what archived commits wrote
+is found by listing, as Hudi finds it. Knows names and metadata; whose blocks of a log count is said to whoever reads
+it, file by file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.names import BaseName, LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.storage.store import Store
+from hoodoo.timeline.hudi.foreign import DESCRIBED, Before, CompletedInstant, ForeignHistory, digest_of
+from hoodoo.timeline.instant import COMPACTION, SAVEPOINT, WRITES, Instant, State, parse_instant
+from hoodoo.timeline.layout import HOODIE, PROPERTIES
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.slots.slot import LOG, Slot, strict_json
+
+_COMPLETED = re.compile(r"^(?P<time>\d{14}|\d{17})\.(?P<action>[a-z]+)$")
+_ARCHIVED = "ARCHIVED"
+
+
+def instants(store: Store) -> list[Instant]:
+    """The instants of the active timeline, in the order of their names. A completed one counts as completed when it
+    began.
+    """
+    return [found for name in store.names(HOODIE) if (found := _instant(name))]
+
+
+def _instant(name: str) -> Instant | None:
+    match = _COMPLETED.match(name)
+    if match and match["action"] != State.INFLIGHT:
+        return Instant(match["time"], match["action"], State.COMPLETED, _padded(match["time"]))
+    return parse_instant(name)
+
+
+def _padded(time: str) -> str:
+    """Return 17 digits; 14 mean the end of that second, as Hudi compares them."""
+    return time if len(time) == 17 else time + "999"
+
+
+@dataclass(frozen=True)
+class ActiveInstant(CompletedInstant):
+    """An instant whose file lies in `.hoodie/`."""
+
+    def record(self, store: Store) -> dict[str, Any]:
+        data = store.get(self.key)
+        if self.action not in WRITES:
+            return timeline_avro.decode(data)
+        found = strict_json(data, self.key)
+        if not isinstance(found, dict):
+            raise CorruptTable(f"{self.key} is no commit's metadata; restore it from a backup.", file=self.key)
+        return found
+
+
+@dataclass(frozen=True)
+class ToldInstant(CompletedInstant):
+    """What no file describes; `told` is its record. before: the archived commits are meant that began before it."""
+
+    told: Any = None
+    before: str = ""
+
+    def record(self, store: Store) -> dict[str, Any]:
+        return dict(self.told)
+
+
+class LayoutOneHistory(ForeignHistory):
+    """A history of a table of version 6. Slots are numbered from the oldest instant that is not archived, so that a
+    table has other cursors once more of it is archived.
+    """
+
+    def __init__(self, store: Store, config: TableConfig) -> None:
+        super().__init__(store)
+        self._config = config
+        self._archived: dict[str, ToldInstant | None] = {}
+
+    def instants(self) -> list[Instant]:
+        return instants(self.store)
+
+    def _found(self) -> Iterable[CompletedInstant]:
+        found = self.instants()
+        completed = [
+            ActiveInstant(one.time, one.completed, one.action, f"{HOODIE}{one.time}.{one.action}")
+            for one in found
+            if one.state is State.COMPLETED and one.action in DESCRIBED
+        ]
+        done = {one.time for one in completed}
+        plans = [
+            ActiveInstant(one.time, _padded(one.time), COMPACTION, f"{HOODIE}{one.time}.compaction.requested")
+            for one in found
+            if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in done
+        ]
+        writes = sorted((one for one in completed if one.action in WRITES), key=lambda one: one.completed)
+        archived = self._archived_before(writes, plans, {one.time for one in completed if one.action == SAVEPOINT})
+        self._table = digest_of(self.store, archived[-1].before if archived else "" if writes else "empty")
+        return [*plans, *completed, *archived, *([] if writes or archived else self._creation())]
+
+    def _slot(
+        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
+    ) -> Slot:
+        slot = super()._slot(seq, previous_ms, found, record, before)
+        archived = found.before if isinstance(found, ToldInstant) else ""
+        blocks = f"<{archived}" if archived else found.time
+        files = tuple(replace(file, blocks=blocks) if file.kind == LOG else file for file in slot.files)
+        # what is left of archived commits is no snapshot that there was: only later ones need it
+        return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
+
+    def _creation(self) -> Iterator[ToldInstant]:
+        """A table without a commit is an empty one, if it was created with its columns."""
+        if schema := self._config.raw.get("hoodie.table.create.schema"):
+            created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
+            told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
+            yield ToldInstant(created, created, self._config.write_action, "", told=told)
+
+    # ---- what was archived
+    def _archived_before(
+        self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
+    ) -> list[ToldInstant]:
+        """What commits wrote that are archived. All before the oldest active one are; and where savepoints kept some
+        active, those between them and the others.
+        """
+        starts = sorted({one.time for one in (*writes, *plans)}, key=_padded)
+        if not writes:
+            return []
+        unsaved = next((time for time in starts if time not in saved), starts[0])
+        active = {one.time for one in writes}
+        for time in dict.fromkeys((starts[0], unsaved)):
+            if time not in self._archived:
+                begun = {path for one in writes for path in self._begun_by(one)}
+                self._archived[time] = self._listed(time, active, begun)
+        return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
+
+    def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
+        """Paths of the log files in which `write` wrote the first block."""
+        stats = self._record(write).get("partitionToWriteStats") or {}
+        yield from (
+            stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
+        )
+
+    def _listed(self, time: str, active: set[str], begun: set[str]) -> ToldInstant | None:
+        """The newest slices of what lies in the table's folders and was begun before `time`, as one commit; None if
+        there is nothing. An instant that is older than the timeline is committed, as Hudi has it.
+        """
+        bases: dict[tuple[str, str], tuple[str, str, int]] = {}
+        logs: dict[tuple[str, str], list[tuple[str, int, str, int]]] = {}
+        for key, size in own_keys(self.store):
+            partition, _, name = key.rpartition("/")
+            parsed = None if key.startswith(HOODIE) else parse_data_file(name)
+            if parsed is None or _padded(parsed.instant) >= _padded(time):
+                continue
+            group = partition, parsed.file_id
+            if isinstance(parsed, BaseName):
+                bases[group] = max(bases.get(group, ("", "", 0)), (_padded(parsed.instant), key, size))
+            elif isinstance(parsed, LogName) and not parsed.cdc and key not in begun:
+                logs.setdefault(group, []).append((_padded(parsed.instant), parsed.version, key, size))
+        told: dict[str, list[dict[str, Any]]] = {}
+        for group in sorted(bases.keys() | logs.keys()):
+            instant, base, size = bases.get(group, ("", "", 0))
+            mine = sorted(log for log in logs.get(group, ()) if log[0] >= instant)
+            if mine or instant not in {_padded(one) for one in active}:
+                files = [*([(base, size)] if base else []), *((path, bytes_) for _, _, path, bytes_ in mine)]
+                stats = [{"path": path, "fileSizeInBytes": bytes_} for path, bytes_ in files]
+                told.setdefault(group[0], []).extend(stats)
+        if not told:
+            return None
+        before = instant_of_ms(ms_of_instant(time) - 1)
+        record = {"partitionToWriteStats": told, "operationType": _ARCHIVED}
+        return ToldInstant(before, before, self._config.write_action, "", told=record, before=time)
+
+
+__all__ = ["LayoutOneHistory", "instants"]

@@ -14,6 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
+from hoodoo.compactor.upgrade import AdoptResult
 from hoodoo.exports.results import CatalogEntry, DeltaExport, ExportLag, ExportResult, IcebergExport
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.modes import CustomMerge, MergeLike
@@ -44,6 +45,7 @@ from hoodoo.writers.batches.computed import SetLike
 from hoodoo.writers.batches.input import ArrowLike
 
 __all__ = [
+    "AdoptResult",
     "AlterResult",
     "Alteration",
     "ArchiveResult",

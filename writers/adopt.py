@@ -81,14 +81,7 @@ class InspectFile:
         config = self.config
         names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.placing]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
-        self._require_our_keys(rows)
-        hashes = hash64(rows[RECORD_KEY])
-        if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(
-            suspects
-        ):
-            raise UnsupportedTable(
-                f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
-            )
+        hashes = require_our_keys(rows, config, file)
         span = pc.min_max(rows[RECORD_KEY])
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
         index = index_of(self.store)
@@ -102,36 +95,6 @@ class InspectFile:
         known = replace(file, rows=len(rows), index=entry.name, stats=stats)
         placed = not wrongly_placed(rows, config, np.zeros(len(rows), bool)).any()
         return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes, placed)
-
-    def _require_our_keys(self, rows: pa.Table) -> None:
-        """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
-        be the same.
-        """
-        config = self.config
-        try:
-            keys = record_keys(rows, config.key, config.partition_by)
-            paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
-        except DataError as problem:
-            raise UnsupportedTable(
-                f"{self.file.path}: {problem.message} hoodoo does not write to this table.", file=self.file.path
-            ) from None
-        stored = rows[RECORD_KEY].combine_chunks()
-        if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
-            raise UnsupportedTable(
-                (
-                    f"{self.file.path} spells record keys in another way than hoodoo (its key generator?); it is "
-                    "read, but not written to."
-                ),
-                file=self.file.path,
-            )
-        if len(rows) and not pc.all(pc.equal(paths, self.file.partition)).as_py():
-            raise UnsupportedTable(
-                (
-                    f"{self.file.path} holds rows that hoodoo would put into another partition; it is read, but not "
-                    "written to."
-                ),
-                file=self.file.path,
-            )
 
     def _log(self, file: DataFile, data: bytes) -> InspectedFile:
         """A log that is sound to the byte gets its digest; one with a torn block is taken as Hudi takes it, without."""
@@ -169,6 +132,60 @@ class InspectFile:
 
 def _look(task: InspectFile) -> InspectedFile:
     return task()
+
+
+def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
+    """The hashes of the keys of a base file. Keys and paths spelled in another way than ours would make one row two:
+    that of its next upsert would not be found to be the same.
+
+    rows: the record keys, and the columns that keys and paths are made of. Raises UnsupportedTable.
+    """
+    try:
+        keys = record_keys(rows, config.key, config.partition_by)
+        paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
+    except DataError as problem:
+        raise UnsupportedTable(
+            f"{file.path}: {problem.message} hoodoo does not write to this table.", file=file.path
+        ) from None
+    stored = rows[RECORD_KEY].combine_chunks()
+    if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
+        raise UnsupportedTable(
+            (
+                f"{file.path} spells record keys in another way than hoodoo (its key generator?); it is "
+                "read, but not written to."
+            ),
+            file=file.path,
+        )
+    if len(rows) and not pc.all(pc.equal(paths, file.partition)).as_py():
+        raise UnsupportedTable(
+            f"{file.path} holds rows that hoodoo would put into another partition; it is read, but not written to.",
+            file=file.path,
+        )
+    hashes = hash64(rows[RECORD_KEY])
+    if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(suspects):
+        raise UnsupportedTable(
+            f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
+        )
+    return hashes
+
+
+@dataclass(frozen=True)
+class CheckKeys:
+    """Looks at the keys of one foreign base file, and writes nothing; it pickles."""
+
+    store: Store
+    config: TableConfig
+    file: DataFile
+
+    def __call__(self) -> None:
+        """Raises UnsupportedTable, CorruptTable."""
+        names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
+        schema = slices.schema_of(self.config, names)
+        require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
+
+
+def _check(task: CheckKeys) -> None:
+    task()
 
 
 class Adopter:
@@ -246,17 +263,20 @@ class Adopter:
         )
 
     # ---- what must hold
+    def require_adoptable(self, config: TableConfig, view: View) -> None:
+        """Raise UnsupportedTable where the base files of `view` have keys that hoodoo does not write. For a table that
+        becomes another one before it is adopted.
+        """
+        _require_known_generator(config)
+        index_of(self.store).require_valid_for(group.file_id for group in view.groups())
+        files = [group.base.file for group in view.groups() if group.base]
+        self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
+
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
         """The configuration, with the columns that the newest commit says."""
         config = configuration.load(self.store)
         config.require_no_metadata_table()
-        if not config.key or not config.folders_tell_values:
-            made = config.key_generator or "no key at all"
-            raise UnsupportedTable(
-                f"The table's keys and folders are made by {made}, in a way that hoodoo does not know; hoodoo reads it "
-                "but does not write to it.",
-                generator=config.key_generator,
-            )
+        _require_known_generator(config)
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
@@ -386,6 +406,16 @@ class Adopter:
                 if self.history.slot(seq).instant == instant and not self.history.slot(seq).plan
             ),
             head + 1,
+        )
+
+
+def _require_known_generator(config: TableConfig) -> None:
+    if not config.key or not config.folders_tell_values:
+        made = config.key_generator or "no key at all"
+        raise UnsupportedTable(
+            f"The table's keys and folders are made by {made}, in a way that hoodoo does not know; hoodoo reads it "
+            "but does not write to it.",
+            generator=config.key_generator,
         )
 
 

@@ -76,7 +76,7 @@ class MergeTask:
 
     def _in_place(self, merging: GroupMerge) -> DataFile | None:
         """The base with the winners of its logs, and all that they leave as it is copied; None where that cannot be."""
-        if self.group.base is None or not self.group.logs:
+        if self.group.base is None or not self.group.logs or _of_several_commits(self.group):
             return None
         changes = merging.held_changes()
         if changes is None:
@@ -121,6 +121,13 @@ class MergeTask:
         return sink.finish()
 
 
+def _of_several_commits(group: FileGroup) -> bool:
+    """Tell whether logs of table version 6 are among those of `group`: which of their blocks count, the slice knows as
+    a whole.
+    """
+    return any(log.file.blocks for log in group.logs)
+
+
 class GroupMerge:
     """The merge of one file group. Its base file is fetched and checked once, however often it is read."""
 
@@ -135,7 +142,9 @@ class GroupMerge:
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows: those of the base that stay, then the changes that live."""
-        if any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial():
+        if _of_several_commits(self.group) or (
+            any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial()
+        ):
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
         elif self._log_memory() <= self._share:
             yield from self._with_held_logs()

@@ -494,6 +494,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "clean": lambda given, out: service_commands.clean(given, out, _open(given)),
     "expire": lambda given, out: service_commands.expire(given, out, _open(given)),
     "sweep": lambda given, out: service_commands.sweep(given, out, _open(given)),
+    "adopt": lambda given, out: service_commands.adopt(given, out, _open(given)),
     "export": lambda given, out: service_commands.export(given, out, _open(given)),
     "archive": lambda given, out: service_commands.archive(given, out, _open(given)),
     "savepoint": _savepoint,

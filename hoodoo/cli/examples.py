@@ -42,6 +42,7 @@ EXAMPLES = {
     "expire": "hoodoo expire lake/trips --older-than-hours 8760",
     "sweep": "hoodoo sweep lake/trips",
     "archive": "hoodoo archive lake/trips",
+    "adopt": "hoodoo adopt lake/trips",
     "export": "hoodoo export lake/trips --delta --iceberg",
     "savepoint": "hoodoo savepoint lake/trips friday",
     "restore": "hoodoo restore lake/trips friday",

@@ -594,6 +594,13 @@ def _services(command: Command) -> None:
     verify.add_argument(
         "--duplicates", action="store_true", help="also whether a key has more than one row, as in two partitions"
     )
+    adopt = command(
+        "adopt",
+        "make a table that Apache Hudi wrote one that hoodoo writes to; version 6 becomes version 9",
+        "The first write does that, too, but for version 6. While such a table is upgraded, no other process may write "
+        "to it. After a crash, run it again.",
+    )
+    adopt.add_argument("path", metavar="PATH")
     export = command(
         "export",
         "write Delta or Iceberg metadata beside the table, so that their readers see it as of the newest commit",

@@ -48,6 +48,11 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
     _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, given.keep_instants))
 
 
+def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo adopt PATH`."""
+    _run(out, "adopting", "adopted", table.adopt)
+
+
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}

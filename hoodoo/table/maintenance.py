@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from, one_of
+from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.status import lag
     from hoodoo.compactor.status.advice import Services
     from hoodoo.compactor.table_salvage import SalvageReport
+    from hoodoo.compactor.upgrade import AdoptResult
     from hoodoo.exports.results import ExportResult
     from hoodoo.readers.pin import Pin
     from hoodoo.readers.verify import Report
@@ -612,6 +614,33 @@ class Maintained:
         from hoodoo.compactor import table_salvage as salvaging
 
         return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
+
+    def adopt(self) -> AdoptResult:
+        """Make a table that Apache Hudi wrote one that hoodoo writes to: what Hudi committed becomes slots.
+
+        The first write does that, too. A table of version 6 is upgraded to version 9 before, as Hudi 1.x upgrades it:
+        its logs are compacted, and its timeline is written anew. No other process may write to it meanwhile. After a
+        crash at any step, call `adopt` again; the table can be read before and after. Time travel and changes then
+        begin at the upgrade where the table had logs or archived commits.
+
+        Returns:
+            The version that the table had, and what was done.
+
+        Raises:
+            UnsupportedTable: Something is in the way, which the error names. Nothing was written.
+            CorruptTable: A file is damaged.
+        """
+        from hoodoo.compactor import upgrade
+
+        handle, engine = self.handle, LocalEngine()
+        config = handle.look().config
+        if config.layout_one:
+            done = upgrade.upgrade(handle.store, handle.environment, engine)
+        else:
+            done = upgrade.finished(handle.store, config)
+        handle.look()
+        handle.context(engine)
+        return replace(done, slot=handle.look().view.seq)
 
     def lag(self) -> lag.Lag:
         """Measure the work that the table's services owe.

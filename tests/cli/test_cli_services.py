@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import golden_tables as golden
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -218,6 +219,16 @@ def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, 
     assert (code, report["ok"], report["problems"][0]["code"]) == (1, False, "DAMAGED_FILE")
     code, out, _ = run("verify", trips)
     assert code == 1 and damaged.name in out.replace("\n", "")
+
+
+def test_adopt_upgrades_a_table_of_version_6(tmp_path: Path, machine: Any, run: Any) -> None:
+    path = str(golden.unpack("v6_mor_by_commit", tmp_path))
+    assert machine("info", path)["rows"] == 7
+    code, out, err = run("compact", path)
+    assert code == 1 and "hoodoo adopt PATH" in out + err
+    done = machine("adopt", path)
+    assert (done["version"], done["compacted"]) == (6, 1)
+    assert machine("info", path)["rows"] == 7 and machine("adopt", path)["version"] == 9
 
 
 def test_salvage_says_what_is_damaged_and_loses_nothing_unasked(

@@ -320,7 +320,10 @@ LINES: dict[str, dict[str, str]] = {
 
 WITHOUT_ARGUMENTS = {
     "Table.count",
-    *(f"Table.{name}" for name in ("services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")),
+    *(
+        f"Table.{name}"
+        for name in ("adopt", "services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")
+    ),
     *(
         f"{kind}.{name}"
         for kind in ("Scan", "Changes", "IncrementalRows")

@@ -146,6 +146,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "consumer": of_consumer,
     "consumers": lambda table: table.consumers(),
     "restore": lambda table: table.restore("kept"),
+    "adopt": lambda table: table.adopt(),
     "verify": lambda table: table.verify(),
     "salvage": lambda table: table.salvage(dry_run=True),
     "lag": lambda table: table.lag(),

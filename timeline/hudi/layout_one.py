@@ -36,6 +36,11 @@ def instants(store: Store) -> list[Instant]:
     return [found for name in store.names(HOODIE) if (found := _instant(name))]
 
 
+def keys(store: Store) -> list[str]:
+    """Return the keys of their files, in all states."""
+    return [HOODIE + name for name in store.names(HOODIE) if _instant(name)]
+
+
 def _instant(name: str) -> Instant | None:
     match = _COMPLETED.match(name)
     if match and match["action"] != State.INFLIGHT:
@@ -82,9 +87,14 @@ class LayoutOneHistory(ForeignHistory):
         super().__init__(store)
         self._config = config
         self._archived: dict[str, ToldInstant | None] = {}
+        self._told: list[ToldInstant] = []
 
     def instants(self) -> list[Instant]:
         return instants(self.store)
+
+    def archived(self) -> list[ToldInstant]:
+        """What archived commits left, as it was found at the newest look."""
+        return self._told
 
     def _found(self) -> Iterable[CompletedInstant]:
         found = self.instants()
@@ -100,7 +110,9 @@ class LayoutOneHistory(ForeignHistory):
             if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in done
         ]
         writes = sorted((one for one in completed if one.action in WRITES), key=lambda one: one.completed)
-        archived = self._archived_before(writes, plans, {one.time for one in completed if one.action == SAVEPOINT})
+        archived = self._told = self._archived_before(
+            writes, plans, {one.time for one in completed if one.action == SAVEPOINT}
+        )
         self._table = digest_of(self.store, archived[-1].before if archived else "" if writes else "empty")
         return [*plans, *completed, *archived, *([] if writes or archived else self._creation())]
 
@@ -177,4 +189,4 @@ class LayoutOneHistory(ForeignHistory):
         return ToldInstant(before, before, self._config.write_action, "", told=record, before=time)
 
 
-__all__ = ["LayoutOneHistory", "instants"]
+__all__ = ["ActiveInstant", "LayoutOneHistory", "ToldInstant", "instants", "keys"]

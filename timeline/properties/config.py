@@ -190,8 +190,9 @@ class TableConfig:
         """Raise UnsupportedTable where hoodoo reads the table and cannot write to it."""
         if self.layout_one:
             raise UnsupportedTable(
-                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo reads and does not write. A "
-                "write by Apache Hudi 1.x upgrades it to version 9 (hoodie.write.auto.upgrade, its default).",
+                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo reads and does not write. "
+                "adopt() (hoodoo adopt PATH) upgrades it to version 9, and nobody else may write meanwhile; a write by "
+                "Apache Hudi 1.x upgrades it, too.",
                 version=self.raw["hoodie.table.version"],
             )
         if self.virtual_keys:

@@ -1,0 +1,261 @@
+"""Upgrades a table of version 6 to version 9, as Hudi 1.x does at its first write: what is pending is finished, logs
+are compacted, the timeline is written anew beside the old one, and then the properties name it.
+
+Nobody else may write meanwhile. Until the properties are replaced the table is one of version 6, to which at most a
+compaction was added; from then on it is one of version 9. Who reads it finds the same rows before and after each step,
+and who upgrades again after a crash goes on where that is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow.parquet as pq
+
+from hoodoo.compactor.compaction.merge_group import MergeTask
+from hoodoo.compactor.limits import Limits
+from hoodoo.engine.protocol import Engine
+from hoodoo.errors import UnsupportedTable
+from hoodoo.format import properties as java
+from hoodoo.format.names import RECORD_KEY, BaseName, LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi import archived_timeline, layout_one
+from hoodoo.timeline.hudi.commit_metadata import commit_metadata, compaction_plan
+from hoodoo.timeline.hudi.layout_one import LayoutOneHistory
+from hoodoo.timeline.hudi.publish import data_files_of
+from hoodoo.timeline.hudi.upgraded_instants import upgraded
+from hoodoo.timeline.instant import COMPACTION, State
+from hoodoo.timeline.layout import HOODIE, PROPERTIES, TIMELINE
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.views.view import FileGroup, Plan, View
+from hoodoo.writers.adopt import Adopter
+
+_PRECOMBINE, _PAYLOAD = "hoodie.table.precombine.field", "hoodie.compaction.payload.class"
+
+
+@dataclass(frozen=True)
+class AdoptResult:
+    """What `adopt` did.
+
+    Attributes:
+        version: The table version that the table had.
+        compacted: How many file groups were compacted, because logs of version 6 mean something else in version 9.
+        instants: How many instants Hudi's timeline has since; 0 where it was not written anew.
+        slot: The number of the newest slot.
+    """
+
+    version: int
+    compacted: int
+    instants: int
+    slot: int
+
+
+def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
+    """Make the table in `store`, of version 6, one of version 9. `slot` of the result is 0.
+
+    Raises UnsupportedTable, before anything is written, for what is in the way; CorruptTable for damaged files.
+    """
+    run = _Upgrade(store, environment, engine)
+    run.require_possible()
+    configuration.disable_metadata_table(store, environment.now_ms())  # it would not know of the compaction
+    compacted = run.compact()
+    instants = run.write_timeline()
+    newest = _properties(configuration.load(store))
+    store.put(PROPERTIES, configuration.render(newest, environment.now_ms()))
+    return replace(finished(store, run.config), compacted=compacted, instants=instants)
+
+
+def finished(store: Store, config: TableConfig) -> AdoptResult:
+    """Take the last step, which a crash may have left to do, of a table whose properties say version 9: delete the
+    instants of version 6, which nobody reads any more.
+    """
+    for one in layout_one.keys(store):
+        store.delete(one)
+    return AdoptResult(int(config.raw["hoodie.table.version"]), 0, 0, 0)
+
+
+class _Upgrade:
+    """One upgrade of one table."""
+
+    def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
+        self.store, self.environment, self.engine = store, environment, engine
+        self.config = configuration.load(store)
+        self.history = LayoutOneHistory(store, self.config)
+
+    def require_possible(self) -> None:
+        """Raise UnsupportedTable for what is in the way."""
+        view, found = self.history.head(), self.history.instants()
+        completed = {one.time for one in found if one.state is State.COMPLETED}
+        if not completed:
+            raise UnsupportedTable(
+                "This table of version 6 has no commit: there is nothing to adopt. Delete the folder, and make the "
+                "table with hoodoo.create."
+            )
+        for one in found:
+            if one.time not in completed and one.action != COMPACTION:
+                raise UnsupportedTable(
+                    f"The {one.action} at {one.time} is pending. Let Apache Hudi finish it or roll it back first; a "
+                    "write of its does.",
+                    instant=one.time,
+                )
+        if self.config.virtual_keys:
+            raise UnsupportedTable(
+                "hoodie.populate.meta.fields=false: hoodoo does not write to tables without meta columns.",
+                property="hoodie.populate.meta.fields",
+            )
+        if view.savepoints and (shared := self._shared_logs()):
+            raise UnsupportedTable(
+                f"{shared} holds blocks of several commits, which version 9 does not tell apart: what the savepoints "
+                f"{', '.join(sorted(view.savepoints))} keep could not be read. Delete them with Hudi first.",
+                file=shared,
+            )
+        upgraded(self.history)  # raises for what cannot be said in version 9
+        Adopter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
+
+    def _seen(self, view: View) -> TableConfig:
+        return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
+
+    def _shared_logs(self) -> str:
+        """A log with blocks of several commits; '' if there is none."""
+        seen = set[str]()
+        for slot in self.history.slots(0, self.history.known_head().seq):
+            for file in slot.files:
+                if file.kind == LOG and (file.path in seen or file.blocks.startswith("<")):
+                    return file.path
+                seen.add(file.path)
+        return ""
+
+    # ---- no logs of version 6 are left
+    def compact(self) -> int:
+        """Run open compaction plans, then merge all logs; the number of file groups."""
+        done, view = 0, self.history.head()
+        for plan in sorted(view.plans.values(), key=lambda plan: plan.instant):
+            done += self._run(plan, self.history.head())
+        view = self.history.head()
+        if groups := [group for group in view.groups() if group.logs]:
+            done += self._run(self._planned(view, groups), self.history.head())
+            self.history.head()
+        return done
+
+    def _planned(self, view: View, groups: Sequence[FileGroup]) -> Plan:
+        newest = max(one.time for one in self.history.instants())
+        instant = instant_of_ms(max(self.environment.now_ms(), ms_of_instant(newest) + 1))
+        plan = tuple(
+            PlannedGroup(group.partition, group.file_id, group.base_path, tuple(_log_paths(group))) for group in groups
+        )
+        sizes = {entry.file.path: entry.file.size for group in groups for entry in group.files()}
+        self.store.create(f"{HOODIE}{instant}.compaction.requested", compaction_plan(plan, sizes))
+        return Plan(view.seq + 1, instant, ms_of_instant(instant), plan)
+
+    def _run(self, plan: Plan, view: View) -> int:
+        """Run `plan` and complete it: what its logs say, and no later ones, becomes base files of its instant."""
+        self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
+        config = self._seen(view)
+        found = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
+        groups = [self._known(config, _before(group, plan.instant)) for group in found if group]
+        names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
+        for _, key in list(data_files_of(self.store, plan.instant)):  # of whoever began to run the plan before
+            if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseName) and name not in names:
+                self.store.delete(key)
+        at_once = max(1, min(self.engine.threads, len(groups)))
+        memory = Limits.memory_bytes if self.engine.remote else Limits.memory_bytes // at_once
+        tasks = [MergeTask(self.store, config, plan.instant, group, memory) for group in groups]
+        files = self.engine.map(_merge, tasks)
+        slot = Slot(
+            seq=view.seq + 1,
+            prev="",
+            table=view.table,
+            instant=plan.instant,
+            action=COMPACTION,
+            outcome=COMPLETED,
+            operation="COMPACT",
+            nonce="",
+            base_seq=view.seq,
+            completed_at=plan.planned_at,
+            writer=self.environment.writer(),
+            files=tuple(files),
+        )
+        record = timeline_avro.decode(commit_metadata(slot, config.schema_text, plan.groups))
+        self.store.create(f"{HOODIE}{plan.instant}.commit", json.dumps(_without_nulls(record)).encode())
+        return len(files)
+
+    def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
+        """`group` with what a merge has to know of its files."""
+        base = group.base and group.base._replace(file=self._counted(group.base.file))
+        schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
+        rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
+        logs = [log._replace(file=replace(log.file, origin="hudi", rows=0)) for log in group.logs]
+        if logs:
+            logs[-1] = logs[-1]._replace(file=replace(logs[-1].file, rows=rows))
+        return replace(group, base=base, logs=tuple(logs))
+
+    def _counted(self, file: DataFile) -> DataFile:
+        with slices.opened(self.store, file) as source:
+            return replace(file, origin="hudi", rows=pq.read_metadata(source).num_rows)
+
+    # ---- the timeline
+    def write_timeline(self) -> int:
+        """Write the timeline of version 9, of which version 6 knows nothing; the number of its instants."""
+        new = upgraded(self.history)
+        for key, _ in list(self.store.list(TIMELINE)):  # of an upgrade that ended before its last step
+            self.store.delete(key)
+        for key, data in new.files:
+            self.store.create(key, data)
+        if new.archived:
+            archived_timeline.append(self.store, new.archived)
+        return len({key.rpartition("/")[2][:17] for key, _ in new.files})
+
+
+def _merge(task: MergeTask) -> DataFile:
+    return task()
+
+
+def _log_paths(group: FileGroup) -> Iterator[str]:
+    return iter(dict.fromkeys(log.file.path for log in group.logs))
+
+
+def _before(group: FileGroup, instant: str) -> FileGroup:
+    """`group` without the logs that follow the compaction plan of `instant`."""
+
+    def precedes(file: DataFile) -> bool:
+        parsed = parse_data_file(file.name)
+        return isinstance(parsed, LogName) and parsed.instant < instant
+
+    return replace(group, logs=tuple(log for log in group.logs if precedes(log.file)))
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _properties(config: TableConfig) -> dict[str, str]:
+    """The properties of the table in version 9, as Hudi 1.2 makes them of those of version 6."""
+    values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD)}
+    legacy = {"hoodie.table.legacy.payload.class": config.raw[_PAYLOAD]} if config.raw.get(_PAYLOAD) else {}
+    order = {"hoodie.table.ordering.fields": ",".join(config.order_by)} if config.order_by else {}
+    name, database = config.name, config.raw.get("hoodie.database.name", "")
+    return {
+        **values,
+        **legacy,
+        **order,
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": config.raw.get("hoodie.table.initial.version", "6"),
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.table.keygenerator.type": config.key_generator,
+        "hoodie.record.merge.mode": config.merge_mode,
+        "hoodie.table.checksum": java.checksum(database, name),
+    }
+
+
+__all__ = ["AdoptResult", "finished", "upgrade"]

@@ -63,6 +63,8 @@ def _is_native(task: SliceTask) -> bool:
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     if not plain or not isinstance(task.store, LocalStore) or not (task.where is None or task.where.decided_by_tree):
         return False
+    if task.config.virtual_keys and RECORD_KEY in _asked(task):
+        return False  # it is made of other columns
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
     return all(_is_expressible(sources[name]) for name in _asked(task) if name in sources)

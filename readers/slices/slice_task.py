@@ -137,8 +137,8 @@ class SliceTask(Task):
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
-        if self.config.virtual_keys and RECORD_KEY in self.columns:
-            return None
+        if not file.rows or self.config.virtual_keys and RECORD_KEY in self.columns:
+            return None  # nobody says how many rows it has, as of what archived commits of version 6 wrote
         sources = self.config.resolution(file).sources
         return None if any(name in sources for name in self.columns) else file
 

@@ -281,6 +281,46 @@ def test_what_cannot_be_read_right_is_refused_by_name(tmp_path: Path, property_:
         hoodoo.open(path)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "[]",
+        "not JSON",
+        '{"partitionToWriteStats": "x"}',
+        '{"partitionToWriteStats": {"": [{"path": 7}]}}',
+        '{"partitionToWriteStats": {"": [{"path": "../../x_0-0-0_20240101000000000.parquet"}]}}',
+        '{"partitionToWriteStats": {"": [{"numWrites": "many", "path": "x_0-0-0_20240101000000000.parquet"}]}}',
+        '{"partitionToWriteStats": {"": [{"numWrites": 99999999999999999999}]}}',
+        '{"extraMetadata": {"schema": {"type": "record"}}}',
+    ],
+)
+def test_damaged_commit_metadata_is_named(tmp_path: Path, said: str) -> None:
+    path = golden.unpack("v6_mor_by_commit", tmp_path)
+    commit = sorted((path / ".hoodie").glob("*.deltacommit"))[1]
+    commit.write_text(said)
+    with pytest.raises(hoodoo.CorruptTable):
+        hoodoo.open(path)
+
+
+def test_instants_of_14_digits_are_read(tmp_path: Path) -> None:
+    """Releases before 0.10 wrote them, and tables that were upgraded to version 6 keep them."""
+    path, facts = golden.unpack("v6_cow_complex_keys", tmp_path), golden.facts("v6_cow_complex_keys")
+    digits = re.compile(r"(?<!\d)(20\d{12})\d{3}(?!\d)")
+    for file in sorted(path.rglob("*"), reverse=True):
+        if file.is_file() and re.fullmatch(r"\d{17}\..*", file.name):
+            file.write_text(digits.sub(r"\1", file.read_text()))
+        file.rename(file.with_name(digits.sub(r"\1", file.name)))
+    table = hoodoo.open(path)
+    first, second = (instant["instant"][:14] for instant in facts["instants"])
+    assert [commit.instant for commit in table.history()] == [second, first]
+    assert table.scan(as_of=first).count() == table.scan(as_of=second).count() == 8
+    assert table.scan(as_of=first, where="id = 'k1'").to_arrow()["fare"].to_pylist() == [1.0]
+    assert table.scan(where="id = 'k1'").to_arrow()["fare"].to_pylist() == [11.0]
+    with pytest.raises(hoodoo.UnsupportedTable, match="14 digits"):
+        table.adopt()
+
+
 def test_deletes_that_java_serialised_are_refused(tmp_path: Path) -> None:
     """Hudi before 0.13 wrote version 2 of delete blocks, which are objects of its JVM."""
     table, facts, _ = opened(tmp_path, "v6_mor_by_commit")

@@ -17,9 +17,10 @@ from typing import Any
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import BaseName, LogName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi.foreign import DESCRIBED, Before, CompletedInstant, ForeignHistory, digest_of
-from hoodoo.timeline.instant import COMPACTION, SAVEPOINT, WRITES, Instant, State, parse_instant
+from hoodoo.timeline.instant import COMMIT, COMPACTION, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE, PROPERTIES
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
@@ -58,13 +59,21 @@ class ActiveInstant(CompletedInstant):
     """An instant whose file lies in `.hoodie/`."""
 
     def record(self, store: Store) -> dict[str, Any]:
+        return timeline_avro.decode(self.in_avro(store))
+
+    def in_avro(self, store: Store) -> bytes:
+        """The bytes of the instant's file as later versions have them. Raises CorruptTable."""
         data = store.get(self.key)
-        if self.action not in WRITES:
-            return timeline_avro.decode(data)
-        found = strict_json(data, self.key)
-        if not isinstance(found, dict):
-            raise CorruptTable(f"{self.key} is no commit's metadata; restore it from a backup.", file=self.key)
-        return found
+        return commit_in_avro(data, self.key, self.action) if self.action in WRITES else data
+
+
+def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
+    """Commit metadata of version 6 as later versions have it; `action` tells its kind. Raises CorruptTable."""
+    kind = "HoodieReplaceCommitMetadata" if action == REPLACE_COMMIT else "HoodieCommitMetadata"
+    try:
+        return in_avro(kind, strict_json(data, key))
+    except ValueError as problem:
+        raise CorruptTable(f"{key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
 @dataclass(frozen=True)
@@ -189,4 +198,4 @@ class LayoutOneHistory(ForeignHistory):
         return ToldInstant(before, before, self._config.write_action, "", told=record, before=time)
 
 
-__all__ = ["ActiveInstant", "LayoutOneHistory", "ToldInstant", "instants", "keys"]
+__all__ = ["ActiveInstant", "LayoutOneHistory", "ToldInstant", "commit_in_avro", "instants", "keys"]

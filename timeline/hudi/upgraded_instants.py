@@ -7,21 +7,19 @@ after a crash makes the same files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
-from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.format.timeline.avro_schemas import SCHEMAS
+from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi.archived_timeline import Archived
 from hoodoo.timeline.hudi.commit_metadata import clean_metadata, clean_plan
-from hoodoo.timeline.hudi.layout_one import ActiveInstant, LayoutOneHistory
+from hoodoo.timeline.hudi.layout_one import ActiveInstant, LayoutOneHistory, commit_in_avro
 from hoodoo.timeline.instant import CLEAN, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE
-from hoodoo.timeline.slots.slot import CLUSTER, COMPLETED, LOG, Slot, strict_json
+from hoodoo.timeline.slots.slot import CLUSTER, COMPLETED, LOG, Slot
 
 _CLUSTERING = "clustering"
 
@@ -51,8 +49,7 @@ def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
     for time, saved in sorted({*done, *((time, False) for time in told)}):
         at = max(ms_of_instant(time), at) + 1
         if time in told and (time, False) not in done:
-            record = told[time].record(history.store)
-            data = timeline_avro.encode("HoodieCommitMetadata", _shaped(record, SCHEMAS["HoodieCommitMetadata"]()))
+            data = in_avro("HoodieCommitMetadata", told[time].record(history.store))
             archived.append(Archived(time, instant_of_ms(at), told[time].action, data))
         else:
             files += _files(history.store, done[time, saved], instant_of_ms(at))
@@ -61,47 +58,19 @@ def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
 
 def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
     """The files of a completed instant, in all of its states."""
-    record: Mapping[str, Any] = {}
-    if done.action in WRITES:
-        record = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}").record(store)
+    one = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}")
+    record = one.record(store) if done.action in WRITES else {}
     clustered = done.action == REPLACE_COMMIT and record.get("operationType") == CLUSTER
     for name in store.names(HOODIE, done.time):
         if not name.startswith(f"{done.time}."):
             break
         pending = parse_instant(name)
         if pending and (pending.action == SAVEPOINT) == (done.action == SAVEPOINT):
-            action = _CLUSTERING if clustered else pending.action
             data = store.get(HOODIE + name)
-            yield Instant(done.time, action, pending.state).key, _in_avro(data, name, "HoodieCommitMetadata")
-    kind = "HoodieReplaceCommitMetadata" if done.action == REPLACE_COMMIT else "HoodieCommitMetadata"
-    name = f"{done.time}.{done.action}"
-    yield (
-        Instant(done.time, done.action, State.COMPLETED, completed).key,
-        _in_avro(store.get(HOODIE + name), name, kind),
-    )
-
-
-def _in_avro(data: bytes, name: str, kind: str) -> bytes:
-    """JSON as a record of `kind`; what is Avro already, or empty, as it is."""
-    if not data.lstrip().startswith(b"{"):
-        return data
-    return timeline_avro.encode(kind, _shaped(strict_json(data, HOODIE + name), SCHEMAS[kind]()))
-
-
-def _shaped(value: Any, schema: Any) -> Any:
-    """`value` with the fields that `schema` has; what is null takes the default."""
-    if isinstance(schema, list):
-        return None if value is None else _shaped(value, next(one for one in schema if one != "null"))
-    if not isinstance(schema, dict):
-        return value
-    if schema["type"] == "record":
-        there = {field["name"]: field["type"] for field in schema["fields"]}
-        return {name: _shaped(part, there[name]) for name, part in value.items() if name in there and part is not None}
-    if schema["type"] == "map":
-        return {name: _shaped(part, schema["values"]) for name, part in value.items() if part is not None}
-    if schema["type"] == "array":
-        return [_shaped(part, schema["items"]) for part in value]
-    return value
+            if data.startswith(b"{"):  # what was planned to be written
+                data = commit_in_avro(data, HOODIE + name)
+            yield Instant(done.time, _CLUSTERING if clustered else pending.action, pending.state).key, data
+    yield Instant(done.time, done.action, State.COMPLETED, completed).key, one.in_avro(store)
 
 
 def _lost_past(history: LayoutOneHistory, at: int) -> Iterator[tuple[str, bytes]]:

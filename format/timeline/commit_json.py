@@ -1,0 +1,41 @@
+"""Commit metadata in JSON, as tables of version 6 have it, to the Avro record that it stands for.
+
+Jackson writes the fields of the same classes from which Hudi makes its Avro records, and some that are in neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hoodoo.format.timeline import avro
+from hoodoo.format.timeline.avro_schemas import SCHEMAS
+
+
+def in_avro(kind: str, said: Any) -> bytes:
+    """Return the bytes of a timeline file with the record of `kind` that the parsed JSON `said` is.
+
+    Fields that the schema does not have are left out, and what is null takes its default. Raises ValueError where
+    `said` is no such record.
+    """
+    try:
+        return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))
+    except (AttributeError, KeyError, TypeError, OverflowError) as problem:
+        raise ValueError(f"it is no {kind}: {problem}") from None
+
+
+def _shaped(value: Any, schema: Any) -> Any:
+    if isinstance(schema, list):
+        return None if value is None else _shaped(value, next(one for one in schema if one != "null"))
+    if not isinstance(schema, dict):
+        return value
+    if schema["type"] == "record":
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        return {name: _shaped(part, types[name]) for name, part in value.items() if name in types and part is not None}
+    if schema["type"] == "map":
+        return {name: _shaped(part, schema["values"]) for name, part in value.items() if part is not None}
+    if schema["type"] == "array":
+        return [_shaped(part, schema["items"]) for part in value]
+    return value
+
+
+__all__ = ["in_avro"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import golden_tables as golden
 import hudi_session
 import pytest
+from faulty_store import Died, FaultyStore
 from pyspark.sql import SparkSession
 
 import hoodoo
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.table import Table
 from hoodoo.timeline.layout import PROPERTIES
 
 TABLES = [
@@ -63,3 +66,16 @@ def test_apache_hudi_reads_and_writes_a_table_that_hoodoo_upgraded(
 
 def _settings(text: str) -> list[str]:
     return sorted(line for line in text.splitlines() if not line.startswith("#"))
+
+
+@pytest.mark.parametrize("where", ["the compaction's commit", "the timeline", "the properties"])
+def test_apache_hudi_reads_what_a_crashed_upgrade_left(hudi: SparkSession, tmp_path: Path, where: str) -> None:
+    path, facts = golden.unpack("v6_mor", tmp_path), golden.facts("v6_mor")
+    store = FaultyStore(str(path))
+    dying = Table(store)
+    step = {"the compaction's commit": r"\.hoodie/\d+\.commit", "the timeline": ".*clean", "the properties": PROPERTIES}
+    store.fault = lambda number, operation, key: "die after" if re.fullmatch(step[where], key) else None
+    with pytest.raises(Died):
+        dying.adopt()
+    rows = hudi_session.hudi_frame(hudi, path).collect()
+    assert plain([row.asDict(recursive=True) for row in rows]) == plain(facts["snapshot"])

@@ -53,7 +53,7 @@ BLOCK_READ_MAX = 1 << 30
 _PARQUET_FROM = 32  # rows; fewer take less room in Avro, and are decoded with those of other files
 _SMALL = 1 << 18  # content bytes of a block that is decoded with others
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
-_COMMAND, _DELETE, _CORRUPT, _AVRO, _PARQUET, _CDC = 0, 1, 2, 3, 5, 6
+_COMMAND, _DELETE, _CORRUPT, _AVRO, _HFILE, _PARQUET, _CDC = 0, 1, 2, 3, 4, 5, 6
 _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PARTIAL, _BASE_INSTANT = (
     0,
     1,
@@ -178,6 +178,11 @@ def change_block(instant: str, schema: str, count: int, records: bytes | memoryv
     return _framed(
         _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
     )
+
+
+def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
+    """One block of a metadata table's log: an HFile of records under `schema` (Avro JSON)."""
+    return b"".join(_framed(_HFILE, _entries({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
 def _entries(texts: dict[int, str]) -> bytes:

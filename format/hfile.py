@@ -1,0 +1,142 @@
+"""HFiles, the sorted files of keys and values in which Hudi keeps its metadata table: encodes one.
+
+Knows keys, values and their frames; what a value says it does not know, and it reads none. Version 3 of the format as
+Hudi writes it (docs/format.md 13.6), all numbers big-endian. Equal entries give equal bytes. Every block but the
+trailer:
+
+    8  magic
+    4  bytes on disk after this header: content, and 4 zero bytes for each begun 16 KiB of header and content
+    4  bytes of the content before compression
+    8  -1
+    1  0: no checksum
+    4  16384
+    4  bytes of header and content
+    .  content, gzip
+
+A file is the data blocks (`DATABLK*`), their index, an empty index of meta blocks (both `IDXROOT2`), facts about the
+file (`FILEINF2`), and a trailer of 4096 bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+_HEADER = 33
+_CHUNK = 16384
+_BLOCK_MAX = 1 << 16
+"""Bytes of the entries in one data block, unless one entry has more."""
+_TRAILER = 4096
+_VERSION = 3
+_GZIP = 1
+_KEY_TYPE = b"\0" + b"\x7f" + b"\xff" * 7 + b"\x04"  # no family, the largest time there is, a put
+_COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
+
+
+def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
+    """Encode an HFile.
+
+    Args:
+        values: The value of each key, at least one.
+        schema: The Avro schema of the values, as text.
+        created_ms: The time that the file gives as its own, in ms since 1970.
+
+    Returns:
+        The bytes of the file.
+    """
+    entries = sorted((key.encode(), value) for key, value in values.items())
+    out, index, plain_bytes, last_block = b"", b"", 0, 0
+    chunks = list(_chunks(entries))
+    for chunk in chunks:
+        plain = b"".join(_entry(key, value) for key, value in chunk)
+        block, last_block = _block(b"DATABLK*", plain), len(out)
+        first = _short(chunk[0][0])
+        index += struct.pack(">qi", last_block, len(block)) + _hadoop_varint(len(first)) + first
+        out, plain_bytes = out + block, plain_bytes + len(plain)
+    index_at = len(out)
+    out += _block(b"IDXROOT2", index) + _block(b"IDXROOT2", b"")
+    facts_at = len(out)
+    out += _block(b"FILEINF2", _facts(entries, schema, created_ms))
+    return out + _trailer(facts_at, index_at, plain_bytes, len(chunks), len(entries), last_block)
+
+
+_Entries = Sequence[tuple[bytes, bytes]]
+
+
+def _chunks(entries: _Entries) -> Iterable[_Entries]:
+    """Entries cut into data blocks."""
+    chunk: list[tuple[bytes, bytes]] = []
+    size = 0
+    for key, value in entries:
+        length = len(_entry(key, b"")) + len(value)
+        if chunk and size + length > _BLOCK_MAX:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((key, value))
+        size += length
+    yield chunk
+
+
+def _entry(key: bytes, value: bytes) -> bytes:
+    whole = _short(key) + _KEY_TYPE
+    return struct.pack(">ii", len(whole), len(value)) + whole + value + b"\0"
+
+
+def _short(key: bytes) -> bytes:
+    return struct.pack(">h", len(key)) + key
+
+
+def _block(magic: bytes, plain: bytes) -> bytes:
+    content = gzip.compress(plain, mtime=0)
+    end = _HEADER + len(content)
+    sums = b"\0" * (4 * -(-end // _CHUNK))
+    return magic + struct.pack(">iiqbii", len(content) + len(sums), len(plain), -1, 0, _CHUNK, end) + content + sums
+
+
+def _facts(entries: _Entries, schema: str, created_ms: int) -> bytes:
+    count = len(entries)
+    known = {
+        "schema": schema.encode(),
+        "hfile.LASTKEY": _short(entries[-1][0]),
+        "hfile.AVG_VALUE_LEN": struct.pack(">i", sum(len(value) for _, value in entries) // count),
+        "hfile.AVG_KEY_LEN": struct.pack(">i", sum(len(key) for key, _ in entries) // count),
+        "KEY_VALUE_VERSION": struct.pack(">i", 1),
+        "MAX_MEMSTORE_TS_KEY": struct.pack(">q", 0),
+        "hfile.CREATE_TIME_TS": struct.pack(">q", created_ms),
+    }
+    pairs = (_field(1, name.encode()) + _field(2, value) for name, value in known.items())
+    message = b"".join(_field(1, pair) for pair in pairs)
+    return b"PBUF" + _varint(len(message)) + message
+
+
+def _trailer(facts_at: int, index_at: int, plain_bytes: int, blocks: int, entries: int, last_block: int) -> bytes:
+    numbers = {1: facts_at, 2: index_at, 3: plain_bytes, 5: blocks, 6: 0, 7: entries, 8: 1, 9: 0, 10: last_block}
+    message = b"".join(_number(field, value) for field, value in numbers.items())
+    message += _field(11, _COMPARATOR) + _number(12, _GZIP)
+    text = b'TRABLK"$' + _varint(len(message)) + message
+    return text.ljust(_TRAILER - 4, b"\0") + struct.pack(">i", _VERSION)
+
+
+# ---- protocol buffers, and the number of variable length that Hadoop writes
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _field(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def _hadoop_varint(number: int) -> bytes:
+    if number <= 0x7F:
+        return bytes([number])
+    text = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return struct.pack("b", -112 - len(text)) + text

@@ -1,0 +1,104 @@
+"""Records of the partition `files` of Hudi's metadata table: which files the folders of a table hold.
+
+Encodes them under the schema that the metadata table itself has; how a schema got there, and which files there are, it
+does not know. Facts: docs/format.md 13.6.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import fastavro
+
+from hoodoo.format.names import META_COLUMNS
+
+ALL_PARTITIONS = "__all_partitions__"
+"""Key of the record that lists the partitions."""
+ROOT = "."
+"""What stands for the one folder of a table without partitions."""
+_PARTITION_LIST, _FILES = 1, 2
+_FIELDS = ("key", "type", "filesystemMetadata")
+Changes = Mapping[str, Mapping[str, int | None]]
+"""Partition -> file name -> bytes; None where the file is gone."""
+
+
+def full_schema(text: str) -> str | None:
+    """Make the schema of records in log blocks, which begins with Hudi's meta columns.
+
+    Args:
+        text: The schema that the metadata table's commits say, as Avro JSON, with or without the meta columns.
+
+    Returns:
+        The schema as Avro JSON. None where it is not the one that `encode` knows.
+    """
+    try:
+        schema = json.loads(text)
+        own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
+        if not _is_known(own):
+            return None
+        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        full = json.dumps({**schema, "fields": [*meta, *own]}, separators=(",", ":"))
+        _parsed(full)
+    except Exception:  # noqa: BLE001  whatever a parser makes of such a text, it is no schema that is known here
+        return None
+    return full
+
+
+def _is_known(fields: list[dict[str, Any]]) -> bool:
+    """Tell whether records have these fields in front, and no other that must have a value."""
+    if tuple(field["name"] for field in fields[:3]) != _FIELDS:
+        return False
+    key, kind, files = (field["type"] for field in fields[:3])
+    if _plain(key) != "string" or _plain(kind) != "int" or not isinstance(files, list) or len(files) != 2:
+        return False
+    info = files[1].get("values", {}).get("fields", [])
+    return (
+        files[0] == "null"
+        and files[1]["type"] == "map"
+        and [(one["name"], _plain(one["type"])) for one in info] == [("size", "long"), ("isDeleted", "boolean")]
+        and all(isinstance(field["type"], list) and field["type"][0] == "null" for field in fields[3:])
+    )
+
+
+def _plain(kind: Any) -> Any:
+    return kind["type"] if isinstance(kind, dict) else kind
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
+    fields = json.loads(schema)["fields"]
+    return fastavro.parse_schema(json.loads(schema)), tuple(field["name"] for field in fields)
+
+
+def encode(schema: str, changes: Changes) -> dict[str, bytes]:
+    """Encode the records that say which files came and went. Equal changes give equal bytes.
+
+    Args:
+        schema: A schema that `full_schema` returned.
+        changes: Of each partition the files that came, with their bytes, and those that went.
+
+    Returns:
+        The record of each key: one for each partition, and one for the list of partitions where files came.
+    """
+    parsed, names = _parsed(schema)
+
+    def record(kind: int, files: Mapping[str, tuple[int, bool]]) -> bytes:
+        listed = {name: {"size": files[name][0], "isDeleted": files[name][1]} for name in sorted(files)}
+        out = io.BytesIO()
+        values = dict.fromkeys(names) | {"key": "", "type": kind, "filesystemMetadata": listed}
+        fastavro.schemaless_writer(out, parsed, values)
+        return out.getvalue()
+
+    found = {
+        partition or ROOT: record(_FILES, {name: (size or 0, size is None) for name, size in files.items()})
+        for partition, files in changes.items()
+    }
+    came = [
+        partition or ROOT for partition, files in changes.items() if any(size is not None for size in files.values())
+    ]
+    listed = {ALL_PARTITIONS: record(_PARTITION_LIST, dict.fromkeys(came, (0, False)))} if came else {}
+    return listed | found

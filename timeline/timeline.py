@@ -67,12 +67,10 @@ class TableTimeline:
 
     def ready(self) -> TableState:
         """The state that a write may go on from: what crashed writers left unpublished is published, what another
-        engine committed, or planned where it works beside us, is adopted. Raises UnsupportedTable where a commit would
-        be invisible to others.
+        engine committed, or planned where it works beside us, is adopted. Raises UnsupportedTable where it cannot be.
         """
         while True:
             state = self.look()
-            state.config.require_no_metadata_table()
             if not self._publish_through(state):
                 continue
             plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []

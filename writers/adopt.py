@@ -206,8 +206,8 @@ class Adopter:
             )
         index_of(self.store).require_valid_for(group.file_id for group in head.groups())
         config = self._prepare(theirs)
-        self._write_down(config)
         self._require_finished()
+        self._write_down(config)
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
         self._require_bases(head, looked)
@@ -275,7 +275,6 @@ class Adopter:
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
         """The configuration, with the columns that the newest commit says."""
         config = configuration.load(self.store)
-        config.require_no_metadata_table()
         _require_known_generator(config)
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 

@@ -3,7 +3,8 @@
 Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need
 are deleted, once a checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its
 history folder, never past an orphan, a replaced file that is still there, a pending instant or a savepoint: Hudi takes
-files older than its first active instant as committed.
+files older than its first active instant as committed. Nor past an instant that Hudi's metadata table has in a log:
+Hudi passes over logs of instants that its timeline does not have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline.holds import leases
-from hoodoo.timeline.hudi import archived_timeline
+from hoodoo.timeline.hudi import archived_timeline, metadata_table
 from hoodoo.timeline.hudi.archived_timeline import Archived
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
@@ -75,8 +76,9 @@ def archive(
     result = ArchiveResult()
     try:
         view = timeline.heal().view
+        bound = metadata_table.not_compacted_from(timeline.store) if config.metadata_partitions else None
         result.instants = _archive_instants(
-            timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants
+            timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants, bound
         )
         _archive_slots(timeline, view, slots_ms, result)
     except SnapshotExpired:
@@ -131,8 +133,11 @@ def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
 
 
 # ---- Hudi's timeline
-def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int) -> int:
-    """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first."""
+def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int, bound: str | None) -> int:
+    """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first.
+
+    bound: an instant that has to stay, with all after it; None: there is none.
+    """
     if _oldest_kept(timeline.store, keep) is None:
         return 0
     last = min(
@@ -145,10 +150,10 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
         return 0
     if any(seq < view.min_readable for seq in leases.held(timeline.store)):
         return 0  # it may hold files that no view names
-    if not _movable(timeline, view, last, keep)[0]:
+    if not _movable(timeline, view, last, keep, bound)[0]:
         return 0
     sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
-    doomed, found = _movable(timeline, view, last, keep)
+    doomed, found = _movable(timeline, view, last, keep, bound)
     if not doomed:
         return 0
     rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
@@ -163,7 +168,9 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     return len(doomed)
 
 
-def _movable(timeline: TableTimeline, view: View, last: int, keep: int) -> tuple[list[Instant], list[Instant]]:
+def _movable(
+    timeline: TableTimeline, view: View, last: int, keep: int, bound: str | None
+) -> tuple[list[Instant], list[Instant]]:
     """(completed instants that may move, all instants)."""
     found = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
@@ -171,7 +178,7 @@ def _movable(timeline: TableTimeline, view: View, last: int, keep: int) -> tuple
         found,
         instant_of_ms(timeline.history.slot(last + 1).completed_at),
         _oldest_kept(timeline.store, keep) or "",
-        saved,
+        saved if bound is None else {*saved, bound},
     )
     return [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE], found
 

@@ -355,7 +355,8 @@ class Maintained:
         It deletes the keys, rewrites and deletes every file that holds one, and then reads the keys of all files again.
         Snapshots from before are no longer readable afterwards. Rows of the quarantine that have one of the keys are
         purged first, by the same rules, in whatever partition. Of rows of the quarantine that are cut only the
-        beginning was kept, so their keys cannot be read: while there are any, nothing is proved.
+        beginning was kept, so their keys cannot be read: while there are any, nothing is proved. Hudi's metadata table,
+        whose indexes hold keys, is deleted, and Hudi builds it anew.
 
         Args:
             data: Rows, as `delete` takes them, with the key and partition columns.
@@ -372,19 +373,18 @@ class Maintained:
             ColumnError: A key or partition column is missing, or a value does not fit its column.
             KeyValueError: A key is null, too long or ambiguous.
             PartitionValueError: A partition value cannot be the name of a folder.
-            UnsupportedTable: The table has Hudi's metadata table.
             CommitConflict: Other writers came first more than `max_retries` times.
             CommitUnknown: The store did not say in time whether a commit succeeded; ask its `resolve()`.
         """
         from hoodoo.compactor.cleaning import purge as purging
         from hoodoo.readers.spark_spellings import by_table_names
         from hoodoo.table.quarantine.purge import purge_beside
+        from hoodoo.timeline.properties import config as configuration
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self.handle.context()
         state = context.timeline.heal()
         config = state.config
-        config.require_no_metadata_table()
         if is_frame(data):
             data = by_table_names(data, config.spellings)
             named = dict.fromkeys((*config.key, *config.placing))
@@ -392,6 +392,7 @@ class Maintained:
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
+        configuration.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
         aside, unread = purge_beside(cast("QuarantinedTable", self), batch, hours)
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 

@@ -179,7 +179,6 @@ def create(
 def open(
     path: str | os.PathLike[str],
     storage: Mapping[str, object] | None = None,
-    disable_metadata_table: bool = False,
 ) -> Table:
     """Open a table.
 
@@ -189,8 +188,6 @@ def open(
             (texts) and `allow_http` (True or False). For a local path: `allow_network_fs`; True accepts a file system
             that several machines share, which is refused without it. None (default): the credentials that the
             environment of this process gives.
-        disable_metadata_table: True deletes Hudi's metadata table, which Hudi builds anew, so that hoodoo may write a
-            table that another writer gave one. Default False.
 
     Returns:
         The table.
@@ -204,10 +201,7 @@ def open(
         BucketNotFound: The bucket does not exist.
         CredentialsError: The store does not accept the credentials, or there are none.
     """
-    store = open_store(path, storage)
-    if flag("disable_metadata_table", disable_metadata_table):
-        configuration.disable_metadata_table(store, SYSTEM.now_ms())
-    return Table(store)
+    return Table(open_store(path, storage))
 
 
 def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:

@@ -79,7 +79,7 @@ def test_files_of_commits_that_were_taken_back_are_not_exported(tmp_path: Path, 
 @pytest.mark.parametrize("name", [name for name in NAMES if "version_6" not in name])
 def test_a_table_that_apache_hudi_wrote_is_exported_once_it_is_adopted(tmp_path: Path, name: str) -> None:
     path = unpack(name, tmp_path)
-    table = hoodoo.open(path, disable_metadata_table=True)
+    table = hoodoo.open(path)
     formats = {"iceberg": True, "delta": not any(str(kind).startswith("time") for kind in table.schema.types)}
     table.export(**formats)
     seen = exported.plain(table.scan(read_optimized=True).to_arrow())

@@ -159,7 +159,7 @@ def test_a_restore_by_hudi_is_taken_up(
     hudi.sql(f"CALL rollback_to_savepoint(path => '{path}', instant_time => '{kept.instant}')").collect()
     assert plain(hudi_rows(path)) == before
     assert ours(hoodoo.open(path)) == before
-    table = hoodoo.open(path, disable_metadata_table=True)  # Hudi's procedures make one
+    table = hoodoo.open(path)  # with the metadata table that Hudi's procedures make
     table.upsert(batch(("k1", "sf", 60, 6.0), ("n", "ny", 2, 2.0)))
     expected = sorted([row for row in before if row[0] != "k1"] + [("k1", "sf", 60, 6.0), ("n", "ny", 2, 2.0)])
     assert ours(table) == plain(hudi_rows(path)) == expected

@@ -19,8 +19,9 @@ import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.hudi import archived_timeline
+from hoodoo.timeline.properties import config as configuration
 
-REFUSED = {"mor_metadata": "metadata table", "mor_version_6": "version 6"}
+REFUSED = {"mor_version_6": "version 6"}
 ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
 META = (
     "_hoodie_commit_time",
@@ -94,17 +95,25 @@ def test_an_insert_finds_the_keys_that_hudi_wrote(tmp_path: Path, name: str) -> 
     assert table.insert(there, existing="keep").inserted == 0
 
 
-def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_table_with_hudis_metadata_table_is_adopted_and_the_list_of_files_appended_to(tmp_path: Path) -> None:
     table = hoodoo.open(golden.unpack("mor_metadata", tmp_path))
+    rows = table.scan().to_arrow()
+    instant = table.upsert(newer(table, rows)).instant
+    assert len(hudi_rows(tmp_path / "mor_metadata")) == len(rows)
+    assert configuration.read_properties(table.handle.store)["hoodie.table.metadata.partitions"] == "files"
+    assert [key for key, _ in table.handle.store.list(layout.METADATA_TABLE) if f"_{instant}.log" in key]
+
+
+def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = hoodoo.open(golden.unpack("mor_ordered", tmp_path))
+    pending = Path(table.path) / ".hoodie/timeline/20990101000000000.clustering.requested"
+    pending.write_bytes(b"")
     before = dict(table.handle.store.list(""))
     rows = table.scan().to_arrow()
     for call in (lambda: table.upsert(rows), lambda: table.delete(rows), table.compact, table.clean, table.verify):
         with pytest.raises(hoodoo.UnsupportedTable):
             call()
     assert dict(table.handle.store.list("")) == before
-    table = hoodoo.open(tmp_path / "mor_metadata", disable_metadata_table=True)
-    table.upsert(newer(table, rows))
-    assert len(hudi_rows(tmp_path / "mor_metadata")) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ LINES: dict[str, dict[str, str]] = {
         "rename": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
-    "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
+    "hoodoo.open": {"path": "path", "storage": "storage"},
     "hoodoo.register": {"spark": "plain"},
     "hoodoo.on_commit": {"hook": "plain", "path": "plain"},
     **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},

@@ -474,15 +474,15 @@ def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now
     assert table.services().figures
 
 
-def test_a_handle_writes_once_another_removed_hudis_metadata_table(store: MemoryStore, clock: Clock) -> None:
-    """It went by the properties that it had read first, and refused every write."""
+def test_a_purge_deletes_hudis_metadata_table_whose_indexes_hold_keys(store: MemoryStore, clock: Clock) -> None:
     table = create(store, clock)
-    named = configuration.read_properties(store) | {"hoodie.table.metadata.partitions": "files"}
+    table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
+    named = configuration.read_properties(store) | {"hoodie.table.metadata.partitions": "files,record_index"}
     store.put(layout.PROPERTIES, configuration.render(named, clock()))
-    table = opened(store, clock)
-    for write in (table.upsert, table.delete, table.purge):
-        with pytest.raises(hoodoo.UnsupportedTable, match="disable_metadata_table"):
-            write(rows(("a", "p", 1)))
-    configuration.disable_metadata_table(store, clock())
-    assert table.upsert(rows(("a", "p", 1))).inserted == 1
+    store.put(".hoodie/metadata/record_index/r.hfile", b"a")
+    with pytest.raises(hoodoo.ColumnError):
+        table.purge(pa.table({"no": [1]}))
+    assert store.exists(".hoodie/metadata/record_index/r.hfile")
     assert table.purge(rows(("a", "p", 1))).rows_deleted == 1
+    assert not any(key.startswith(layout.METADATA_TABLE) for key in store.data)
+    assert "hoodie.table.metadata.partitions" not in configuration.read_properties(store)

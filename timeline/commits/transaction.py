@@ -81,6 +81,7 @@ class Transaction:
         self._plea, self._gave_way = Plea(timeline.store, timeline.environment, nonce), False
         self._tried = 0  # the newest slot that was put
         self._version = ""  # of that slot in the store, where it is known
+        self._seen = state.config  # as it was at the newest look
         self._stands = False  # the slot's instant was seen to stand after the slot
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._files: list[str] = []  # that are written, or are about to be
@@ -153,7 +154,7 @@ class Transaction:
     def _try(self, draft: Draft, deadline: float) -> Slot | None:
         """One look and, if nothing conflicts, one slot; our slot if it is there."""
         state = self._look_in_turn()
-        view = state.view
+        view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
             raise Conflict("another worker did it")
@@ -247,7 +248,6 @@ class Transaction:
                 ),
                 instant=self.instant,
             )
-        config.require_no_metadata_table()
         if config.options.hudi_writers and not self.config.options.hudi_writers:
             raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt holds no lock of it
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
@@ -399,7 +399,7 @@ class Transaction:
             try:
                 if self.timeline.history.known_head().seq < slot.seq:
                     self.timeline.history.head()
-                self.timeline.publisher.publish_through(slot.seq, self.config, new=slot.seq, stands=self._stands)
+                self.timeline.publisher.publish_through(slot.seq, self._seen, new=slot.seq, stands=self._stands)
                 self._stop_beating()
                 break
             except TakenBack as gone:

@@ -111,6 +111,18 @@ def commit_metadata(
     return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": gone})
 
 
+def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
+    """Content of a completed deltacommit of Hudi's metadata table, which wrote `log` there."""
+    record: dict[str, Any] = {
+        "partitionToWriteStats": {log.partition: [_stat(log, instant)]},
+        "compacted": False,
+        "extraMetadata": {"schema": schema_text},
+        "version": None,
+        "operationType": "UPSERT_PREPPED",
+    }
+    return timeline_avro.encode("HoodieCommitMetadata", record)
+
+
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
     """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
     stats: list[dict[str, Any]] = [

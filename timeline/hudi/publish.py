@@ -6,7 +6,7 @@ and its publication is healed by whoever comes next. What is published is never 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from hoodoo.errors import SnapshotExpired
@@ -15,11 +15,11 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import leases
-from hoodoo.timeline.hudi import archived_timeline, commit_metadata
+from hoodoo.timeline.hudi import archived_timeline, commit_metadata, metadata_table
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.config import METADATA_PARTITIONS, TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
@@ -104,7 +104,7 @@ class Publisher:
         elif slot.outcome == ROLLED_BACK:
             self._rollback(slot)
         elif slot.action == CLEAN:
-            self._clean(slot)
+            self._clean(slot, config)
         elif slot.action == SAVEPOINT:
             self._savepoint(slot)
         elif slot.action == OPTIONS:
@@ -122,6 +122,7 @@ class Publisher:
             )
             schema = self._config_at(slot, config).schema_text
             metadata = commit_metadata.commit_metadata(slot, schema, planned, before)
+            self._list_files(slot, config)
             markers = Deferred(lambda: markers_of(self.store, slot.instant))
             self.history.together([lambda: self._create(final_key(slot), metadata), markers])
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
@@ -188,7 +189,7 @@ class Publisher:
             entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))
         }
 
-    def _clean(self, slot: Slot) -> None:
+    def _clean(self, slot: Slot, config: TableConfig) -> None:
         earliest = self.history.slot(slot.min_readable)
         self._create(
             Instant(slot.instant, CLEAN, State.REQUESTED).key,
@@ -199,21 +200,53 @@ class Publisher:
         for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
             if path not in leased:
                 self.store.delete(path)
+        self._list_files(slot, config)
         self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
+
+    # ---- Hudi's metadata table: first its properties, then what it lists, then the instant by which the list counts
+    def _list_files(self, slot: Slot, config: TableConfig) -> None:
+        """Append the files of `slot` to Hudi's metadata table; where that is not sure to be right, take it out of use.
+
+        Of its partitions only `files` stays in use: the others would say nothing of the files, and Hudi passes over
+        what they do not name. A helper that comes late, after others published the slot and went on, does the table no
+        harm either: it takes the metadata table out of use if it may have put it back in.
+        """
+        if not config.metadata_partitions or not metadata_table.changes_of(slot):
+            return
+        values = configuration.read_properties(self.store)
+        if not values.get(METADATA_PARTITIONS) or self.store.exists(final_key(slot)):
+            return
+        known = metadata_table.look(self.store, values, slot.instant)
+        if known is None:
+            self._rewrite(slot, configuration.without_metadata_table)
+            return
+        if self._rewrite(slot, configuration.with_files_only) and self.store.exists(final_key(slot)):
+            self._rewrite(slot, configuration.without_metadata_table)
+            return
+        metadata_table.append(self.store, slot, known)
+
+    def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
+        """Change the properties, and bring them up to what slots say; whether that wrote the file.
+
+        Whoever wrote it looks again: a later slot's publisher may have written it in between, and been overwritten.
+        """
+        settings, wrote = self.history.known_head().settings, False
+        while True:
+            values = configuration.read_properties(self.store)
+            wanted = change(configuration.with_settings(values, settings))
+            if wanted == values:
+                return wrote
+            self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
+            settings, wrote = self.history.head().settings, True
 
     # ---- options: what slots say of the properties is written there, beside what others keep in the file
     def _options(self, slot: Slot) -> None:
-        """Whoever wrote the file looks again: a later slot's publisher may have written it in between, and been
-        overwritten.
+        """A file that has to be written says nothing of Hudi's metadata table: what was read of it may be outdated by
+        the time it is written, and Hudi would take for whole what is not.
         """
-        settings = self.history.known_head().settings
-        while True:
-            values = configuration.read_properties(self.store)
-            wanted = configuration.with_settings(values, settings)
-            if wanted == values:
-                break
-            self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
-            settings = self.history.head().settings
+        values = configuration.read_properties(self.store)
+        if configuration.with_settings(values, self.history.known_head().settings) != values:
+            self._rewrite(slot, configuration.without_metadata_table)
         self._create(final_key(slot), NOTHING)
 
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves

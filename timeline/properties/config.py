@@ -63,11 +63,10 @@ _DATABASE = "default"
 TABLE_ID = table_options.PREFIX + "table_id"
 NOT_NULL = table_options.PREFIX + "not_null"
 """Property: columns in which no write may leave a null. To other engines they are columns like others."""
-_METADATA_KEYS = (
-    "hoodie.table.metadata.partitions",
-    "hoodie.table.metadata.partitions.inflight",
-    "hoodie.table.index.defs.path",
-)
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+"""Property: the partitions of Hudi's metadata table that are in use."""
+METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+_METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.defs.path")
 
 
 @dataclass(frozen=True)
@@ -317,19 +316,7 @@ class TableConfig:
     @property
     def metadata_partitions(self) -> str:
         """The partitions of Hudi's metadata table, as the properties name them; '' where there is none."""
-        return self.raw.get(_METADATA_KEYS[0], "")
-
-    def require_no_metadata_table(self) -> None:
-        """Raise UnsupportedTable where a foreign writer made Hudi's metadata table: a commit it does not list is
-        invisible to others.
-        """
-        if self.metadata_partitions:
-            raise UnsupportedTable(
-                "This table has Hudi's metadata table, made by another writer; a commit that does not update it "
-                "would be invisible to Spark. Open it with hoodoo.open(path, disable_metadata_table=True) to remove "
-                "it (Hudi rebuilds it by itself).",
-                partitions=self.metadata_partitions,
-            )
+        return self.raw.get(METADATA_PARTITIONS, "")
 
 
 def new_properties(
@@ -538,12 +525,20 @@ def _require_known_merging(values: Mapping[str, str]) -> None:
         )
 
 
-def disable_metadata_table(store: Store, now_ms: int) -> None:
-    """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark
-    write).
-    """
+def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
+    """Properties `values`, where Hudi's metadata table has no partition in use but `files`, if any is."""
+    return {**values, METADATA_PARTITIONS: "files"} if values.get(METADATA_PARTITIONS) else dict(values)
+
+
+def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
+    """Properties `values`, where Hudi's metadata table is not in use: Hudi lists folders, and builds it anew."""
+    return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
+
+
+def remove_metadata_table(store: Store, now_ms: int) -> None:
+    """Take Hudi's metadata table out of use, then delete its files (the other order breaks the next Spark write)."""
     values = read_properties(store)
-    kept = {name: value for name, value in values.items() if name not in _METADATA_KEYS}
+    kept = without_metadata_table(values)
     if kept != values:
         store.put(PROPERTIES, render(kept, now_ms))
     for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):

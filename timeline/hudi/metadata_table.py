@@ -1,0 +1,205 @@
+"""Hudi's metadata table, as far as hoodoo appends to it: its partition `files`, which lists the files of the table.
+
+Hudi's readers see no file that is not listed there, where the table's properties name the partition. So whoever
+publishes a slot appends first what came and went with it; nothing here is read by readers of ours. The bytes follow
+from the slot (docs/format.md 13.6). Whatever is not known to the last detail is no case for appending: `look` answers
+None, and the publisher takes the metadata table out of use, which Hudi then builds anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format import hfile
+from hoodoo.format import properties as java
+from hoodoo.format.log.block import hfile_block
+from hoodoo.format.names import LogName, instant_of_ms, log_file_name, ms_of_instant, parse_data_file
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.format.timeline import file_listing
+from hoodoo.storage.store import Store
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, ROLLBACK, Instant, State, parse_instant
+from hoodoo.timeline.layout import METADATA_TABLE, TIMELINE
+from hoodoo.timeline.properties.config import METADATA_INFLIGHT, METADATA_PARTITIONS
+from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, Slot
+
+FILES = "files"
+"""The partition that lists files."""
+_ROOT = METADATA_TABLE + "/"
+_TIMELINE = _ROOT + TIMELINE
+_FILE_GROUP = "files-0000-0"
+_BASE = re.compile(rf"^{_FILE_GROUP}_\d+-\d+-\d+_(\d{{17}})\.hfile$")
+_LOGS_MAX = 64
+"""Logs above the newest base file; hoodoo never compacts them, and who reads the list reads them all."""
+_VERSION = "9"
+_PROPERTIES = {
+    "hoodie.table.version": _VERSION,
+    "hoodie.timeline.layout.version": "2",
+    "hoodie.timeline.path": "timeline",
+    "hoodie.table.base.file.format": "HFILE",
+    "hoodie.populate.meta.fields": "false",
+    "hoodie.table.recordkey.fields": "key",
+}
+_HARMLESS = (DELTA_COMMIT, CLEAN, ROLLBACK)
+"""Actions of the metadata table that may be pending. A delta commit follows a commit of the table: Hudi ends both."""
+
+
+@dataclass(frozen=True)
+class MetadataTable:
+    """What is known of a metadata table that may be appended to.
+
+    Attributes:
+        schema: The schema of its records, as its commits say it.
+        newest_ms: The newest time in its timeline, in ms since 1970.
+        appended: True if it has a completed commit of the instant in question.
+    """
+
+    schema: str
+    newest_ms: int
+    appended: bool
+
+
+def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
+    """Return, by partition, the files that came with `slot`, with their bytes, and those that went, with None.
+
+    A replaced file stays listed until it is cleaned, as Hudi has it. What a rollback deletes was never listed.
+    """
+    found: dict[str, dict[str, int | None]] = {}
+    if slot.outcome != COMPLETED:
+        return found
+    for file in slot.files:
+        files = found.setdefault(file.partition, {})
+        files[file.name] = file.size
+        files.update({path.rpartition("/")[2]: size for path, (size, _) in file.changes.items()})
+    for path, partition in slot.victims:
+        found.setdefault(partition, {})[path.rpartition("/")[2]] = None
+    return found
+
+
+def look(store: Store, values: dict[str, str], instant: str) -> MetadataTable | None:
+    """Look at the metadata table before something is appended to it.
+
+    Args:
+        store: The table's store.
+        values: The table's properties, which name the metadata table.
+        instant: The instant that is to be appended.
+
+    Returns:
+        What is known of it. None where anything is not as hoodoo knows it.
+    """
+    named = [name.strip() for name in values[METADATA_PARTITIONS].split(",")]
+    if FILES not in named or values.get(METADATA_INFLIGHT) or values.get("hoodie.table.version") != _VERSION:
+        return None
+    if not _has_known_properties(store):
+        return None
+    found = _instants(store)
+    completed = [one for one in found if one.state is State.COMPLETED]
+    ended = {one.time for one in completed}
+    if any(one.action not in _HARMLESS and one.time not in ended for one in found):
+        return None  # a compaction or a change of its partitions is under way
+    if not _has_room(store, instant):
+        return None
+    schema = _schema(store, completed)
+    if schema is None:
+        return None
+    others = (one for one in found if one.time != instant)
+    newest = max((time for one in others for time in (one.time, one.completed)), default=instant)
+    appended = any(one.time == instant and one.action == DELTA_COMMIT for one in completed)
+    return MetadataTable(schema, ms_of_instant(newest), appended)
+
+
+def _has_known_properties(store: Store) -> bool:
+    try:
+        values = java.parse(store.get(_ROOT + ".hoodie/hoodie.properties"))
+    except (FileNotFoundError, CorruptTable):
+        return False
+    return all(values.get(name) == wanted for name, wanted in _PROPERTIES.items())
+
+
+def _instants(store: Store) -> list[Instant]:
+    return [found for name in store.names(_TIMELINE) if (found := parse_instant(name))]
+
+
+def _has_room(store: Store, instant: str) -> bool:
+    """Tell whether the one file group is there, with so few logs above its base file that there may be one more."""
+    bases, logs = [], []
+    for name in store.names(f"{_ROOT}{FILES}/"):
+        parsed = parse_data_file(name)
+        if base := _BASE.match(name):
+            bases.append(base[1])
+        elif isinstance(parsed, LogName) and parsed.file_id == _FILE_GROUP:
+            logs.append(parsed.instant)
+        elif parsed or not name.startswith("."):
+            return False
+    above = [one for one in logs if one > max(bases, default="") and one != instant]
+    return bool(bases or logs) and len(above) < _LOGS_MAX
+
+
+def _schema(store: Store, completed: list[Instant]) -> str | None:
+    """The schema of records that the newest commit says, None where it is not the known one."""
+    for one in sorted(completed, key=lambda one: one.completed, reverse=True):
+        if one.action != DELTA_COMMIT:
+            continue
+        try:
+            record = timeline_avro.decode(store.get(_key(one)), "HoodieCommitMetadata")
+        except (FileNotFoundError, CorruptTable):
+            return None
+        text = (record.get("extraMetadata") or {}).get("schema")
+        if text:
+            return text if file_listing.full_schema(text) else None
+    return None
+
+
+def append(store: Store, slot: Slot, table: MetadataTable) -> None:
+    """Append what came and went with `slot`: one log and its delta commit, by which alone the log counts.
+
+    Every step may have been done by a helper before. The commit completes after whatever the metadata table has: were
+    it older than a compaction there, readers would pass over its log.
+
+    Args:
+        store: The table's store.
+        slot: The slot, not published.
+        table: What `look` returned for its instant.
+    """
+    if table.appended:
+        return
+    schema = file_listing.full_schema(table.schema) or ""
+    records = file_listing.encode(schema, changes_of(slot))
+    content = hfile_block(slot.instant, schema, hfile.encode(records, schema, slot.completed_at))
+    path = f"{FILES}/{log_file_name(_FILE_GROUP, slot.instant)}"
+    log = DataFile(path, FILES, _FILE_GROUP, LOG, size=len(content), digest="", rows=len(records), updates=len(records))
+    completed = instant_of_ms(max(slot.completed_at, table.newest_ms + 1))
+    done = Instant(slot.instant, DELTA_COMMIT, State.COMPLETED, completed)
+    for key, data in (
+        (_key(Instant(slot.instant, DELTA_COMMIT, State.REQUESTED)), b""),
+        (_key(Instant(slot.instant, DELTA_COMMIT, State.INFLIGHT)), b""),
+        (_ROOT + path, content),
+        (_key(done), commit_metadata.metadata_table_commit(log, slot.instant, table.schema)),
+    ):
+        with suppress(FileExistsError):  # a helper was faster
+            store.create(key, data)
+
+
+def _key(instant: Instant) -> str:
+    return _ROOT + instant.key
+
+
+def not_compacted_from(store: Store) -> str:
+    """Return the oldest instant whose files a log of the metadata table may be alone to list.
+
+    Readers pass over a log whose instant is not in the table's timeline: from this one on it must not be archived.
+    """
+    bases = [base[1] for name in store.names(f"{_ROOT}{FILES}/") if (base := _BASE.match(name))]
+    compacted = max(bases, default="")
+    return min(_later(_instants(store), compacted), default=compacted)
+
+
+def _later(found: list[Instant], compacted: str) -> Iterator[str]:
+    yield compacted
+    for one in found:
+        if one.action in (DELTA_COMMIT, COMMIT) and (one.completed > compacted or one.state is not State.COMPLETED):
+            yield one.time

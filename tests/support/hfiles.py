@@ -9,7 +9,6 @@ import io
 import json
 import struct
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -133,36 +132,16 @@ def log_records(data: bytes) -> list[tuple[str, dict[str, dict[str, Any]], HFile
         if kind != 4:
             continue
         assert set(header) == {0, 2}
-        schema, file = fastavro.parse_schema(json.loads(header[2])), read_hfile(content)
-        records = {}
-        for key, value in file.entries.items():
-            stream = io.BytesIO(value)
-            records[key] = fastavro.schemaless_reader(stream, schema, None)
-            assert stream.tell() == len(value)
-        found.append((header[0], records, file))
+        file = read_hfile(content)
+        found.append((header[0], records(file, header[2]), file))
     return found
 
 
-def listing(root: Path, completed: set[str]) -> dict[str, dict[str, int]]:
-    """Partition -> file -> bytes, as logs of the partition `files` say whose instants are completed, in their order.
-
-    What the base file says is not among it.
-    """
-    found: dict[str, dict[str, int]] = {}
-    logs = [path for path in (root / ".hoodie/metadata/files").glob(".*.log.*") if not path.name.endswith(".crc")]
-    for log in sorted(logs, key=lambda path: path.name.split("_")[1]):
-        for instant, records, _ in log_records(log.read_bytes()):
-            if instant in completed:
-                _merge(found, records)
+def records(file: HFile, schema: str) -> dict[str, dict[str, Any]]:
+    """The records of an HFile by key, as fastavro reads them under `schema`."""
+    parsed, found = fastavro.parse_schema(json.loads(schema)), {}
+    for key, value in file.entries.items():
+        stream = io.BytesIO(value)
+        found[key] = fastavro.schemaless_reader(stream, parsed, None)
+        assert stream.tell() == len(value)
     return found
-
-
-def _merge(found: dict[str, dict[str, int]], records: dict[str, dict[str, Any]]) -> None:
-    for key, record in records.items():
-        if record["type"] == 2:
-            files = found.setdefault(key, {})
-            for name, info in record["filesystemMetadata"].items():
-                if info["isDeleted"]:
-                    files.pop(name, None)
-                else:
-                    files[name] = max(info["size"], files.get(name, 0))

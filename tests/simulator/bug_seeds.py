@@ -75,4 +75,7 @@ SEEDS: dict[str, tuple[int, str]] = {
     "read-rows-unchecked": (5, "I1 lost update"),
     "new-matches-unchecked": (5, "I1 lost update"),
     "not-computed-anew": (1, "I1 lost update"),
+    "statistics-stay-in-use": (0, "I13 Hudi's view"),
+    "listed-before-a-compaction": (7, "I13 Hudi's view"),
+    "begun-is-appended": (9, "I13 Hudi's view"),
 }

@@ -10,6 +10,7 @@ import sys
 
 import bugs_of_columns
 import bugs_of_commits
+import bugs_of_metadata
 import bugs_of_moves
 import bugs_of_rows
 import bugs_of_services
@@ -25,6 +26,7 @@ PLANTED = (
     bugs_of_columns,
     bugs_of_rows,
     bugs_of_updates,
+    bugs_of_metadata,
 )  # importing them registers their bugs
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import metadata_list
 import roles_of_alterers
 import roles_of_readers
 import roles_of_services
@@ -44,6 +45,7 @@ from hoodoo.timeline.layout import (
     HEARTBEATS,
     INDEX,
     LEASES,
+    METADATA_TABLE,
     OURS,
     PLEAS,
     PROPERTIES,
@@ -188,13 +190,14 @@ def in_place(pleads_after: int = plea.AFTER_LOST) -> Iterator[None]:
 class Scene:
     """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and
     how the store fails. shuffled: what is asked together reaches the store in any order. pleads_after: so many lost
-    races, of which a short history has few, at once.
+    races, of which a short history has few, at once. metadata_table: Hudi has made its metadata table.
     """
 
     crew: tuple[str, ...] = ()
     faults: tuple[tuple[str, float], ...] = ()
     shuffled: bool = False
     pleads_after: int = plea.AFTER_LOST
+    metadata_table: bool = False
 
     def __str__(self) -> str:
         parts = [self.crew, [name for name, _ in self.faults]]
@@ -202,6 +205,7 @@ class Scene:
 
 
 SLOW = (("stall", 0.01), ("hold", 0.5))
+DYING = (("die", 0.01), ("die_after", 0.01), ("hold", 0.2))
 UNSURE = (("lost", 0.01), ("reply_lost", 0.02), ("late", 0.03), ("die", 0.004), ("die_after", 0.004), ("hold", 0.2))
 
 
@@ -227,7 +231,7 @@ class Simulation:
         self.ordered = rng.random() < 0.6
         self.oracle = Oracle(self.objects, self.ordered)
         self.scheduler.stopped = lambda: bool(self.oracle.violation)
-        self.scheduler.after_step = self.oracle.check
+        self.scheduler.after_step = self._check
         self.world = World(
             self.scheduler,
             self.objects,
@@ -245,6 +249,11 @@ class Simulation:
         clock = "steady" if sound else rng.choice(("steady", "steady", "steady", "drifting", "jumping", "frozen"))
         skew = 0 if sound else rng.choice((0, 0, 0, 40, -40, 7_200_000, -7_200_000))
         return Actor(name, rng, clock, skew, rng.choice((-0.5, 0.5)) if clock == "drifting" else 0.0, sound=sound)
+
+    def _check(self) -> None:
+        self.oracle.check()
+        if self.world.metadata:
+            self.world.metadata.check()
 
     def run(self) -> Outcome:
         began = time.perf_counter()
@@ -302,6 +311,9 @@ class Simulation:
         table = Table(handle, self.scheduler.environment(founder))
         for _ in range(rng.randint(0, 3)):
             attempt(self.world, founder, table, new_intent(self.world, founder))
+        if self.scene.metadata_table:
+            listing = self.world.metadata = metadata_list.MetadataList(self.objects, self.oracle)
+            listing.hudis_turn(self.scheduler.now)
 
     def _start(self) -> None:
         writers, services = self.rng.choice((2, 2, 3, 4, 5)), self.rng.choice(_MOVERS if self.seed % 2 else _SERVICES)
@@ -394,7 +406,9 @@ def left_over(oracle: Oracle, key: str) -> str:
         if not any(key == file.get("index") for path, file in oracle.added.items() if oracle.is_needed(path)):
             return "no file needs it"
     elif not (
-        key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))
+        key == PROPERTIES
+        or key.startswith(METADATA_TABLE)
+        or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))
     ):
         return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"
     return ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from figures import record
-from simulation import SLOW, UNSURE, Scene, simulate
+from simulation import DYING, SLOW, UNSURE, Scene, simulate
 from tiers import sized
 
 from hoodoo.timeline.views import checkpoint, checkpoint_pages, pages
@@ -100,6 +100,24 @@ def test_a_view_in_pages_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         assert not outcome.violation, outcome.report()
         steps, slots = steps + outcome.steps, slots + outcome.slots
     record("T1 pages", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
+
+
+LISTED = (
+    Scene(("lister", "compactor", "cleaner"), UNSURE, metadata_table=True),
+    Scene(("lister", "lister", "keeper", "clusterer", "sweeper"), DYING, metadata_table=True),
+    Scene(("purger", "cleaner", "ender"), SLOW, metadata_table=True),
+)
+
+
+@pytest.mark.both
+def test_hudis_metadata_table_lists_what_is_published_whoever_publishes_it() -> None:
+    """Helpers that finish one slot, deaths between any two steps, and Hudi's compactions in between."""
+    steps = slots = 0
+    for seed in range(sized(18, 600)):
+        outcome = simulate(seed, scene=LISTED[seed % len(LISTED)])
+        assert not outcome.violation, outcome.report()
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 metadata table", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:

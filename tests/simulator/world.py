@@ -10,6 +10,7 @@ import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from oracle import Oracle
@@ -22,6 +23,9 @@ from hoodoo.errors import (
     StoreUnavailable,
 )
 from hoodoo.table import Table
+
+if TYPE_CHECKING:
+    from metadata_list import MetadataList
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 TRIES = 30
@@ -41,6 +45,7 @@ class World:
     lists_by_prefix: bool
     page_size: int
     serial: int = 0
+    metadata: MetadataList | None = None
 
     def table_of(self, actor: Actor) -> Table:
         handle = Handle(self.scheduler, self.objects, actor, self.lists_by_prefix, self.page_size)

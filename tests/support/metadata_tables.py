@@ -52,7 +52,7 @@ def make(store: Store, now_ms: int, instant: str = FIRST, partitions: str = IN_U
         store.put(ROOT + ".hoodie/hoodie.properties", of_hudi()[".hoodie/hoodie.properties"])
     full = file_listing.full_schema(schema())
     assert full is not None
-    values = file_listing.encode(full, _by_partition(there(store))) or {file_listing.ALL_PARTITIONS: b""}
+    values = file_listing.encode(full, _by_partition(there(store)) or {"": {}})
     store.put(f"{FILES}files-0000-0_0-1-2_{instant}.hfile", hfile.encode(values, full, now_ms))
     action = "deltacommit" if instant == FIRST else "commit"
     put_instant(store, Instant(instant, action, State.COMPLETED, instant_of_ms(now_ms)))
@@ -84,8 +84,10 @@ def in_use(store: Store) -> str:
 
 
 def listed(store: Store) -> Listing | None:
-    """Path -> bytes of the files that a reader finds in the metadata table; None where it is not in use."""
-    if "files" not in in_use(store).split(","):
+    """Path -> bytes of the files that a reader finds in the metadata table; None where it is not in use, or not there
+    although properties name it: readers list folders then.
+    """
+    if "files" not in in_use(store).split(",") or not store.exists(ROOT + ".hoodie/hoodie.properties"):
         return None
     valid = {one.time for one in _instants(store, TIMELINE) if one.state is State.COMPLETED}
     completed = {one.time: one.completed for one in _instants(store, ROOT + TIMELINE) if one.completed}

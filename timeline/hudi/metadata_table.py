@@ -9,7 +9,7 @@ None, and the publisher takes the metadata table out of use, which Hudi then bui
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -80,20 +80,22 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
     return found
 
 
-def look(store: Store, values: dict[str, str], instant: str) -> MetadataTable | None:
+def lists_files(values: Mapping[str, str]) -> bool:
+    """Tell whether properties `values` have a list of files in use, and no partition that is still being made."""
+    named = [name.strip() for name in values.get(METADATA_PARTITIONS, "").split(",")]
+    return FILES in named and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
+
+
+def look(store: Store, instant: str) -> MetadataTable | None:
     """Look at the metadata table before something is appended to it.
 
     Args:
         store: The table's store.
-        values: The table's properties, which name the metadata table.
         instant: The instant that is to be appended.
 
     Returns:
         What is known of it. None where anything is not as hoodoo knows it.
     """
-    named = [name.strip() for name in values[METADATA_PARTITIONS].split(",")]
-    if FILES not in named or values.get(METADATA_INFLIGHT) or values.get("hoodie.table.version") != _VERSION:
-        return None
     if not _has_known_properties(store):
         return None
     found = _instants(store)

@@ -208,22 +208,24 @@ class Publisher:
         """Append the files of `slot` to Hudi's metadata table; where that is not sure to be right, take it out of use.
 
         Of its partitions only `files` stays in use: the others would say nothing of the files, and Hudi passes over
-        what they do not name. A helper that comes late, after others published the slot and went on, does the table no
-        harm either: it takes the metadata table out of use if it may have put it back in.
+        what they do not name. Whoever wrote that looks twice. If the slot is published by now, others went on, maybe
+        without the metadata table: it goes out of use. And the metadata table is looked at after the properties name
+        it, since a purge deletes it after they do not.
         """
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
         values = configuration.read_properties(self.store)
         if not values.get(METADATA_PARTITIONS) or self.store.exists(final_key(slot)):
             return
-        known = metadata_table.look(self.store, values, slot.instant)
+        known = None
+        if metadata_table.lists_files(values):
+            wrote = self._rewrite(slot, configuration.with_files_only)
+            overtaken = wrote and self.store.exists(final_key(slot))
+            known = None if overtaken else metadata_table.look(self.store, slot.instant)
         if known is None:
             self._rewrite(slot, configuration.without_metadata_table)
-            return
-        if self._rewrite(slot, configuration.with_files_only) and self.store.exists(final_key(slot)):
-            self._rewrite(slot, configuration.without_metadata_table)
-            return
-        metadata_table.append(self.store, slot, known)
+        else:
+            metadata_table.append(self.store, slot, known)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
         """Change the properties, and bring them up to what slots say; whether that wrote the file.

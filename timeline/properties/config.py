@@ -536,11 +536,18 @@ def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Take Hudi's metadata table out of use, then delete its files (the other order breaks the next Spark write)."""
-    values = read_properties(store)
-    kept = without_metadata_table(values)
-    if kept != values:
-        store.put(PROPERTIES, render(kept, now_ms))
-    for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
-        for key, _ in list(store.list(folder)):
-            store.delete(key)
+    """Take Hudi's metadata table out of use, then delete its files (the other order breaks the next Spark write).
+
+    A publisher may have put it back in use meanwhile, by what it had read before; then all of it again. One that does
+    so later finds no files, and takes it out of use itself.
+    """
+    while True:
+        values = read_properties(store)
+        kept = without_metadata_table(values)
+        if kept != values:
+            store.put(PROPERTIES, render(kept, now_ms))
+        for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
+            for key, _ in list(store.list(folder)):
+                store.delete(key)
+        if METADATA_PARTITIONS not in read_properties(store):
+            return

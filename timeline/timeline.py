@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hoodoo.timeline.commits.transaction import Draft, Transaction
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
+from hoodoo.timeline.hudi.neighbour import hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_published
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
@@ -176,10 +177,20 @@ class TableTimeline:
     def _publish_through(self, state: TableState) -> bool:
         """Publish every slot up to the head of `state`.
 
-        Returns False where another engine took one of them back; a new slot undoes it then.
+        Returns False where another engine took one of them back; a new slot undoes it then. Raises LockHeld.
         """
+        shared: AbstractContextManager[None] = nullcontext()
+        config = state.config
+        if (
+            config.options.hudi_writers
+            and config.metadata_partitions
+            and self.publisher.owes(state.view.seq, state.names)
+        ):
+            # its metadata table and the properties are Hudi's too, which changes them under its lock
+            shared = hudi_lock(self.store, self.environment, config.options.commit_timeout_s)
         try:
-            self.publisher.publish_through(state.view.seq, state.config, names=state.names)
+            with shared:
+                self.publisher.publish_through(state.view.seq, config, names=state.names)
         except TakenBack as gone:
             if not any(found.action == RESTORE for found in state.foreign):
                 undo(self.history, gone.slot)

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from hoodoo.compactor import inline
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
-from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
+from hoodoo.errors import (
+    LockHeld,
+    StoreDenied,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    TableNotFound,
+    UnsupportedTable,
+)
 from hoodoo.index import index_of
 from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.storage.probe import require_conforming_once
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import ServiceTarget
     from hoodoo.timeline.columns.alterations import Alteration
 
-_MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
+_MAY_NOT_WRITE = (LockHeld, StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 
 
 def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:

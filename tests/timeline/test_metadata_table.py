@@ -321,6 +321,41 @@ def test_a_commit_completes_after_whatever_the_metadata_table_has() -> None:
     assert done[18:35] > instant_of_ms(ahead)
 
 
+def test_beside_hudis_writers_a_helper_appends_under_hudis_lock() -> None:
+    start, clock, table = made()
+    table.set_options(hudi_writers=True)
+    metadata.make(start, clock())
+    left = slot_taken(start, clock, "upsert")
+    left.delete(layout.HUDI_LOCK)  # Hudi's, or that of a process that died, gives way in time
+    held: list[bool] = []
+
+    def note(count: int, operation: str, key: str) -> None:
+        if key.startswith((ROOT, layout.PROPERTIES)):
+            held.append(layout.HUDI_LOCK in left.data)
+
+    left.fault = note
+    healed = opened(left, clock)
+    healed.handle.heal()
+    assert held and all(held)
+    assert layout.HUDI_LOCK not in left.data
+    check(left, healed)
+
+
+def test_a_table_opens_while_hudi_keeps_the_lock_under_which_a_helper_would_append() -> None:
+    start, clock, table = made()
+    table.set_options(hudi_writers=True, commit_timeout_s=0)
+    metadata.make(start, clock())
+    left = slot_taken(start, clock, "upsert")
+    left.data[layout.HUDI_LOCK] = b""
+    before = {key: data for key, data in left.data.items() if key.startswith(ROOT)}
+    healed = opened(left, clock)
+    healed.handle.heal()
+    assert healed.scan(where="id = 'e'").count() == 1
+    assert {key: data for key, data in left.data.items() if key.startswith(ROOT)} == before
+    with pytest.raises(hoodoo.LockHeld):
+        healed.upsert(rows(("late", "p", 30)))
+
+
 # ---- what is not known
 def _pending(action: str) -> Callable[[MemoryStore, int], None]:
     return lambda store, now: metadata.put_instant(store, Instant(instant_of_ms(now), action, State.REQUESTED))

@@ -92,6 +92,10 @@ class Publisher:
             self._publish(self.history.slot(number), config, stands and first + 1 == new)
         self.published = max(self.published, seq)
 
+    def owes(self, seq: int, names: Collection[str] = ()) -> bool:
+        """Tell whether a slot up to `seq` is still to be published. names: as in publish_through."""
+        return seq > self.published and not self._is_published(self.history.slot(seq), names)
+
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
         """Tell whether `slot` is in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):

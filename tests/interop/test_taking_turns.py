@@ -12,12 +12,14 @@ from pathlib import Path
 import hudi_rows as package
 import pyarrow as pa
 import pytest
+from faulty_store import Died, FaultyStore
 from hudi_session import creating, hudi_frame, hudi_rows, hudi_write
 from pyspark.sql import SparkSession
 from tiers import sized
 
 import hoodoo
 from hoodoo.table import Table
+from hoodoo.timeline import layout
 from hoodoo.timeline.properties import config as configuration
 
 pytestmark = [pytest.mark.usefixtures("in_place_always"), pytest.mark.both]
@@ -199,3 +201,37 @@ def test_a_table_that_hudi_created_with_its_metadata_table_is_written_by_both(
     turns.check("Hudi again")
     our_services(turns, table)
     turns.check("our services")
+
+
+@KINDS
+@pytest.mark.parametrize("next_one", ["Hudi", "hoodoo"])
+def test_a_writer_that_dies_before_its_instant_leaves_a_list_that_is_right_for_whoever_comes_next(
+    hudi: SparkSession, tmp_path: Path, kind: str, next_one: str
+) -> None:
+    """Its files are in the metadata table already. Hudi rolls the instant back in both; hoodoo publishes it."""
+    turns = Turns(tmp_path / "t", hudi, random.Random(kind))
+    rows = turns.fresh(9)
+    hudi_write(hudi, turns.path, rows, DDL, "upsert", creating(kind) | {"hoodie.metadata.enable": "true"})
+    turns.took(rows)
+    our_upsert(turns, hoodoo.open(turns.path))
+    store = FaultyStore(str(turns.path))
+    store.fault = lambda number, operation, key: "die" if key.startswith(layout.TIMELINE) and "_" in key else None
+    lost = [*turns.changed(3), *turns.fresh(2)]
+    with pytest.raises(Died):
+        Table(store).upsert(batch(lost))
+    instant = max(path.name[:17] for path in (turns.path / ".hoodie/metadata/.hoodie/timeline").glob("2*.deltacommit"))
+    assert (turns.path / f".hoodie/metadata/files/.files-0000-0_{instant}.log.1_0-0-0").exists()
+    for _ in range(2):
+        if next_one == "Hudi":
+            hudi_upsert(turns)
+            turns.check("Hudi, after a dead writer")
+            our_upsert(turns, hoodoo.open(turns.path))
+        else:
+            hoodoo.open(turns.path)
+            turns.took(lost)
+            lost = []
+            turns.check("healed")
+            our_delete(turns, hoodoo.open(turns.path))
+            turns.check("hoodoo, after a dead writer")
+            hudi_upsert(turns)
+        turns.check("both, after a dead writer")

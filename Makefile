@@ -23,6 +23,7 @@ help:
 	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
+	@echo '               TIER=deep the same harder: 50 rounds in turns'
 	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
 	@echo 'make bench     the benchmarks of bench/'
@@ -102,7 +103,7 @@ demo: venv
 
 # Two workers, each with a Spark of its own. PySpark 3.5 leaves its sockets to the garbage collector, which pytest would count as failures of whatever test is running.
 interop: interop-env
-	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop; $(TIDY); }
+	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(if $(TIER),--tier=$(TIER)) tests/interop; $(TIDY); }
 
 # The environment of PySpark 3.5, and Apache Hudi's bundle in it.
 interop-env:

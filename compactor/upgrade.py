@@ -64,7 +64,7 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
     """
     run = _Upgrade(store, environment, engine)
     run.require_possible()
-    configuration.disable_metadata_table(store, environment.now_ms())  # it would not know of the compaction
+    configuration.remove_metadata_table(store, environment.now_ms())  # it would not know of the compaction
     compacted = run.compact()
     instants = run.write_timeline()
     newest = _properties(configuration.load(store))

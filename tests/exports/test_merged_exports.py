@@ -94,7 +94,7 @@ def test_a_table_without_partitions_and_one_whose_rows_are_all_deleted(tmp_path:
 def test_logs_that_apache_hudi_wrote_are_merged(tmp_path: Path, name: str) -> None:
     """Groups of logs alone, partial updates with ordering values, deletes of each kind: whatever it wrote."""
     path = unpack(name, tmp_path)
-    table = hoodoo.open(path, disable_metadata_table=True)
+    table = hoodoo.open(path)
     delta = not any(str(kind).startswith("time") for kind in table.schema.types)
     merged(table, delta=delta)
     if delta:

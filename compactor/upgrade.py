@@ -38,6 +38,7 @@ from hoodoo.timeline.views.view import FileGroup, Plan, View
 from hoodoo.writers.adopt import Adopter
 
 _PRECOMBINE, _PAYLOAD = "hoodie.table.precombine.field", "hoodie.compaction.payload.class"
+_GENERATOR = "hoodie.table.keygenerator.class"
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,10 @@ def _without_nulls(value: object) -> object:
 
 
 def _properties(config: TableConfig) -> dict[str, str]:
-    """The properties of the table in version 9, as Hudi 1.2 makes them of those of version 6."""
-    values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD)}
+    """The properties of the table in version 9, as Hudi 1.2 makes them of those of version 6. The key generator is the
+    one that spells keys as they were found to be spelled: of one key column the complex one would spell others now.
+    """
+    values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD, _GENERATOR)}
     legacy = {"hoodie.table.legacy.payload.class": config.raw[_PAYLOAD]} if config.raw.get(_PAYLOAD) else {}
     order = {"hoodie.table.ordering.fields": ",".join(config.order_by)} if config.order_by else {}
     name, database = config.name, config.raw.get("hoodie.database.name", "")
@@ -252,7 +255,7 @@ def _properties(config: TableConfig) -> dict[str, str]:
         "hoodie.timeline.layout.version": "2",
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
-        "hoodie.table.keygenerator.type": config.key_generator,
+        "hoodie.table.keygenerator.type": configuration.generator_of(config.key, config.partition_by),
         "hoodie.record.merge.mode": config.merge_mode,
         "hoodie.table.checksum": java.checksum(database, name),
     }

@@ -125,6 +125,22 @@ def test_a_crash_at_any_step_of_an_upgrade_leaves_the_rows_and_is_finished_by_th
     assert at > 30
 
 
+@pytest.mark.parametrize("generator", ["ComplexKeyGenerator", ""])
+def test_an_upgraded_table_names_the_generator_that_spells_its_keys(tmp_path: Path, generator: str) -> None:
+    """Of one key column the complex one spelled the bare value in Hudi 0.15, and spells `id:k1` in version 9."""
+    path = golden.unpack("v6_cow", tmp_path)
+    file = path / layout.PROPERTIES
+    kept = [line for line in file.read_text().splitlines() if "keygenerator" not in line]
+    named = [f"hoodie.table.keygenerator.class=org.apache.hudi.keygen.{generator}"] if generator else []
+    file.write_text("\n".join([*kept, *named]) + "\n")
+    table = hoodoo.open(path)
+    table.adopt()
+    raw = configuration.load(table.handle.store).raw
+    assert {name: text for name, text in raw.items() if "keygenerator" in name} == {
+        "hoodie.table.keygenerator.type": "SIMPLE"
+    }
+
+
 def test_a_reader_that_was_there_before_reads_on(tmp_path: Path) -> None:
     path = golden.unpack("v6_mor", tmp_path)
     reader, before = hoodoo.open(path), None

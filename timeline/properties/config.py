@@ -335,9 +335,6 @@ def new_properties(
 
     change_log: a key of CHANGE_LOGS. not_null: columns that take no null.
     """
-    generator = (
-        "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
-    )
     values = {
         "hoodie.table.name": name,
         "hoodie.database.name": _DATABASE,
@@ -349,7 +346,7 @@ def new_properties(
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "archived",
         "hoodie.table.recordkey.fields": ",".join(key),
-        "hoodie.table.keygenerator.type": generator,
+        "hoodie.table.keygenerator.type": generator_of(key, partition_by),
         "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
         "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
         "hoodie.table.base.file.format": "PARQUET",
@@ -370,6 +367,13 @@ def new_properties(
     if change_log:
         values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
     return values | table_options.to_properties(options)
+
+
+def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
+    """Return Hudi's key generator that spells keys and folders as hoodoo does."""
+    if not partition_by:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -89,3 +89,11 @@ def test_a_uuid_of_digits_among_many_is_chance_and_numbers_above_any_bucket_are_
     for ids in ([bucket], [*ours[:50], bucket]):
         with pytest.raises(hoodoo.UnsupportedTable):
             require_no_buckets(MemoryStore(), ids)
+
+
+def test_a_new_file_group_is_never_taken_for_a_bucket() -> None:
+    """A table of one file group was refused where its random id began with eight such digits: one in 430,000."""
+    taken = "00001812-44b5-46af-9d80-8084676fc6ae"
+    with pytest.raises(hoodoo.UnsupportedTable):
+        require_no_buckets(MemoryStore(), [f"{taken}-0"])
+    require_no_buckets(MemoryStore(), [route.new_file_id(lambda: taken.replace("-", ""))])

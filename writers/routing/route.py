@@ -144,8 +144,14 @@ class UnderPlan(Exception):
 
 
 def new_file_id(token: Callable[[], str]) -> str:
-    """token: 128 random bits as 32 hex digits, as Environment gives them."""
-    return f"{uuid.UUID(token())}-0"
+    """Return the id of a new file group.
+
+    One that begins with four zeros would be taken for a bucket of Hudi's (index/buckets.py), so none does.
+
+    token: 128 random bits as 32 hex digits, as Environment gives them.
+    """
+    digits = token()
+    return f"{uuid.UUID('1' + digits[1:] if digits.startswith('0000') else digits)}-0"
 
 
 def plan(

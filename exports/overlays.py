@@ -97,10 +97,25 @@ class Overlays:
         def make(named: tuple[str, FileGroup]) -> Overlay:
             name, group = named
             dead, rows = _overlaid(self._store, config, group)
-            return Overlay(name, group.base, dead, _write(writing, config, group, name, rows) if len(rows) else None)
+            return Overlay(name, group.base, dead, _write(writing, config, group, f"{OVERLAYS}{name}.parquet", rows))
 
         self._made |= {one.name: one for one in LocalEngine().map(make, fresh)}
         return [self._made[name] for name in wanted]
+
+    @staticmethod
+    def whole_key(config: TableConfig, group: FileGroup) -> str:
+        """Where `whole` writes the rows of a group."""
+        return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
+
+    def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
+        """Write all rows of a group, base and logs merged, for readers that cannot pass over rows of its base file.
+        None where it has no row.
+
+        Raises CorruptTable where a file of the group is damaged.
+        """
+        names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
+        rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
+        return _write(writing, config, group, self.whole_key(config, group), _placed(group, rows))
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
@@ -113,8 +128,12 @@ def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.n
     parts = slices.log_parts(store, config, group, slices.schema_of(config, asked))
     whole = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = _of_whole_rows(store, config, group, parts) if whole else _of_keys(store, config, group, parts)
-    rows = rows.select(names)
-    return dead, rows.add_column(1, PARTITION_PATH, base_file.constant(group.partition, len(rows)))
+    return dead, _placed(group, rows.select(names))
+
+
+def _placed(group: FileGroup, rows: pa.Table) -> pa.Table:
+    """Rows whose first column is the record key, with their partition beside it."""
+    return rows.add_column(1, PARTITION_PATH, base_file.constant(group.partition, len(rows)))
 
 
 def _of_whole_rows(
@@ -142,7 +161,10 @@ def _of_keys(
     return dead, slices.read_slice(store, config, group, wanted, keys=keys)
 
 
-def _write(writing: Writing, config: TableConfig, group: FileGroup, name: str, rows: pa.Table) -> AddedFile:
+def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
+    """Write rows as a file; none where there are none."""
+    if not len(rows):
+        return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
     sink = pa.BufferOutputStream()
     collected: list[pq.FileMetaData] = []
@@ -155,7 +177,6 @@ def _write(writing: Writing, config: TableConfig, group: FileGroup, name: str, r
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows.cast(schema))
-    key = f"{OVERLAYS}{name}.parquet"
     size = writing.first(key, sink.getvalue())
     own = pa.schema([field for field in schema if field.name not in META_COLUMNS])
     stats = statistics.of_parquet(collected[0], own)

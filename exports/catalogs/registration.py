@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hoodoo.errors import CatalogRefused, EngineError, OptionError, TryAgainError
+from hoodoo.errors import CatalogRefused, EngineError, HoodooError, OptionError, TryAgainError
 from hoodoo.exports.catalogs.pointers import mover_of
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.iceberg.metadata_files import HINT
 from hoodoo.exports.iceberg.table_metadata import VERSION
 from hoodoo.exports.results import CatalogEntry
 from hoodoo.storage.store import Store
@@ -57,6 +58,11 @@ class Registration:
             raise OptionError(
                 f"register takes the table in the catalog as 'namespace.table', got {identifier!r}.", option="register"
             )
+        if not isinstance(properties, Mapping):
+            raise OptionError(
+                f"catalog_properties takes names and values, as {{'type': 'sql', 'uri': '...'}}, got {properties!r}.",
+                option="catalog_properties",
+            )
         if isinstance(catalog, Catalog):
             return Registration(identifier, catalog)
         if not isinstance(catalog, str) or not catalog:
@@ -68,8 +74,9 @@ class Registration:
             return Registration(identifier, load_catalog(catalog, **properties))
         except Exception as problem:  # of any kind: each catalog has its own
             raise OptionError(
-                f"pyiceberg cannot open the catalog {catalog!r}: {problem} Say what it is in pyiceberg's configuration "
-                "(.pyiceberg.yaml), or by --catalog-property type=sql and so on.",
+                f"pyiceberg cannot open the catalog {catalog!r}: {str(problem).rstrip('. ')}. Its properties stand in "
+                "pyiceberg's configuration (.pyiceberg.yaml), or are given as --catalog-property NAME=VALUE, such as "
+                "type=sql and uri=...",
                 option="catalog",
             ) from problem
 
@@ -88,6 +95,18 @@ class Registration:
                 update.
             TryAgainError: Others moved the pointer again and again.
         """
+        try:
+            return self._run(store, metadata_key)
+        except HoodooError:
+            raise
+        except Exception as problem:  # of any kind: each catalog has its own
+            raise CatalogRefused(
+                f"The catalog did not take the entry {self.identifier!r}: {str(problem).rstrip('. ')}. If the table "
+                "was moved here, drop that entry and export again.",
+                identifier=self.identifier,
+            ) from problem
+
+    def _run(self, store: Store, metadata_key: str) -> CatalogEntry:
         from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
         ours: Json = json.loads(store.get(metadata_key))
@@ -97,7 +116,7 @@ class Registration:
             try:
                 there = self.catalog.load_table(self.identifier)
             except NoSuchTableError:
-                self._require_namespace()
+                self.require_namespace()
                 try:
                     self.catalog.register_table(self.identifier, location)
                 except TableAlreadyExistsError:  # somebody else was faster
@@ -113,7 +132,8 @@ class Registration:
             identifier=self.identifier,
         )
 
-    def _require_namespace(self) -> None:
+    def require_namespace(self) -> None:
+        """Raise CatalogRefused where the catalog has no namespace for the entry."""
         namespace = self.identifier.rpartition(".")[0]
         if not self.catalog.namespace_exists(namespace):
             raise CatalogRefused(
@@ -121,9 +141,19 @@ class Registration:
             )
 
     def _require_ours(self, there: Any, ours: Json) -> None:
+        """Raise CatalogRefused where the entry is another table, or this one at a place where it still is: a copy must
+        not take the entry of what it was copied from.
+        """
         if str(there.metadata.table_uuid) != ours["table-uuid"]:
             raise CatalogRefused(
                 f"The catalog's entry {self.identifier!r} is another table, at {there.metadata.location}. Register "
                 "under another name, or drop that entry.",
+                identifier=self.identifier,
+            )
+        old = there.metadata.location
+        if old != ours["location"] and there.io.new_input(f"{old}/{HINT}").exists():
+            raise CatalogRefused(
+                f"The catalog's entry {self.identifier!r} is this table at {old}, of which this one is a copy. "
+                "Register the copy under another name; or, if it is the one to go on with, drop that entry.",
                 identifier=self.identifier,
             )

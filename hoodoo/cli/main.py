@@ -621,9 +621,7 @@ def _services(command: Command) -> None:
     export.add_argument(
         "--register", metavar="NAMESPACE.TABLE", help="create or move the entry of the Iceberg table in a catalog"
     )
-    export.add_argument(
-        "--catalog", metavar="NAME", default="default", help="the catalog, as pyiceberg's configuration names it"
-    )
+    export.add_argument("--catalog", metavar="NAME", help="the catalog, as pyiceberg's configuration names it")
     export.add_argument(
         "--catalog-property",
         metavar="NAME=VALUE",

@@ -237,7 +237,7 @@ class Maintained:
         mode: str | None = None,
         rebuild: bool = False,
         register: str | None = None,
-        catalog: object = "default",
+        catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
     ) -> ExportResult:
         """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
@@ -256,7 +256,8 @@ class Maintained:
             rebuild: True makes the metadata right whatever another writer made of them. Default False.
             register: The Iceberg table in a catalog, 'namespace.table', which is created or moved to the newest
                 metadata. None (default): no catalog. It needs `hoodoo[iceberg]`.
-            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. Default 'default'.
+            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. None (default): the one
+                that is called 'default' there.
             catalog_properties: Properties of a catalog that is named, which go before those in the configuration, as
                 `{"type": "sql", "uri": "sqlite:///lake.db"}`. Default none.
 
@@ -285,6 +286,11 @@ class Maintained:
         if mode is not None:
             one_of("mode", mode, EXPORT_MODES)
         registration = None
+        if register is None and (catalog is not None or catalog_properties):
+            raise OptionError(
+                "A catalog is given, but no table of it: pass register='namespace.table' (--register).",
+                option="register",
+            )
         if register is not None:
             from hoodoo.exports.catalogs.registration import Registration
 
@@ -293,7 +299,9 @@ class Maintained:
                     "register names an Iceberg table in a catalog: pass iceberg=True (--iceberg), too.",
                     option="register",
                 )
-            registration = Registration.of(register, catalog, catalog_properties or {})
+            chosen = "default" if catalog is None else catalog
+            registration = Registration.of(register, chosen, catalog_properties or {})
+            registration.require_namespace()
         _, (config, history, view) = self.handle.context_at(None)
         now_ms, mode = self.handle.environment.now_ms(), mode or config.options.export_mode
         done = exporting.export(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,11 +161,44 @@ def test_another_table_of_that_name_is_left_alone(catalog: Catalog, tmp_path: Pa
     assert [row["id"] for row in seen(catalog)] == [1, 2]
 
 
+def test_a_copy_leaves_the_entry_to_what_it_was_copied_from(catalog: Catalog, tmp_path: Path) -> None:
+    """It took the entry, and the table itself did not get it back."""
+    table = make(tmp_path / "t", SCHEMA)
+    table.upsert(some(1, 2))
+    table.export(iceberg=True, register="lake.rides", catalog=catalog)
+    shutil.copytree(tmp_path / "t", tmp_path / "copy")
+    copy = hoodoo.open(tmp_path / "copy")
+    copy.upsert(some(3))
+    with pytest.raises(hoodoo.CatalogRefused, match="is a copy"):
+        copy.export(iceberg=True, register="lake.rides", catalog=catalog)
+    assert [row["id"] for row in seen(catalog)] == [1, 2]
+    assert copy.export(iceberg=True, register="lake.copy", catalog=catalog).catalog.change == "registered"
+    table.upsert(some(4))
+    assert table.export(iceberg=True, register="lake.rides", catalog=catalog).catalog.change == "moved"
+
+
+def test_a_table_that_was_moved_says_what_to_do_with_its_entry(catalog: Catalog, tmp_path: Path) -> None:
+    table = make(tmp_path / "t", SCHEMA)
+    table.upsert(some(1, 2))
+    table.export(iceberg=True, register="lake.rides", catalog=catalog)
+    (tmp_path / "t").rename(tmp_path / "elsewhere")
+    moved = hoodoo.open(tmp_path / "elsewhere")
+    moved.upsert(some(3))
+    try:
+        moved.export(iceberg=True, register="lake.rides", catalog=catalog)
+    except hoodoo.CatalogRefused as refused:
+        assert "drop that entry" in str(refused)
+        catalog.drop_table("lake.rides")
+        moved.export(iceberg=True, register="lake.rides", catalog=catalog)
+    assert seen(catalog) == in_order(moved.scan().to_arrow())
+
+
 def test_a_namespace_that_there_is_not_is_named(catalog: Catalog, tmp_path: Path) -> None:
     table = make(tmp_path / "t", SCHEMA)
     table.upsert(some(1))
     with pytest.raises(hoodoo.CatalogRefused, match="no namespace 'nowhere'"):
         table.export(iceberg=True, register="nowhere.rides", catalog=catalog)
+    assert not (tmp_path / "t/metadata").exists()
 
 
 def test_the_command_registers_with_properties_of_the_catalog(tmp_path: Path) -> None:
@@ -188,6 +222,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ({"iceberg": True, "register": "rides"}, "namespace.table"),
         ({"iceberg": True, "register": "a.b", "catalog": 7}, "a catalog of pyiceberg"),
         ({"iceberg": True, "register": "a.b", "catalog": "unknown to pyiceberg"}, "cannot open the catalog"),
+        ({"iceberg": True, "register": "a.b", "catalog_properties": "type=sql"}, "names and values"),
+        ({"iceberg": True, "catalog": "default"}, "no table of it"),
+        ({"iceberg": True, "catalog_properties": {"type": "sql"}}, "no table of it"),
     ):
         with pytest.raises(hoodoo.OptionError, match=said):
             table.export(**how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.iceberg import iceberg_export
 from hoodoo.exports.overlays import Overlays
+from hoodoo.exports.request import Request
 from hoodoo.exports.results import ExportResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
@@ -36,9 +37,10 @@ def export(
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
-    asked = store, history, config, view.seq, now_ms, rebuild, Overlays(store) if mode == MERGED else None
+    overlays = Overlays(store) if mode == MERGED else None
+    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays)
     return ExportResult(
         view.seq,
-        delta_export.export(*asked) if delta else None,
-        iceberg_export.export(*asked) if iceberg else None,
+        delta_export.export(request) if delta else None,
+        iceberg_export.export(request) if iceberg else None,
     )

@@ -23,6 +23,8 @@ import gzip
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
+from hoodoo.format import leb128
+
 _HEADER = 33
 _CHUNK = 16384
 _BLOCK_MAX = 1 << 16
@@ -107,32 +109,24 @@ def _facts(entries: _Entries, schema: str, created_ms: int) -> bytes:
     }
     pairs = (_field(1, name.encode()) + _field(2, value) for name, value in known.items())
     message = b"".join(_field(1, pair) for pair in pairs)
-    return b"PBUF" + _varint(len(message)) + message
+    return b"PBUF" + leb128.encoded(len(message)) + message
 
 
 def _trailer(facts_at: int, index_at: int, plain_bytes: int, blocks: int, entries: int, last_block: int) -> bytes:
     numbers = {1: facts_at, 2: index_at, 3: plain_bytes, 5: blocks, 6: 0, 7: entries, 8: 1, 9: 0, 10: last_block}
     message = b"".join(_number(field, value) for field, value in numbers.items())
     message += _field(11, _COMPARATOR) + _number(12, _GZIP)
-    text = b'TRABLK"$' + _varint(len(message)) + message
+    text = b'TRABLK"$' + leb128.encoded(len(message)) + message
     return text.ljust(_TRAILER - 4, b"\0") + struct.pack(">i", _VERSION)
 
 
 # ---- protocol buffers, and the number of variable length that Hadoop writes
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return leb128.encoded(field << 3) + leb128.encoded(value)
 
 
 def _field(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*out, number))
+    return leb128.encoded(field << 3 | 2) + leb128.encoded(len(value)) + value
 
 
 def _hadoop_varint(number: int) -> bytes:

@@ -41,11 +41,10 @@ from hoodoo.exports.delta.log import (
 )
 from hoodoo.exports.delta.overlaid import overlaid_adds
 from hoodoo.exports.overlays import Overlays, covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.request import Request
 from hoodoo.exports.results import DeltaExport
 from hoodoo.exports.writing import Writing
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.storage.store import Store
-from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
@@ -64,34 +63,15 @@ def require_exportable(config: TableConfig, view: View) -> None:
     require_no_partition(view, FOLDER.rstrip("/"))
 
 
-def export(
-    store: Store,
-    history: History,
-    config: TableConfig,
-    until: int,
-    now_ms: int,
-    rebuild: bool = False,
-    overlays: Overlays | None = None,
-) -> DeltaExport:
-    """Write the versions that the log lacks up to slot `until`.
-
-    Args:
-        store: Where the table is.
-        history: Its slots.
-        config: The table.
-        until: The slot that the newest version will show.
-        now_ms: The time, by which files that nobody needs are deleted.
-        rebuild: Write a version that makes the log right whatever it says now.
-        overlays: By which readers see what logs say, in one version for all slots since the export before. None: they
-            do not see it.
+def export(request: Request) -> DeltaExport:
+    """Write the versions that the log lacks; where logs are told of, one version for all slots since the export before.
 
     Raises ForeignExport where another writer committed to the log, or it is another table's.
     """
-    writing = Writing(store)
-    exporter = _Exporter(writing, history, config, until, now_ms, overlays)
+    exporter = _Exporter(request)
     for _ in range(_ATTEMPTS):
         try:
-            return exporter.run(rebuild)
+            return exporter.run()
         except FileExistsError:  # another exporter, or a foreign writer, took the version: look what it is
             continue
     raise TryAgainError(
@@ -100,31 +80,24 @@ def export(
 
 
 class _Exporter:
-    def __init__(
-        self,
-        writing: Writing,
-        history: History,
-        config: TableConfig,
-        until: int,
-        now_ms: int,
-        overlays: Overlays | None,
-    ) -> None:
-        self.writing, self.store, self.history, self.config = writing, writing.store, history, config
-        self.until, self.now_ms, self.overlays, self.versions = until, now_ms, overlays, 0
+    def __init__(self, request: Request) -> None:
+        self.writing, self.store = Writing(request.store), request.store
+        self.history, self.config, self.until = request.history, request.config, request.until
+        self.now_ms, self.rebuild, self.overlays, self.versions = request.now_ms, request.rebuild, request.overlays, 0
 
-    def run(self, rebuild: bool) -> DeltaExport:
+    def run(self) -> DeltaExport:
         was = newest(self.store)
-        if was.version >= 0 and not rebuild:
+        if was.version >= 0 and not self.rebuild:
             _require_ours(was, self.history.known_head().table)
             if was.slot > self.until:  # another exporter has seen newer slots
                 self.until = self.history.head().seq
         head = self.history.state(self.until)
         state = was
         if self.overlays:
-            state = self._merged(self.overlays, was, head, rebuild)
+            state = self._merged(self.overlays, was, head)
         elif was.version < 0:
             state = self._whole(was, self.history.state(self._first()))
-        elif rebuild or was.overlays or not goes_on_from(self.history, was.slot, was.instant):
+        elif self.rebuild or was.overlays or not goes_on_from(self.history, was.slot, was.instant):
             state = self._whole(was, head)
         if state.slot < self.until and not self.overlays:
             for step in steps(self.history, state.slot, self.until):
@@ -158,24 +131,23 @@ class _Exporter:
         self._commit(state, self._exactly(state, config, view, there, wanted))
         return self._checkpointed(state, view, at_once=was.version >= 0)
 
-    def _merged(self, overlays: Overlays, was: LogState, view: View, rebuild: bool) -> LogState:
+    def _merged(self, overlays: Overlays, was: LogState, view: View) -> LogState:
         """A version after which the log has the base files of the view, and overlays of those that have logs; none
         where it has them.
         """
         config, groups = self._config(view), covered(view)
         said = digest_of(config, groups)
-        goes_on = was.version >= 0 and not rebuild and goes_on_from(self.history, was.slot, was.instant)
+        goes_on = was.version >= 0 and not self.rebuild and goes_on_from(self.history, was.slot, was.instant)
         if goes_on and (was.slot, was.overlays) == (view.seq, said):
             return was
         state = replace(self._next(was, config, view, partitioned=False), overlays=said)
         there = live_files(self.store, was.version) if was.version >= 0 else {}
-        known = there if goes_on else {}
-        wanted = overlaid_adds(self.writing, overlays, config, view, groups, known, state.at_ms)
-        is_known = goes_on and was.overlays and not was.partitioned and was.schema == state.schema
-        same = is_known and {identity(one["add"]) for one in wanted} == there.keys()
+        as_now = goes_on and bool(was.overlays) and not was.partitioned and was.schema == state.schema
+        wanted = overlaid_adds(self.writing, overlays, config, view, groups, there if as_now else {}, state.at_ms)
+        same = as_now and {identity(one["add"]) for one in wanted} == there.keys()
         if same and view.seq - was.slot < IDLE_SLOTS:
             return was
-        self._commit(state, self._exactly(state, config, view, there, wanted, named_anew=not is_known))
+        self._commit(state, self._exactly(state, config, view, there, wanted, named_anew=not as_now))
         return self._checkpointed(state, view, at_once=was.version >= 0 and not goes_on)
 
     def _exactly(

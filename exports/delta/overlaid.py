@@ -31,9 +31,12 @@ def overlaid_adds(
 ) -> list[Json]:
     """The actions `add` of all files of a view, with the overlays of `groups`, which have logs.
 
-    there: what the log says now. What it says of an overlay that stays is not made again.
+    there: what the log says now of files with the same columns. What it says of a file that stays is not made again.
     """
-    adds = {path: actions.add(config, file, False, at_ms, True) for path, (_, file) in sorted(live(view).items())}
+    adds = {}
+    for path, (_, file) in sorted(live(view).items()):
+        known = there.get((actions.path_text(path), ""))
+        adds[path] = {"add": known} if known else actions.add(config, file, False, at_ms, True)
     by_path: dict[str, Json] = {path: one for (path, _), one in there.items()}
     unknown = []
     rows: list[Json] = []

@@ -29,11 +29,10 @@ from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
 from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_promotable
 from hoodoo.exports.iceberg.manifest_files import ManifestFiles, ManifestWriter, location_of, short
-from hoodoo.exports.overlays import Overlays, covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.request import Request
 from hoodoo.exports.results import IcebergExport
 from hoodoo.exports.writing import Writing
-from hoodoo.storage.store import Store
-from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
@@ -49,26 +48,15 @@ def require_exportable(config: TableConfig, view: View) -> None:
         require_promotable(config.columns_of(number), config.columns)
 
 
-def export(
-    store: Store,
-    history: History,
-    config: TableConfig,
-    until: int,
-    now_ms: int,
-    rebuild: bool = False,
-    overlays: Overlays | None = None,
-) -> IcebergExport:
-    """Write the metadata of slot `until`.
-
-    now_ms: the time, by which old files are deleted. rebuild: write all anew, whatever is there now. overlays: by
-    which readers see what logs say; None: they do not.
+def export(request: Request) -> IcebergExport:
+    """Write the metadata of the slot that is asked for.
 
     Raises ForeignExport where another writer committed to the metadata, or it is another table's.
     """
-    writing = Writing(store)
+    exporter = _Exporter(request)
     for _ in range(_ATTEMPTS):
         try:
-            return _Exporter(writing, history, config, until, now_ms, overlays).run(rebuild)
+            return exporter.run()
         except FileExistsError:  # another exporter, or a foreign writer, took the number: look what it is
             continue
         except FileNotFoundError as problem:
@@ -84,22 +72,15 @@ def export(
 
 
 class _Exporter:
-    def __init__(
-        self,
-        writing: Writing,
-        history: History,
-        config: TableConfig,
-        until: int,
-        now_ms: int,
-        overlays: Overlays | None,
-    ) -> None:
-        self.writing, self.store, self.history, self.config = writing, writing.store, history, config
-        self.until, self.now_ms, self.overlays = until, now_ms, overlays
+    def __init__(self, request: Request) -> None:
+        self.writing, self.store = Writing(request.store), request.store
+        self.history, self.config, self.until = request.history, request.config, request.until
+        self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
         self.location = location_of(self.store)
 
-    def run(self, rebuild: bool) -> IcebergExport:
+    def run(self) -> IcebergExport:
         version, was = files.newest(self.store)
-        if version and not rebuild:
+        if version and not self.rebuild:
             self._require_ours(version, was)
             if was is not None and self._at(was) > self.until:  # another exporter has seen newer slots
                 self.until = self.history.head().seq
@@ -107,7 +88,7 @@ class _Exporter:
         self.config = self.config.with_schemas(view.schemas)
         groups = covered(view) if self.overlays else []
         said = digest_of(self.config, groups) if self.overlays else ""
-        goes_on = was is not None and not rebuild and self._goes_on(was)
+        goes_on = was is not None and not self.rebuild and self._goes_on(was)
         overlaid = goes_on and was is not None and documents.overlays_of(was) == said
         if was is not None and overlaid and self._at(was) == self.until:
             return self._done(version, was, 0)
@@ -128,7 +109,7 @@ class _Exporter:
         self.writing.once(
             files.metadata_key(version + 1), json.dumps(metadata, separators=(",", ":"), sort_keys=True).encode()
         )
-        expires = len(metadata["snapshots"]) < len(before["snapshots"]) + snapshots or rebuild
+        expires = len(metadata["snapshots"]) < len(before["snapshots"]) + snapshots or self.rebuild
         return self._done(version + 1, metadata, snapshots, expires or (version + 1) % _SWEEP_EVERY == 0)
 
     def _unchanged(self, after: int, until: int) -> bool:

@@ -28,8 +28,8 @@ from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import arrow_schema, avro_text
 from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
 from hoodoo.format.log.parquet_block import decode_parquet, encode_parquet
-from hoodoo.format.log.position_bitmap import decode_positions, encode_positions
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.position_bitmap import decode_positions, encode_positions
 from hoodoo.format.resolve import AS_IT_STANDS
 
 __all__ = [

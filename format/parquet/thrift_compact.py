@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hoodoo.format import leb128
+
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 _DEPTH_MAX = 32
 Struct = dict[int, tuple[int, Any]]
@@ -98,22 +100,15 @@ class _StructReader:
         return found
 
 
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-
-
 def _write_number(out: bytearray, value: int) -> None:
-    _write_varint(out, (value << 1) ^ (value >> 63))
+    leb128.write(out, (value << 1) ^ (value >> 63))
 
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:
     if kind in (I16, I32, I64):
         _write_number(out, value)
     elif kind == BINARY:
-        _write_varint(out, len(value))
+        leb128.write(out, len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -128,7 +123,7 @@ def _write_list(out: bytearray, kind: int, values: list[Any]) -> None:
         out.append(len(values) << 4 | kind)
     else:
         out.append(0xF0 | kind)
-        _write_varint(out, len(values))
+        leb128.write(out, len(values))
     for value in values:
         _write_value(out, BYTE if kind in (TRUE, FALSE) else kind, value)
 

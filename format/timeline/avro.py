@@ -18,6 +18,7 @@ from typing import Any
 import fastavro
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format import leb128
 from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
@@ -136,12 +137,7 @@ def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
 
 def _varint(number: int) -> bytes:
     """Avro's zigzag variable-length long, of a number >= 0."""
-    number <<= 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(out) + bytes([number])
+    return leb128.encoded(number << 1)
 
 
 def _bytes(value: bytes) -> bytes:

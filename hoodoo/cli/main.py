@@ -8,43 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
+from hoodoo.cli import service_arguments
+from hoodoo.cli.argument_types import POSITION, amount, names, pair, partitioning, setting
 from hoodoo.cli.examples import EXAMPLES
+from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
 
-Command = Callable[..., argparse.ArgumentParser]
-_POSITION = (
-    "a slot's number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long "
-    "ago ('1d', '2 hours ago'), or 'earliest'"
-)
 _EXAMPLE = "example: "
 _ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .gz or .zst; '-' is JSON lines on stdin"
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _partitioning(text: str) -> list[str]:
-    """Columns and transforms; a comma between parentheses parts none of them."""
-    return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
-    return name.strip(), value.strip()
-
-
-def _amount(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 class _Help(argparse.HelpFormatter):
@@ -56,16 +31,6 @@ class _Help(argparse.HelpFormatter):
 
 def _example(command: str) -> str:
     return f"{_EXAMPLE}{EXAMPLES[command]}".replace("%", "%%")
-
-
-class _AllServices:
-    """The names of all table services, as service_list.py has them; loaded only when somebody asks for them."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(import_module("hoodoo.compactor.service_list").SERVICES)
-
-    def __str__(self) -> str:
-        return ",".join(self)
 
 
 def _common(stored: bool) -> WordsParser:
@@ -127,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     )
     writing.add_argument(
         "--columns",
-        type=_names,
+        type=names,
         metavar="NAME[,...]",
         help="the columns that change; stored rows keep their values of all others. 'given': those that FILE has",
     )
@@ -155,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
         help="quarantine: keep rows that do not fit in the table PATH__quarantine, and write the others",
     )
     writing.add_argument(
-        "--max-bad-rows", type=_amount, default=1_000, metavar="N", help="of the file, else nothing is written"
+        "--max-bad-rows", type=amount, default=1_000, metavar="N", help="of the file, else nothing is written"
     )
     writing.add_argument(
         "--max-bad-share", type=float, default=0.01, metavar="X", help="of a file of 100 rows or more (default: 0.01)"
@@ -170,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         "--set",
         action="append",
         required=True,
-        type=_setting,
+        type=setting,
         metavar="COLUMN=EXPRESSION",
         help='for example "fare=round(fare * 1.1, 2)" or "status=\'late\'"; may be repeated',
     )
@@ -198,8 +163,8 @@ def parser() -> argparse.ArgumentParser:
     _schemas(command)
     _quarantine(command)
     _reading(command)
-    _services(command)
-    _keeping(command)
+    service_arguments.services(command)
+    service_arguments.keeping(command)
     return top
 
 
@@ -211,7 +176,7 @@ def _about(command: Command) -> None:
     options = command("options", "show the options of a table, or set some for every writer from now on")
     options.add_argument("path", metavar="PATH")
     options.add_argument(
-        "settings", type=_pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
+        "settings", type=pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
     )
 
 
@@ -237,14 +202,6 @@ def _quarantine(command: Command) -> None:
         default="fail",
         help="replay: what a column means that a row lacks and that has no default",
     )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    """A column and the expression that it is set to."""
-    name, equals, expression = text.partition("=")
-    if not name.strip() or not equals or not expression.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=EXPRESSION")
-    return name.strip(), expression
 
 
 def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
@@ -278,7 +235,7 @@ def _demo(demo: argparse.ArgumentParser) -> None:
         help="auto: Spark if there is a Java runtime, else this process",
     )
     demo.add_argument(
-        "--rows", type=_amount, metavar="N", help="take about N of the 336,776 flights, from all over the year"
+        "--rows", type=amount, metavar="N", help="take about N of the 336,776 flights, from all over the year"
     )
     demo.add_argument("--keep", action="store_true", help="keep an earlier demo table and make a new one beside it")
 
@@ -293,10 +250,10 @@ def _create(create: argparse.ArgumentParser) -> None:
     )
     columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
     _nulls(create)
-    create.add_argument("--key", type=_names, required=True, metavar="A,B", help="the columns that identify a row")
+    create.add_argument("--key", type=names, required=True, metavar="A,B", help="the columns that identify a row")
     create.add_argument(
         "--partition-by",
-        type=_partitioning,
+        type=partitioning,
         default=[],
         metavar="A,B",
         help="columns, or transforms of columns: year(ts), month(ts), day(ts), hour(ts), bucket(16, id), "
@@ -310,7 +267,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     )
     create.add_argument(
         "--order-by",
-        type=_names,
+        type=names,
         metavar="A,B",
         help="the columns that say which version of a key is newer, compared in this order; without any the later "
         "write wins",
@@ -318,7 +275,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
     create.add_argument(
         "--check",
-        type=_pair,
+        type=pair,
         action="append",
         default=[],
         metavar="NAME=TEXT",
@@ -334,7 +291,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--name", help="of the table; default: the last part of PATH")
     create.add_argument(
         "--option",
-        type=_pair,
+        type=pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -347,7 +304,7 @@ def _schemas(command: Command) -> None:
     shown = command("schema", "show a table's columns, as they are or were")
     shown.add_argument("path", metavar="PATH")
     which = shown.add_mutually_exclusive_group()
-    which.add_argument("--at", metavar="POSITION", help=f"as of {_POSITION}, or a savepoint")
+    which.add_argument("--at", metavar="POSITION", help=f"as of {POSITION}, or a savepoint")
     which.add_argument("--history", action="store_true", help="every schema the table has had, and what changed")
     alter = command("alter", "change a table's columns in one commit; no row changes")
     alter.add_argument("path", metavar="PATH")
@@ -400,7 +357,7 @@ def _reading(command: Command) -> None:
         "With --json one row a line, all rows unless --limit says otherwise; NaN and infinities are written as null.",
     )
     _rows_out(scan)
-    scan.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    scan.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {POSITION}")
     scan.add_argument("--read-optimized", action="store_true", help="base files only, without what logs changed since")
     changed = command(
         "incremental",
@@ -408,7 +365,7 @@ def _reading(command: Command) -> None:
         "With --output and --json the answer names the next --since.",
     )
     _rows_out(changed)
-    changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {POSITION}")
     changed.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
     changed.add_argument(
         "--deletes", action="store_true", help="also the keys deleted since, with _hoodie_is_deleted true"
@@ -419,7 +376,7 @@ def _reading(command: Command) -> None:
         "One row each: op (i, u, d), instant, before, after.",
     )
     _rows_out(change, meta=False)
-    change.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    change.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {POSITION}")
     change.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
     change.add_argument(
         "--versions",
@@ -431,7 +388,7 @@ def _reading(command: Command) -> None:
         "diff", "read what makes one snapshot into another", "One row each: op (i, u, d), before, after."
     )
     _rows_out(difference, meta=False)
-    difference.add_argument("a", metavar="A", help=_POSITION)
+    difference.add_argument("a", metavar="A", help=POSITION)
     difference.add_argument("b", metavar="B", nargs="?", help="default: now")
     found = command(
         "get",
@@ -445,25 +402,25 @@ def _reading(command: Command) -> None:
         nargs="+",
         help='a value of the key column, or JSON of the key and partition columns: {"id": 7, "day": "2026-01-01"}',
     )
-    found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {POSITION}")
     twice = command(
         "duplicates",
         "list the keys that have more than one row; exit code 1 if there are some",
         "A key identifies a row within its partition: if it comes with another partition value, it is in two of them.",
     )
     _rows_out(twice, where=False, meta=False, columns=False)
-    twice.add_argument("--as-of", metavar="POSITION", help=f"of the table as it was: {_POSITION}")
+    twice.add_argument("--as-of", metavar="POSITION", help=f"of the table as it was: {POSITION}")
     history = command("history", "list the commits that changed rows, the newest first")
     history.add_argument("path", metavar="PATH")
-    history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    history.add_argument("--newest", type=amount, metavar="N", help="only the newest N")
     history.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
     timeline = command("timeline", "list every instant")
     timeline.add_argument("path", metavar="PATH")
-    timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    timeline.add_argument("--newest", type=amount, metavar="N", help="only the newest N")
     timeline.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
     files = command("files", "list the file groups of a snapshot: rows and bytes of their base files, and their logs")
     files.add_argument("path", metavar="PATH")
-    files.add_argument("--as-of", metavar="POSITION", help=f"as the table was: {_POSITION}")
+    files.add_argument("--as-of", metavar="POSITION", help=f"as the table was: {POSITION}")
     files.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
 
 
@@ -472,7 +429,7 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
     if where:
         reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
     if columns:
-        reading.add_argument("--columns", type=_names, metavar="A,B")
+        reading.add_argument("--columns", type=names, metavar="A,B")
         reading.add_argument(
             "--names",
             choices=("current", "original"),
@@ -480,7 +437,7 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
             help="original: those that columns had before create --rename",
         )
     reading.add_argument(
-        "--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
+        "--limit", type=amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
     )
     if meta:
         reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
@@ -490,182 +447,6 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
         help="write the rows to a .parquet, .csv or .jsonl file; CSV has a column for each field of a struct, such as "
         "before.fare",
     )
-
-
-def _limits(service: argparse.ArgumentParser) -> None:
-    service.add_argument("--memory", type=_amount, metavar="BYTES", help="memory for rows in work (default: 1 GiB)")
-    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="read and write no faster")
-    service.add_argument(
-        "--groups-at-once", type=_amount, metavar="N", help="file groups in work at a time (default: one per core)"
-    )
-
-
-def _services(command: Command) -> None:
-    compact = command("compact", "finish open compaction plans, then merge logs into base files")
-    compact.add_argument("path", metavar="PATH")
-    compact.add_argument(
-        "--logs-min", type=_amount, default=1, metavar="N", help="only file groups with at least N logs"
-    )
-    compact.add_argument(
-        "--strategy",
-        choices=("log_size", "newest_partitions", "whole_partition"),
-        default="log_size",
-        help="which file groups come first",
-    )
-    _limits(compact)
-    cluster = command("cluster", "pack small files, or sort rows, so that reads skip more; no row changes")
-    cluster.add_argument("path", metavar="PATH")
-    cluster.add_argument(
-        "--by", type=_names, metavar="A,B", help="columns to sort by; without them small files are only packed"
-    )
-    cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
-    _limits(cluster)
-    worker = command(
-        "worker",
-        "compact, cluster, clean and archive tables beside their writers, until SIGTERM",
-        "One log record a line: on stderr, or with --json on stdout.",
-    )
-    worker.add_argument("paths", metavar="PATH", nargs="+")
-    chosen = worker.add_argument("--services", type=_names, default=_AllServices(), metavar="A,B")
-    chosen.help = "default: %(default)s"  # set later: add_argument of Python 3.14 would load the services to check it
-    worker.add_argument(
-        "--engine",
-        choices=("local", "spark"),
-        default="local",
-        help="where file groups are rewritten; spark: a local session, or $SPARK_REMOTE",
-    )
-    _limits(worker)
-    worker.add_argument(
-        "--metrics-port",
-        type=_amount,
-        metavar="PORT",
-        help="serve Prometheus metrics on 127.0.0.1; 0: any free port, which the first record names",
-    )
-    worker.add_argument("--once", action="store_true", help="end when nothing is left to do")
-    worker.add_argument(
-        "--poll", type=float, default=1.0, metavar="SECONDS", help="between looks at an idle table (default: 1)"
-    )
-    worker.add_argument(
-        "--logs-min",
-        type=_amount,
-        metavar="N",
-        help="logs of a file group that make it due (default: half of compact_after_logs)",
-    )
-    services = command("services", "show what table services owe, who works, and what to do where something is behind")
-    services.add_argument("path", metavar="PATH")
-    clean = command("clean", "delete files that no snapshot within retention needs")
-    clean.add_argument("path", metavar="PATH")
-    clean.add_argument("--retain-hours", type=float, metavar="H", help="for this call instead of the table's option")
-    clean.add_argument(
-        "--retain-commits", type=_amount, metavar="N", help="for this call instead of the table's option"
-    )
-    clean.add_argument(
-        "--retain-versions", type=_amount, metavar="N", help="for this call instead of the table's option"
-    )
-    expire = command("expire", "drop partitions in which no row was written for a long time")
-    expire.add_argument("path", metavar="PATH")
-    expire.add_argument(
-        "--older-than-hours", type=float, metavar="H", help="for this call instead of the option partition_ttl_hours"
-    )
-    sweep = command(
-        "sweep", "roll back writes that never ended and delete what dead writers left", "Lists the whole table."
-    )
-    sweep.add_argument("path", metavar="PATH")
-    sweep.add_argument(
-        "--older-than-hours", type=float, default=24.0, metavar="H", help="what is younger is left alone (default: 24)"
-    )
-    archive = command(
-        "archive", "delete slots that nothing needs any more, and move old instants of Hudi's timeline into its history"
-    )
-    archive.add_argument("path", metavar="PATH")
-    archive.add_argument(
-        "--older-than-hours",
-        type=float,
-        metavar="H",
-        help="for this call instead of the table's option; never less than what stays readable",
-    )
-    archive.add_argument(
-        "--keep-instants", type=_amount, metavar="N", help="for this call instead of the table's option"
-    )
-    verify = command(
-        "verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong"
-    )
-    verify.add_argument("path", metavar="PATH")
-    verify.add_argument(
-        "--duplicates", action="store_true", help="also whether a key has more than one row, as in two partitions"
-    )
-    adopt = command(
-        "adopt",
-        "make a table that Apache Hudi wrote one that hoodoo writes to; version 6 becomes version 9",
-        "The first write does that, too, but for version 6. While such a table is upgraded, no other process may write "
-        "to it. After a crash, run it again.",
-    )
-    adopt.add_argument("path", metavar="PATH")
-    export = command(
-        "export",
-        "write Delta or Iceberg metadata beside the table, so that their readers see it as of the newest commit",
-        "No row is copied. Of a merge-on-read table they see base files, so that updates show after a compaction; with "
-        "--mode merged they see the rows of the table.",
-    )
-    export.add_argument("path", metavar="PATH")
-    export.add_argument("--delta", action="store_true", help="write a Delta log, in _delta_log")
-    export.add_argument("--iceberg", action="store_true", help="write Iceberg metadata, in metadata")
-    export.add_argument(
-        "--mode",
-        metavar="MODE",
-        help="read_optimized, base files as they are, or merged, with what logs changed (default: option export_mode)",
-    )
-    export.add_argument(
-        "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
-    )
-    export.add_argument(
-        "--register", metavar="NAMESPACE.TABLE", help="create or move the entry of the Iceberg table in a catalog"
-    )
-    export.add_argument("--catalog", metavar="NAME", help="the catalog, as pyiceberg's configuration names it")
-    export.add_argument(
-        "--catalog-property",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a property of the catalog, such as type=glue or uri=...; may be given again",
-    )
-    salvage = command(
-        "salvage",
-        "make file groups with damaged files readable again; every sound row stays",
-        "Damaged files are copied to .hoodie/.hoodoo/salvaged/ below PATH. Exit code 1 if rows would be lost and that "
-        "is not accepted, or if a dry run finds damage.",
-    )
-    salvage.add_argument("path", metavar="PATH")
-    salvage.add_argument("--dry-run", action="store_true", help="only say what is damaged and which keys would be lost")
-    salvage.add_argument(
-        "--accept-loss",
-        action="store_true",
-        help="go on although the newest version of some keys is lost; an earlier one stays where there is one",
-    )
-    rollback = command("rollback", "end a pending instant for good and delete its files")
-    rollback.add_argument("path", metavar="PATH")
-    rollback.add_argument("instant", metavar="INSTANT")
-    resolve = command(
-        "resolve", "say whether an instant whose commit was left unknown is committed; if not, it never will be"
-    )
-    resolve.add_argument("path", metavar="PATH")
-    resolve.add_argument("instant", metavar="INSTANT")
-    check = command("check-store", "try whether a store keeps the promises that commits rest on; exit code 1 if not")
-    check.add_argument("path", metavar="URL")
-
-
-def _keeping(command: Command) -> None:
-    save = command("savepoint", "keep a snapshot readable under a name, or list the names there are")
-    save.add_argument("path", metavar="PATH")
-    save.add_argument("name", metavar="NAME", nargs="?", help="without one the savepoints are listed")
-    how = save.add_mutually_exclusive_group()
-    how.add_argument("--as-of", metavar="POSITION", help=f"the snapshot to keep (default: the newest): {_POSITION}")
-    how.add_argument(
-        "--delete", action="store_true", help="give the savepoint up: the next clean may take what only it holds"
-    )
-    restore = command("restore", "bring back the rows of an earlier snapshot as a new commit; history stays readable")
-    restore.add_argument("path", metavar="PATH")
-    restore.add_argument("to", metavar="TO", help=f"a savepoint, or {_POSITION}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

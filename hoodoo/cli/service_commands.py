@@ -13,7 +13,7 @@ from typing import Any
 import hoodoo
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import EngineError, OptionError
+from hoodoo.errors import EngineError
 from hoodoo.table import Table
 
 
@@ -57,16 +57,8 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}
     how = {"mode": given.mode, "rebuild": given.rebuild}
-    properties = dict(_property(text) for text in given.catalog_property)
-    where = {"register": given.register, "catalog": given.catalog, "catalog_properties": properties}
+    where = {"register": given.register, "catalog": given.catalog, "catalog_properties": dict(given.catalog_property)}
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, is_set, value = text.partition("=")
-    if not name or not is_set:
-        raise OptionError(f"--catalog-property takes NAME=VALUE, got {text!r}.", option="catalog_property")
-    return name, value
 
 
 def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:

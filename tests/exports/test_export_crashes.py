@@ -5,37 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import exported
 import iceberg_reader
 import pytest
+from broken_exports import ended_at_each_write, faulty, overtaken_at_each_write, run
 from deltalake import DeltaTable
 from exported import make, rows
-from faulty_store import Died, FaultyStore
+from faulty_store import Died
 
 import hoodoo
-from hoodoo.exports import export as exporting
-from hoodoo.storage.store import Store
-
-Fault = Callable[[int, str, str], str | None]
-
-
-def run(path: Path, store: Store | None = None, **more: Any) -> Any:
-    """An export of both formats through a store of its own."""
-    handle = hoodoo.open(path).handle
-    config, history, view = handle.look()
-    now_ms = handle.environment.now_ms()
-    formats = {"delta": True, "iceberg": True} | more
-    return exporting.export(store or handle.store, history, config, view, now_ms, **formats)
-
-
-def faulty(path: Path, fault: Fault) -> FaultyStore:
-    store = FaultyStore(str(path))
-    store.fault, store.pause = fault, lambda seconds: None  # type: ignore[method-assign]
-    return store
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +38,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "kind", ["die", "lost after", *(pytest.param(one, marks=pytest.mark.deep) for one in ("die after", "lost"))]
 )
 def test_an_export_that_ends_at_any_write_is_finished_by_the_next(history: Path, tmp_path: Path, kind: str) -> None:
-    for number in itertools.count(1):
-        path = tmp_path / str(number)
-        shutil.copytree(history, path)
-        store = faulty(path, lambda at, operation, key, number=number: kind if at == number else None)  # type: ignore[misc]
-        try:
-            run(path, store)
-            ended = store.count < number
-        except (Died, hoodoo.StoreUnavailable):
-            ended = False
-        run(path)
-        exported.check(path)
-        exported.check_hint(path)
-        shutil.rmtree(path)
-        if ended:
-            break
-    assert number > 15
+    assert ended_at_each_write(history, tmp_path, kind, exported.check) > 15
 
 
 def test_a_dead_first_export_is_finished_by_the_next(history: Path, tmp_path: Path) -> None:
@@ -94,26 +59,13 @@ def test_a_dead_first_export_is_finished_by_the_next(history: Path, tmp_path: Pa
 @pytest.mark.parametrize("commits", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_of_two_exports_at_once_one_history_comes(history: Path, tmp_path: Path, commits: bool) -> None:
     """The second runs as a whole before some write of the first, on the same slots or with one more."""
-    for number in itertools.count(1):
-        path = tmp_path / str(number)
-        shutil.copytree(history, path)
 
-        def overtaken(at: int, operation: str, key: str, number: int = number, path: Path = path) -> None:
-            if at == number:
-                if commits:
-                    hoodoo.open(path).upsert(rows(91, 92, part="c"))
-                run(path)
-
-        store = faulty(path, overtaken)
-        run(path, store)
-        exported.check(path)
+    def overtake(path: Path) -> None:
+        if commits:
+            hoodoo.open(path).upsert(rows(91, 92, part="c"))
         run(path)
-        exported.check(path)
-        exported.check_hint(path)
-        shutil.rmtree(path)
-        if store.count < number:
-            break
-    assert number > 15
+
+    assert overtaken_at_each_write(history, tmp_path, overtake, exported.check) > 15
 
 
 def test_a_commit_of_another_writer_to_the_delta_log_is_named_and_healed(history: Path, tmp_path: Path) -> None:

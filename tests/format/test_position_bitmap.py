@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.position_bitmap import decode_positions, encode_positions
+from hoodoo.format.position_bitmap import decode_positions, encode_positions
 
 RUNS = "AQAAAAAAAAAAAAAAOzAAAAEAAAMAAQAAAAMA"
 """Rows 0 to 3 as Hudi 1.2 wrote them, in a container of runs."""

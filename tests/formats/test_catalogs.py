@@ -212,7 +212,7 @@ def test_the_command_registers_with_properties_of_the_catalog(tmp_path: Path) ->
     properties = ["--catalog-property", "type=sql", "--catalog-property", f"uri={uri}"]
     assert main(["export", str(path), "--iceberg", *how, *properties]) == 0
     assert seen(catalog) == in_order(table.scan().to_arrow())
-    assert main(["export", str(path), "--iceberg", *how, "--catalog-property", "type"]) == 1
+    assert main(["export", str(path), "--iceberg", *how, "--catalog-property", "type"]) == 2
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""Rows of a base file over which the records of a log block lie, as Hudi writes them: base64 of a Roaring64 bitmap in
-portable form (docs/format.md 10.6; github.com/RoaringBitmap/RoaringFormatSpec).
+"""Rows of a base file as a Roaring64 bitmap in portable form (github.com/RoaringBitmap/RoaringFormatSpec).
 
-The n-th record of a block has the n-th set bit. Ours are written in array and bitmap containers; runs are read too.
+In base64 it says over which rows the records of a log block lie, as Hudi writes it (docs/format.md 10.6): the n-th
+record has the n-th set bit. As bytes it is what Delta's deletion vectors hold.
+
+Ours are written in array and bitmap containers; runs are read too.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ _CONTAINERS_MAX = 1 << 16
 _OFFSETS_FROM = 4  # containers from which a bitmap with runs has offsets
 
 
-def encode_positions(rows: np.ndarray) -> str:
-    """The text of `rows` (integers, ascending, each once, below 2^32)."""
+def bitmap(rows: np.ndarray) -> bytes:
+    """The bitmap of `rows` (integers, ascending, each once, below 2^32)."""
     values = rows.astype(np.uint32)
     if not len(values):
-        return base64.b64encode(struct.pack("<q", 0)).decode()
+        return struct.pack("<q", 0)
     keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
     low = (values & 0xFFFF).astype("<u2")
     pieces = [_container(low[start : start + count]) for start, count in zip(starts, counts, strict=True)]
@@ -33,7 +35,12 @@ def encode_positions(rows: np.ndarray) -> str:
     offsets = (8 + 8 * len(keys) + np.cumsum(sizes) - sizes).astype("<u4")
     heads = np.stack([keys, counts - 1], axis=1).astype("<u2")
     front = struct.pack("<qiii", 1, 0, _COOKIE, len(keys))
-    return base64.b64encode(b"".join((front, heads.tobytes(), offsets.tobytes(), *pieces))).decode()
+    return b"".join((front, heads.tobytes(), offsets.tobytes(), *pieces))
+
+
+def encode_positions(rows: np.ndarray) -> str:
+    """The text of `rows`, as `bitmap` takes them."""
+    return base64.b64encode(bitmap(rows)).decode()
 
 
 def _container(low: np.ndarray) -> bytes:

@@ -77,6 +77,8 @@ def _sweep(turn: Turn, duty: Duty) -> None:
     duty.next_in(_SWEEP, _HOUR_S)
     if swept.rolled_back or swept.files:
         turn.tell("swept", rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
+    if swept.foreign:
+        turn.tell("foreign files found", files=len(swept.foreign), first=swept.foreign[0])
 
 
 # ---- archiving, as often as the table is cleaned

@@ -8,6 +8,9 @@ stay, and nobody sees them.
 Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, which fences a writer
 that was only slow. Then a data file is deleted if its instant ended and neither a readable snapshot nor an open plan
 names it. It is kept while a lease holds a snapshot older than retention, and if another engine wrote it.
+
+Parquet files that are no data files by their names are told and left alone. Whoever put them there has to delete them:
+Apache Hudi's readers, the `hudi` package first, cannot read a table that has one in a partition folder.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 _HOUR_MS = 3_600_000
+_METADATA = (".hoodie/", "_delta_log/", "metadata/")  # Hudi's and of exports: they may have Parquet files of their own
+_PARTITION_METADATA = ".hoodie_partition_metadata"  # Hudi may write it as Parquet
 
 
 @dataclass
@@ -42,6 +47,8 @@ class SweepResult:
         bytes: The size of these files, in bytes.
         kinds: How many files were deleted of each kind, such as base files, logs or index entries.
         kept: How many orphan files stay, because a reader may hold them or another engine wrote them.
+        foreign: Parquet files in the table's folder that neither hoodoo nor Apache Hudi named, relative to the table;
+            no command deletes them.
     """
 
     rolled_back: int = 0
@@ -49,6 +56,7 @@ class SweepResult:
     bytes: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     kept: int = 0
+    foreign: list[str] = field(default_factory=list)
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
@@ -59,7 +67,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     result = SweepResult()
     for instant in pending_writes(store, before):
         result.rolled_back += _end(timeline, instant)
-    found = list(_orphans(timeline, timeline.heal().view, before))
+    found = list(_orphans(timeline, timeline.heal().view, before, result.foreign))
     # a writer may have begun since, whose clock is behind ours
     for instant in sorted({orphan.instant for orphan in found if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
@@ -173,9 +181,9 @@ class _Orphan(NamedTuple):
     instant: str
 
 
-def _orphans(timeline: TableTimeline, view: View, before: str) -> Iterator[_Orphan]:
+def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str]) -> Iterator[_Orphan]:
     """Everything that lies about: data files and index entries without a slot, and what a dead
-    process was working on.
+    process was working on. Parquet files with names of other programs are added to `foreign`.
     """
     store, kept = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
@@ -183,8 +191,16 @@ def _orphans(timeline: TableTimeline, view: View, before: str) -> Iterator[_Orph
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
                 yield _Orphan(key, size, "")
-        elif (instant := _instant_of(key)) and instant < before and not kept.holds(key, instant):
-            yield _Orphan(key, size, instant)
+        elif instant := _instant_of(key):
+            if instant < before and not kept.holds(key, instant):
+                yield _Orphan(key, size, instant)
+        elif _is_foreign(key):
+            foreign.append(key)
+
+
+def _is_foreign(key: str) -> bool:
+    name = key.rpartition("/")[2]
+    return key.endswith(".parquet") and not key.startswith(_METADATA) and not name.startswith(_PARTITION_METADATA)
 
 
 def _instant_of(key: str) -> str:

@@ -68,6 +68,8 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
         "write.format.default": _GUARD,
         "write.delete.format.default": _GUARD,
         "write.metadata.delete-after-commit.enabled": "false",
+        # Iceberg's Spark runtime 1.10 and older cannot read texts whose lengths stand apart into batches.
+        "read.parquet.vectorization.enabled": "false",
     }
     before = {name: value for name, value in metadata["properties"].items() if name != "comment"}
     comment = {"comment": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}

@@ -8,7 +8,7 @@ import exported
 import iceberg_reader
 import pytest
 from deltalake import DeltaTable
-from exported import make, rows
+from exported_tables import make, rows, slots_of_delta
 from worker_tables import loop_of
 
 import hoodoo
@@ -18,7 +18,7 @@ from hoodoo.timeline.environment import Environment
 
 def shown(path: Path) -> int:
     """The slot that the newest version shows."""
-    return max(exported.slots_of_delta(path).values(), default=0)
+    return max(slots_of_delta(path).values(), default=0)
 
 
 def test_a_worker_exports_a_table_that_asks_for_it_and_no_other(tmp_path: Path) -> None:

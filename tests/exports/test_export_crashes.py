@@ -12,7 +12,7 @@ import iceberg_reader
 import pytest
 from broken_exports import ended_at_each_write, faulty, overtaken_at_each_write, run
 from deltalake import DeltaTable
-from exported import make, rows
+from exported_tables import make, plain, rows
 from faulty_store import Died
 
 import hoodoo
@@ -82,10 +82,10 @@ def test_a_commit_of_another_writer_to_the_delta_log_is_named_and_healed(history
     healed = hoodoo.open(path).export(delta=True, rebuild=True)
     assert healed.delta.version == version + 1
     table = hoodoo.open(path)
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan().to_arrow())
     table.upsert(rows(77))
     table.export(delta=True)
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan().to_arrow())
 
 
 def test_a_commit_of_another_writer_to_the_iceberg_metadata_is_named_and_healed(history: Path, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_damaged_version_or_metadata_file_is_named_and_healed(history: Path, t
         with pytest.raises(hoodoo.ForeignExport, match="rebuild"):
             hoodoo.open(path).export(**asked)
         hoodoo.open(path).export(**asked, rebuild=True)
-    want = exported.plain(hoodoo.open(path).scan().to_arrow())
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    want = plain(hoodoo.open(path).scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == want
     exported.check_iceberg(path)
 
 

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from exported import make, rows
+from exported_tables import make, plain, rows, slots_of_delta
 from memory_store import MemoryStore
 
 import hoodoo
@@ -45,11 +45,11 @@ def test_what_a_clean_took_is_not_in_the_history_any_more(tmp_path: Path) -> Non
     for number in range(2, 9):
         upsert(table, number)
     both(table)
-    assert min(exported.slots_of_delta(path)) == 0
+    assert min(slots_of_delta(path)) == 0
     table.clean(retain_hours=0, retain_commits=2)
     both(table)
     exported.check(path)
-    kept = exported.slots_of_delta(path)
+    kept = slots_of_delta(path)
     readable = table.handle.look().view.min_readable
     assert min(kept.values()) <= readable and sum(slot <= readable for slot in kept.values()) == 1
     assert (path / f"_delta_log/{min(kept):020d}.checkpoint.parquet").exists()
@@ -81,12 +81,12 @@ def test_an_export_that_fell_behind_archived_slots_shows_the_newest_one(tmp_path
     table.clean(retain_hours=0, retain_commits=1)
     assert table.archive(0, 1).slots > 3
     both(table)
-    assert len(exported.slots_of_delta(path)) == 1, "files of the versions before are gone"
-    want = exported.plain(table.scan().to_arrow())
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    assert len(slots_of_delta(path)) == 1, "files of the versions before are gone"
+    want = plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == want
     upsert(table, 12)
     both(table)
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan().to_arrow())
     exported.check_iceberg(path)
 
 
@@ -109,7 +109,7 @@ def test_a_table_that_was_put_back_from_a_backup_is_shown_as_it_is(tmp_path: Pat
     for more in range(4):  # behind what was exported, beside it and beyond
         table = hoodoo.open(path)
         both(table)
-        assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+        assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan().to_arrow())
         exported.check_iceberg(path)
         upsert(table, 20 + more)
 
@@ -123,8 +123,8 @@ def test_a_checkpoint_stands_for_the_versions_before_it(tmp_path: Path) -> None:
     assert json.loads((path / "_delta_log/_last_checkpoint").read_text())["version"] == 20
     for version in range(20):
         (path / f"_delta_log/{version:020d}.json").unlink()
-    want = exported.plain(table.scan().to_arrow())
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    want = plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == want
     assert len(pl.scan_delta(str(path)).collect()) == len(want)
     exported.check_delta(path)
     table.upsert(rows(99))

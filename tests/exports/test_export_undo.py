@@ -8,7 +8,7 @@ import exported
 import iceberg_reader
 import pytest
 from deltalake import DeltaTable
-from exported import make, rows
+from exported_tables import make, plain, rows
 from faulty_store import Died, FaultyStore
 from golden_tables import NAMES, unpack
 from slots import make_slot
@@ -68,10 +68,10 @@ def test_files_of_commits_that_were_taken_back_are_not_exported(tmp_path: Path, 
     table.upsert(rows(5))
     assert table.handle.history.head().undone
     table.export(delta=True, iceberg=True)
-    want = exported.plain(table.scan().to_arrow())
-    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    want = plain(table.scan().to_arrow())
+    assert plain(DeltaTable(path).to_pyarrow_table()) == want
     found = iceberg_reader.metadata(path)
-    assert exported.plain(iceberg_reader.rows(found, found["snapshots"][-1])) == want
+    assert plain(iceberg_reader.rows(found, found["snapshots"][-1])) == want
     if not exports:
         exported.check(path)
 
@@ -82,8 +82,8 @@ def test_a_table_that_apache_hudi_wrote_is_exported_once_it_is_adopted(tmp_path:
     table = hoodoo.open(path)
     formats = {"iceberg": True, "delta": not any(str(kind).startswith("time") for kind in table.schema.types)}
     table.export(**formats)
-    seen = exported.plain(table.scan(read_optimized=True).to_arrow())
+    seen = plain(table.scan(read_optimized=True).to_arrow())
     if formats["delta"]:
-        assert exported.plain(DeltaTable(path).to_pyarrow_table()) == seen
+        assert plain(DeltaTable(path).to_pyarrow_table()) == seen
     found = iceberg_reader.metadata(path)
-    assert exported.plain(iceberg_reader.rows(found, found["snapshots"][-1])) == seen
+    assert plain(iceberg_reader.rows(found, found["snapshots"][-1])) == seen

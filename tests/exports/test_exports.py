@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from exported import EVERY, ODD_FOLDERS, make, plain, rows
+from exported_tables import EVERY, ODD_FOLDERS, make, plain, rows
 
 import hoodoo
 from hoodoo.exports.base_files import require_no_partition
@@ -340,5 +340,6 @@ def test_what_keeps_other_writers_out_is_written(tmp_path: Path) -> None:
         write_deltalake(path, rows(2), mode="append")
     properties = iceberg_reader.metadata(path)["properties"]
     assert properties["gc.enabled"] == "false" and "hoodoo" in properties["write.format.default"]
+    assert properties["read.parquet.vectorization.enabled"] == "false"
     said = json.loads((path / "_delta_log/00000000000000000000.json").read_text().splitlines()[2])
     assert said["metaData"]["configuration"]["delta.appendOnly"] == "true"

@@ -8,7 +8,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import exported
 import iceberg_reader
 import numpy as np
 import polars as pl
@@ -16,7 +15,8 @@ import pyarrow as pa
 import pytest
 from broken_exports import ended_at_each_write, overtaken_at_each_write, run
 from deltalake import DeltaTable
-from exported import EVERY, check_iceberg_merged, check_merged, make, merged_rows, plain, rows
+from exported import check_iceberg_merged, check_merged, merged_rows
+from exported_tables import EVERY, make, plain, rows, slots_of_delta
 from golden_tables import NAMES, unpack
 from worker_tables import loop_of
 
@@ -323,7 +323,7 @@ def test_the_option_says_the_mode_where_a_call_does_not(tmp_path: Path) -> None:
     table.upsert(some(2, v=1))
     with loop_of(table, "export") as loop:
         loop.round()
-    assert max(exported.slots_of_delta(path).values()) == table.cursor.seq
+    assert max(slots_of_delta(path).values()) == table.cursor.seq
     check_merged(path)
 
 

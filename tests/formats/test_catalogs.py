@@ -12,7 +12,7 @@ import catalog_servers
 import iceberg_reader
 import pyarrow as pa
 import pytest
-from exported import make
+from exported_tables import make
 from moto import mock_aws
 from pyiceberg.catalog import Catalog, load_catalog
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import exported
 import iceberg_reader
 import polars as pl
 import pyarrow as pa
 import pytest
 from duckdb_extensions import import_extension
-from exported import ODD_FOLDERS, make, rows
+from exported_tables import ODD_FOLDERS, make, rows, slots_of_delta
 from pyiceberg.table import StaticTable
 
 import hoodoo
@@ -129,7 +128,7 @@ def test_every_reader_starts_at_a_checkpoint_once_a_clean_took_versions(
     table.clean(retain_hours=0, retain_commits=2)
     table.upsert(rows(2, 77))
     table.export(delta=True, iceberg=True)
-    assert min(exported.slots_of_delta(path)) > 0
+    assert min(slots_of_delta(path)) > 0
     check(path, duck)
 
 

@@ -1,5 +1,5 @@
-"""Apache Hudi itself: a Spark 3.5 session with its bundle, and with Delta Lake, and what Hudi reads and writes
-there. Only for .venv-interop. Run as a program it fetches the jars, unless they are here.
+"""Apache Hudi itself: a Spark 3.5 session with its bundle, with Delta Lake and with Iceberg, and what Hudi reads and
+writes there. Only for .venv-interop. Run as a program it fetches the jars, unless they are here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from spark_settings import local_settings
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 DELTA = "io.delta:delta-spark_2.12:3.3.2"
-"""Delta Lake, whose merges ours are held against."""
+"""Delta Lake, whose merges ours are held against, and which reads exported tables, as Iceberg does."""
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.11.0"
+HUDI_EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+"""Without it, Spark passes over deletion vectors of Delta logs and shows dead rows."""
 JARS = Path(__file__).parents[2] / ".jars" / "ivy"
 """Where Spark keeps what it fetched, so that only the first session waits for it."""
 
@@ -42,17 +46,19 @@ def creating(kind: str, **more: str) -> dict[str, str]:
 
 @contextmanager
 def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
-    """A session on two cores with Hudi's serializer, SQL extension and catalog; its scratch files lie in `folder`."""
+    """A session on two cores with Hudi's serializer and catalog and the SQL extensions of Hudi and Delta; its scratch
+    files lie in `folder`.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = zone
     time.tzset()  # rows come back as local times
     settings = local_settings(folder, zone) | {
-        "spark.jars.packages": f"{BUNDLE},{DELTA}",
+        "spark.jars.packages": f"{BUNDLE},{DELTA},{ICEBERG}",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.jars.ivy": str(JARS),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.extensions": f"{HUDI_EXTENSION},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -Dderby.system.home={folder}",
         "spark.default.parallelism": "2",
@@ -121,8 +127,8 @@ def hudi_write(
 
 
 def jars_are_here() -> bool:
-    """Tell whether Spark fetched the bundle and Delta Lake already."""
-    names = ("{}_{}-{}.jar".format(*jar.split(":")) for jar in (BUNDLE, DELTA))
+    """Tell whether Spark fetched the jars already."""
+    names = ("{}_{}-{}.jar".format(*jar.split(":")) for jar in (BUNDLE, DELTA, ICEBERG))
     return all((JARS / "jars" / name).exists() for name in names)
 
 

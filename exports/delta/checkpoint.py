@@ -1,18 +1,23 @@
-"""A checkpoint of a Delta log: the whole state as of a version in one Parquet file, made from a view of the table.
+"""A checkpoint of a Delta log: the whole state as of a version in one Parquet file, made from all actions, or from the
+checkpoint before and what changed since.
 
-No log is read for it. Removed files are left out: they serve Delta's VACUUM, which is kept out.
+It reads no log. Removed files are left out: they serve Delta's VACUUM, which is kept out.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hoodoo.exports.delta.delta_schema import Json
+from hoodoo.exports.delta.log import identity
+from hoodoo.format.parquet.small import read_small
 
 _TEXTS = pa.list_(pa.string())
 _PAIRS = pa.map_(pa.string(), pa.string())
@@ -77,11 +82,52 @@ _SCHEMA = pa.schema(
 )
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint, and how many files it has."""
+
+    data: bytes
+    files: int
+
+
 def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
     """Return the bytes of a checkpoint. heads: the actions `protocol`, `metaData` and `txn`; adds: those of files."""
-    rows = [_with_pairs(action) for action in (*heads, *adds)]
+    return _bytes(_rows([*heads, *adds]))
+
+
+def checkpoint_after(
+    before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
+) -> Checkpoint:
+    """Return a checkpoint from an older one, without making the actions of the files that stay anew.
+
+    Args:
+        before: The bytes of a checkpoint of ours; None for one of no file.
+        heads: The actions `protocol`, `metaData` and `txn`.
+        changed: Path and vector of a file -> what its action `add` says, None for a file that is gone.
+
+    Raises:
+        ArrowInvalid: The older checkpoint is damaged, or another writer's.
+    """
+    table = _SCHEMA.empty_table() if before is None else read_small(before)
+    if table.schema != _SCHEMA:
+        raise pa.ArrowInvalid("a checkpoint of another writer")
+    files = table.filter(pc.field("add").is_valid())
+    paths = pc.struct_field(files["add"], "path")
+    named = pc.is_in(paths, pa.array([path for path, _ in changed], pa.string()))
+    some = files.filter(named)
+    stays = [identity(said) not in changed for said in some["add"].to_pylist()]
+    added = [{"add": {**said, "dataChange": False}} for _, said in sorted(changed.items()) if said is not None]
+    kept = pa.concat_tables([files.filter(pc.invert(named)), some.filter(pa.array(stays, pa.bool_())), _rows(added)])
+    kept = kept.take(pc.sort_indices(pc.struct_field(kept["add"], "path")))
+    return Checkpoint(_bytes(pa.concat_tables([_rows(heads), kept])), len(kept))
+
+
+def _rows(actions: Sequence[Json]) -> pa.Table:
+    return pa.Table.from_pylist([_with_pairs(action) for action in actions], schema=_SCHEMA)
+
+
+def _bytes(rows: pa.Table) -> bytes:
     out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), out, compression="snappy")
+    pq.write_table(rows, out, compression="snappy")
     return out.getvalue()
 
 

@@ -156,10 +156,23 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
             format="delta",
             version=version,
         ) from None
-    for number in range(start + 1, version + 1):
-        changes = _actions(store, number)
+    for known, said in changed_files(store, start + 1, version + 1).items():
+        found.pop(known, None)
+        if said is not None:
+            found[known] = said
+    return found
+
+
+def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
+    """What the versions from `first` up to `end`, which is none of them, leave of each file that they name: what an
+    action `add` says, None where it is gone.
+    """
+    found: dict[Identity, Json | None] = {}
+    for version in range(first, end):
+        changes = _actions(store, version)
         for action in changes:
-            found.pop(identity(_said(action, "remove")), None)
+            if said := _said(action, "remove"):
+                found[identity(said)] = None
         for action in changes:
             if said := _said(action, "add"):
                 found[identity(said)] = said
@@ -190,6 +203,7 @@ __all__ = [
     "NEWEST_CHECKPOINT",
     "Identity",
     "LogState",
+    "changed_files",
     "checkpoint_key",
     "checkpoints_among",
     "identity",

@@ -132,6 +132,19 @@ def test_a_checkpoint_stands_for_the_versions_before_it(tmp_path: Path) -> None:
     exported.check_delta(path)
 
 
+def test_a_damaged_version_does_not_pass_into_the_next_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(24):
+        table.upsert([{"id": number, "part": f"p{number}", "v": 0}])
+        table.export(delta=True)
+        if number == 16:
+            (path / f"_delta_log/{14:020d}.json").write_bytes(b"")
+    for version in range(20):
+        (path / f"_delta_log/{version:020d}.json").unlink()
+    assert plain(DeltaTable(path).to_pyarrow_table()) == plain(table.scan().to_arrow())
+
+
 def test_a_checkpoint_that_is_hinted_at_and_gone_is_not_needed(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = make(path, NARROW)

@@ -100,6 +100,28 @@ def test_every_reader_finds_odd_folders_and_default_partitions(tmp_path: Path, d
     check(path, duck)
 
 
+@pytest.mark.filterwarnings("ignore:partition_by has column")
+@pytest.mark.parametrize("name", ["small", "flag", "day", "at", "local", "amount", "bytes"])
+def test_every_reader_sees_partitions_of_any_type(tmp_path: Path, duck: duckdb.DuckDBPyConnection, name: str) -> None:
+    path = tmp_path / "t"
+    table = make(path, partition_by=name)
+    table.upsert(rows(*range(6)))
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+    check(path, duck, "id BETWEEN 2 AND 4")
+
+
+def test_every_reader_sees_two_partition_columns(tmp_path: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    path = tmp_path / "t"
+    table = make(path, partition_by=["part", "small"])
+    table.upsert(rows(*range(5)))
+    table.upsert(rows(*range(5, 10), part=None))
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+    check(path, duck, "part = 'a'")
+    check(path, duck, "small < -2")
+
+
 def test_every_reader_sees_columns_that_changed(tmp_path: Path, duck: duckdb.DuckDBPyConnection) -> None:
     path = tmp_path / "t"
     table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32()), ("b", pa.string())]))

@@ -190,6 +190,16 @@ def test_spark_sees_partitions_of_any_type(spark: SparkSession, path: Path, name
 
 
 @pytest.mark.deep
+def test_spark_sees_two_partition_columns(spark: SparkSession, path: Path) -> None:
+    table = make(path, partition_by=["part", "small"])
+    table.upsert(rows(*range(5)))
+    table.upsert(rows(*range(5, 10), part=None))
+    table.export(delta=True, iceberg=True)
+    check(spark, path)
+    check(spark, path, "part = 'a' AND small < -2")
+
+
+@pytest.mark.deep
 def test_spark_starts_at_a_checkpoint_once_a_clean_took_versions(spark: SparkSession, path: Path) -> None:
     table = make(path, type="merge_on_read")
     for turn in range(14):

@@ -108,8 +108,8 @@ class _Upgrade:
                 )
         if self.config.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: hoodoo reads tables without meta columns and does not write to them. "
-                "To write, make a table with hoodoo.create and insert what a scan of this one gives.",
+                "hoodie.populate.meta.fields=false: hoodoo does not write to tables without meta columns. Make a "
+                "table with hoodoo.create and insert what a scan of this one gives.",
                 property="hoodie.populate.meta.fields",
             )
         if view.savepoints and (shared := self._shared_logs()):

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import delta_reader
 import iceberg_reader
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ import pytest
 from broken_exports import ended_at_each_write, overtaken_at_each_write, run
 from deltalake import DeltaTable
 from exported import check_iceberg_merged, check_merged, merged_rows
-from exported_tables import EVERY, make, plain, rows, slots_of_delta
+from exported_tables import EVERY, make, narrow, plain, rows, slots_of_delta, some
 from golden_tables import NAMES, unpack
 from worker_tables import loop_of
 
@@ -24,20 +25,11 @@ import hoodoo
 from hoodoo.exports.delta import deletion_vector
 from hoodoo.timeline.environment import Environment
 
-NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 OVERLAYS = ".hoodie/.hoodoo/overlay"
 
 
 def merged(table: hoodoo.Table, **more: Any) -> Any:
     return table.export(**{"delta": True, "iceberg": True, "mode": "merged"} | more)
-
-
-def narrow(path: Path, **options: Any) -> hoodoo.Table:
-    return make(path, NARROW, **{"type": "merge_on_read"} | options)
-
-
-def some(*numbers: int, ts: int = 1, v: int = 0, part: str = "a") -> list[dict[str, Any]]:
-    return [{"id": number, "part": part, "ts": ts, "v": v} for number in numbers]
 
 
 def test_every_version_and_snapshot_has_the_merged_rows_of_its_slot(tmp_path: Path) -> None:
@@ -353,34 +345,4 @@ def test_a_copy_on_write_table_is_the_same_in_both_modes(tmp_path: Path) -> None
 def test_a_vector_says_its_positions(positions: list[int]) -> None:
     data = deletion_vector.file_of(np.array(positions, np.int64))
     said = deletion_vector.descriptor("x/", uuid.UUID(int=7), len(data), len(positions))
-    assert decoded(data, said["offset"], said["sizeInBytes"]) == positions
-
-
-def decoded(data: bytes, offset: int, size: int) -> list[int]:
-    """Written from Delta's protocol and the specification of roaring bitmaps alone."""
-    import struct
-    import zlib
-
-    assert data[0] == 1 and struct.unpack_from(">I", data, offset)[0] == size
-    vector = data[offset + 4 : offset + 4 + size]
-    assert struct.unpack_from(">I", data, offset + 4 + size)[0] == zlib.crc32(vector)
-    magic, count = struct.unpack_from("<IQ", vector)
-    assert magic == 1681511377
-    at, found = 12, []
-    for _ in range(count):
-        high, cookie, containers = struct.unpack_from("<III", vector, at)
-        start = at + 4
-        assert cookie == 12346
-        heads = [struct.unpack_from("<HH", vector, start + 8 + 4 * one) for one in range(containers)]
-        offsets = struct.unpack_from(f"<{containers}I", vector, start + 8 + 4 * containers)
-        for (key, least), where in zip(heads, offsets, strict=True):
-            number, base = least + 1, (high << 32) + (key << 16)
-            if number <= 4096:
-                found += [base + one for one in struct.unpack_from(f"<{number}H", vector, start + where)]
-                at = start + where + 2 * number
-            else:
-                bits = np.unpackbits(np.frombuffer(vector, np.uint8, 8192, start + where), bitorder="little")
-                found += (base + np.flatnonzero(bits)).tolist()
-                at = start + where + 8192
-    assert at == len(vector)
-    return found
+    assert delta_reader.positions(data, said["offset"], said["sizeInBytes"]) == positions

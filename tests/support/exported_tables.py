@@ -32,6 +32,7 @@ EVERY = pa.schema(
     ]
 )
 """A column of each type that both formats have."""
+NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 ODD_FOLDERS = ["a/b", "c d", "e%", "%2F", "ü", "g=h", "i&j", "k'l", "#m", "n?o", "p+q", "t\tu", "metadata2", "_x"]
 
 
@@ -69,6 +70,14 @@ def make(path: Path, schema: pa.Schema = EVERY, **options: Any) -> hoodoo.Table:
     if settings["type"] == "merge_on_read":
         settings["compact_after_logs"] = None
     return hoodoo.create(path, schema, **settings)
+
+
+def narrow(path: Path, **options: Any) -> hoodoo.Table:
+    return make(path, NARROW, **{"type": "merge_on_read"} | options)
+
+
+def some(*numbers: int, ts: int = 1, v: int = 0, part: str = "a") -> list[dict[str, Any]]:
+    return [{"id": number, "part": part, "ts": ts, "v": v} for number in numbers]
 
 
 def plain(found: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """A small reader of Iceberg tables, written from the specification alone: manifests by fastavro, files by pyarrow.
 
-It knows nothing of hoodoo and trusts nothing that it can check.
+It knows nothing of hoodoo and trusts nothing that it can check. `read` gives the bytes of a location, from the local
+disk where nothing else is said.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import datetime as dt
 import io
 import json
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+Read = Callable[[str], bytes]
 
 
 def metadata(path: Path) -> dict[str, Any]:
@@ -27,24 +31,24 @@ def metadata(path: Path) -> dict[str, Any]:
     return found
 
 
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
+def local(location: str) -> bytes:
+    return Path(location.removeprefix("file://")).read_bytes()
 
 
-def records(location: str) -> list[Any]:
-    return list(fastavro.reader(io.BytesIO(local(location).read_bytes())))
+def records(location: str, read: Read = local) -> list[Any]:
+    return list(fastavro.reader(io.BytesIO(read(location))))
 
 
-def entries(snapshot: dict[str, Any], content: int = 0) -> list[dict[str, Any]]:
+def entries(snapshot: dict[str, Any], content: int = 0, read: Read = local) -> list[dict[str, Any]]:
     """The live entries of a snapshot, of data files (0) or of position deletes (1). Counts in the manifest list have to
     be right.
     """
     found = []
-    for manifest in records(snapshot["manifest-list"]):
+    for manifest in records(snapshot["manifest-list"], read):
         if manifest["content"] != content:
             continue
-        assert manifest["manifest_length"] == local(manifest["manifest_path"]).stat().st_size
-        all_of = records(manifest["manifest_path"])
+        assert manifest["manifest_length"] == len(read(manifest["manifest_path"]))
+        all_of = records(manifest["manifest_path"], read)
         for status, name in enumerate(("existing", "added", "deleted")):
             some = [one["data_file"]["record_count"] for one in all_of if one["status"] == status]
             assert (len(some), sum(some)) == (manifest[f"{name}_files_count"], manifest[f"{name}_rows_count"])
@@ -61,17 +65,18 @@ def entries(snapshot: dict[str, Any], content: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-def dead_rows(snapshot: dict[str, Any]) -> dict[str, tuple[dict[str, Any], set[int]]]:
+def dead_rows(snapshot: dict[str, Any], read: Read = local) -> dict[str, tuple[dict[str, Any], set[int]]]:
     """Path of a data file -> the entry of its position deletes, and the positions. Each file has at most one."""
     found = {}
-    for entry in entries(snapshot, content=1):
-        file = pq.ParquetFile(local(entry["file_path"]))
-        assert local(entry["file_path"]).stat().st_size == entry["file_size_in_bytes"]
+    for entry in entries(snapshot, content=1, read=read):
+        data = read(entry["file_path"])
+        file = pq.ParquetFile(pa.BufferReader(data))
+        assert len(data) == entry["file_size_in_bytes"]
         ids = [int(field.metadata[b"PARQUET:field_id"]) for field in file.schema_arrow]
         assert ids == [2147483546, 2147483545] and not any(field.nullable for field in file.schema_arrow)
-        read = file.read()
-        (path,) = set(read["file_path"].to_pylist())
-        positions = read["pos"].to_pylist()
+        there = file.read()
+        (path,) = set(there["file_path"].to_pylist())
+        positions = there["pos"].to_pylist()
         assert positions == sorted(set(positions)) and len(positions) == entry["record_count"]
         for bounds in ("lower_bounds", "upper_bounds"):
             assert entry[bounds] == [{"key": 2147483546, "value": path.encode()}]
@@ -82,7 +87,7 @@ def dead_rows(snapshot: dict[str, Any]) -> dict[str, tuple[dict[str, Any], set[i
     return found
 
 
-def rows(table: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+def rows(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) -> list[dict[str, Any]]:
     """The rows of a snapshot, under its own schema: columns are found by the ids in files, else by the name mapping."""
     schema = next(one for one in table["schemas"] if one["schema-id"] == snapshot["schema-id"])
     mapping = {
@@ -91,18 +96,19 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]
         for name in one["names"]
     }
     found: list[dict[str, Any]] = []
-    dead, total = dead_rows(snapshot), 0
-    for entry in entries(snapshot):
-        assert local(entry["file_path"]).stat().st_size == entry["file_size_in_bytes"]
-        file = pq.ParquetFile(local(entry["file_path"]))
+    dead, total = dead_rows(snapshot, read), 0
+    for entry in entries(snapshot, read=read):
+        data = read(entry["file_path"])
+        assert len(data) == entry["file_size_in_bytes"]
+        file = pq.ParquetFile(pa.BufferReader(data))
         names = {
             int((field.metadata or {}).get(b"PARQUET:field_id", mapping[field.name])): field.name
             for field in file.schema_arrow
         }
-        read = file.read()
-        assert read.num_rows == entry["record_count"]
+        there = file.read()
+        assert there.num_rows == entry["record_count"]
         columns = {
-            field["name"]: read[names[field["id"]]] if field["id"] in names else pa.nulls(read.num_rows)
+            field["name"]: there[names[field["id"]]] if field["id"] in names else pa.nulls(there.num_rows)
             for field in schema["fields"]
         }
         part = pa.table(columns).to_pylist()

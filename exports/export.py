@@ -39,8 +39,9 @@ def export(
         iceberg_export.require_exportable(config, view)
     overlays = Overlays(store) if mode == MERGED else None
     request = Request(store, history, config, view.seq, now_ms, rebuild, overlays)
-    return ExportResult(
-        view.seq,
+    of_delta, of_iceberg = (
         delta_export.export(request) if delta else None,
         iceberg_export.export(request) if iceberg else None,
     )
+    slot = min((slot for _, slot in filter(None, (of_delta, of_iceberg))), default=view.seq)
+    return ExportResult(slot, of_delta and of_delta[0], of_iceberg and of_iceberg[0])

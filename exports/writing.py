@@ -19,8 +19,11 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create `key`. Raises FileExistsError where other bytes are there."""
-        self.store.write_once(key, data)
+        """Create `key`. Raises FileExistsError where other bytes are there, or were and are deleted by now."""
+        try:
+            self.store.write_once(key, data)
+        except FileNotFoundError:
+            raise FileExistsError(key) from None
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:

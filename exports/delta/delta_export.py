@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired, TryAgainError
+from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired
+from hoodoo.exports.attempts import attempted
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     BaseChanges,
@@ -50,13 +51,13 @@ from hoodoo.exports.results import DeltaExport
 from hoodoo.exports.writing import Writing
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import DELTA
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
 _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
 """A checkpoint comes every max(10, files / 100) versions, so that it costs each version what ten files cost."""
-_ATTEMPTS = 20
 _WHOLE = "EXPORT"
 """Operation of a version that holds the whole table, whatever was before."""
 
@@ -67,53 +68,52 @@ def require_exportable(config: TableConfig, view: View) -> None:
     require_no_partition(view, FOLDER.rstrip("/"))
 
 
-def export(request: Request) -> DeltaExport:
+def export(request: Request) -> tuple[DeltaExport, int]:
     """Write the versions that the log lacks; where logs are told of, one version for all slots since the export before.
+
+    Returns what was written, and the slot that readers see by now.
 
     Raises ForeignExport where another writer committed to the log, or it is another table's.
     """
-    exporter = _Exporter(request)
-    for _ in range(_ATTEMPTS):
-        try:
-            return exporter.run()
-        except FileExistsError:  # another exporter, or a foreign writer, took the version: look what it is
-            continue
-    raise TryAgainError(
-        "Other exporters of the Delta log came first again and again; what they wrote is as good.", format="delta"
-    )
+    remedy = f"Delete the folder {FOLDER} of the table and export again; no row is in it."
+    return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
 
 
 class _Exporter:
     def __init__(self, request: Request) -> None:
         self.writing, self.store = Writing(request.store), request.store
-        self.history, self.config, self.until = request.history, request.config, request.until
+        self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays, self.versions = request.now_ms, request.rebuild, request.overlays, 0
 
-    def run(self) -> DeltaExport:
-        was = newest(self.store)
+    def run(self, until: int) -> tuple[DeltaExport, int]:
+        was, goes_on = newest(self.store), False
+        if was.misled:  # a slow exporter named its checkpoint after another one had deleted it: readers list the log
+            self.store.delete(NEWEST_CHECKPOINT)
         if was.version >= 0 and not self.rebuild:
             _require_ours(was, self.history.known_head().table)
-            if was.slot > self.until:  # another exporter has seen newer slots
-                self.until = self.history.head().seq
-        head = self.history.state(self.until)
+            goes_on = goes_on_from(self.history, was.slot, was.instant)
+            if was.slot > until or not goes_on:  # another exporter has seen newer slots, or slots that were archived
+                until = self.history.head().seq
+                goes_on = goes_on_from(self.history, was.slot, was.instant)
+        head = self.history.state(until)
         state = was
         if self.overlays:
-            state = self._merged(self.overlays, was, head)
+            state = self._merged(self.overlays, was, head, goes_on)
         elif was.version < 0:
-            state = self._whole(was, self.history.state(self._first()))
-        elif self.rebuild or was.overlays or not goes_on_from(self.history, was.slot, was.instant):
+            state = self._whole(was, self.history.state(self._first(until)))
+        elif was.overlays or not goes_on:
             state = self._whole(was, head)
-        if state.slot < self.until and not self.overlays:
-            for step in steps(self.history, state.slot, self.until):
+        if state.slot < until and not self.overlays:
+            for step in steps(self.history, state.slot, until):
                 state = self._step(state, step)
         if head.min_readable > 1:
             self._retain(head.min_readable)
             sweep_overlays(self.store, passed_overlays(self.history), self.now_ms)
-        return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes)
+        return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
-    def _first(self) -> int:
+    def _first(self, until: int) -> int:
         """The slot from which a first export begins: the oldest readable one, from which on Delta holds all columns."""
-        first = min(first_slot(self.history), self.until)
+        first = min(first_slot(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
             columns = self.config.schemas.schema(number)
@@ -135,13 +135,14 @@ class _Exporter:
         self._commit(state, self._exactly(state, config, view, there, wanted))
         return self._checkpointed(state, view, at_once=was.version >= 0)
 
-    def _merged(self, overlays: Overlays, was: LogState, view: View) -> LogState:
+    def _merged(self, overlays: Overlays, was: LogState, view: View, goes_on: bool) -> LogState:
         """A version after which the log has the base files of the view, and overlays of those that have logs; none
         where it has them.
+
+        goes_on: whether the log can be gone on from.
         """
         config, groups = self._config(view), covered(view)
         said = digest_of(config, groups)
-        goes_on = was.version >= 0 and not self.rebuild and goes_on_from(self.history, was.slot, was.instant)
         if goes_on and (was.slot, was.overlays) == (view.seq, said):
             return was
         state = replace(self._next(was, config, view, partitioned=False), overlays=said)

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -43,7 +43,8 @@ class LogState:
     at_ms: its in-commit timestamp. table, slot, instant: of the slot that it shows. schema: the id of the table's
     columns. partitioned: whether it declares partition columns. overlays: what tells which overlays it has, '' where it
     passes over logs. checkpoint: the version of the newest checkpoint, -1
-    for none. foreign: whether another writer made it; then only version, at_ms and checkpoint are known.
+    for none. misled: whether the hint names a checkpoint that is not there. foreign: whether another writer made it;
+    then only version, at_ms, checkpoint and misled are known.
     """
 
     version: int = -1
@@ -55,6 +56,7 @@ class LogState:
     partitioned: bool = False
     overlays: str = ""
     checkpoint: int = -1
+    misled: bool = False
     foreign: bool = False
 
     def said(self) -> Json:
@@ -68,12 +70,13 @@ def newest(store: Store) -> LogState:
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)
-    if hint >= 0 and hint not in checkpoints:  # what is hinted at is gone
+    misled = hint >= 0 and hint not in checkpoints
+    if misled:
         names = store.names(FOLDER)
         checkpoints = checkpoints_among(names)
     version = max(versions_among(names), default=-1)
     checkpoint = max((one for one in checkpoints if one <= version), default=-1)
-    return state_of(store, version, checkpoint) if version >= 0 else LogState()
+    return replace(state_of(store, version, checkpoint), misled=misled) if version >= 0 else LogState()
 
 
 def _hinted(store: Store) -> int:
@@ -137,18 +140,20 @@ Identity = tuple[str, str]
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
     """What the log says of the files that the table has as of a version: of each what its action `add` does.
 
-    Raises ForeignExport where the log does not tell.
+    Raises ForeignExport where the log does not tell, and FileNotFoundError where a file of it is gone.
     """
     names = store.names(FOLDER)
     checkpoints, versions = checkpoints_among(names), set(versions_among(names))
     start = max((one for one in checkpoints if one <= version), default=-1)
     missing = sorted(set(range(start + 1, version + 1)) - versions)
     found: dict[Identity, Json] = {}
+    if missing:
+        raise FileNotFoundError(version_key(missing[0]))
     try:
-        if missing:
-            raise FileNotFoundError(version_key(missing[0]))
         for name in checkpoints.get(start, ()):
             found |= {identity(one): one for one in _checkpointed(store, FOLDER + name)}
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise ForeignExport(
             f"The Delta log cannot be read as of version {version}: {problem}. Delete the folder {FOLDER} of the table "

@@ -12,7 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hoodoo.errors import ForeignExport, TryAgainError
+from hoodoo.errors import ForeignExport
+from hoodoo.exports.attempts import attempted
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     NOTHING,
@@ -34,10 +35,10 @@ from hoodoo.exports.request import Request
 from hoodoo.exports.results import IcebergExport
 from hoodoo.exports.writing import Writing
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import ICEBERG
 from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
-_ATTEMPTS = 20
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
@@ -48,69 +49,58 @@ def require_exportable(config: TableConfig, view: View) -> None:
         require_promotable(config.columns_of(number), config.columns)
 
 
-def export(request: Request) -> IcebergExport:
+def export(request: Request) -> tuple[IcebergExport, int]:
     """Write the metadata of the slot that is asked for.
+
+    Returns what was written, and the slot that readers see by now.
 
     Raises ForeignExport where another writer committed to the metadata, or it is another table's.
     """
-    exporter = _Exporter(request)
-    for _ in range(_ATTEMPTS):
-        try:
-            return exporter.run()
-        except FileExistsError:  # another exporter, or a foreign writer, took the number: look what it is
-            continue
-        except FileNotFoundError as problem:
-            raise ForeignExport(
-                f"A file is gone that the Iceberg metadata name: {problem}. Export with rebuild=True (hoodoo export "
-                "PATH --iceberg --rebuild) to write them anew.",
-                format="iceberg",
-            ) from None
-    raise TryAgainError(
-        "Other exporters of the Iceberg metadata came first again and again; what they wrote is as good.",
-        format="iceberg",
-    )
+    remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to write them anew."
+    return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
 
 
 class _Exporter:
     def __init__(self, request: Request) -> None:
         self.writing, self.store = Writing(request.store), request.store
-        self.history, self.config, self.until = request.history, request.config, request.until
+        self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
         self.location = location_of(self.store)
 
-    def run(self) -> IcebergExport:
-        version, was = files.newest(self.store)
+    def run(self, until: int) -> tuple[IcebergExport, int]:
+        version, there = files.newest(self.store)
+        was: Json | None = None  # what is gone on from
         if version and not self.rebuild:
-            self._require_ours(version, was)
-            if was is not None and self._at(was) > self.until:  # another exporter has seen newer slots
-                self.until = self.history.head().seq
-        view = self.history.state(self.until)
+            ours = self._ours(version, there)
+            was = ours if self._goes_on(ours) else None
+            if was is None or self._at(was) > until:  # others have seen newer slots, or slots that were archived
+                until = self.history.head().seq
+                was = ours if self._goes_on(ours) else None
+        view = self.history.state(until)
         self.config = self.config.with_schemas(view.schemas)
         groups = covered(view) if self.overlays else []
         said = digest_of(self.config, groups) if self.overlays else ""
-        goes_on = was is not None and not self.rebuild and self._goes_on(was)
-        overlaid = goes_on and was is not None and documents.overlays_of(was) == said
-        if was is not None and overlaid and self._at(was) == self.until:
-            return self._done(version, was, 0)
-        if was is None or not goes_on:
-            metadata, changes = self._anew(was, view.table), BaseChanges(live(view), {}, True)
+        overlaid = was is not None and documents.overlays_of(was) == said
+        if was is not None and overlaid and self._at(was) == until:
+            return self._done(version, was, 0), until
+        if was is not None:
+            before, changes = was, self._changes(self._at(was), until)
         else:
-            metadata, changes = was, self._changes(self._at(was))
-        before = metadata
-        metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
+            before, changes = self._anew(there, view.table), BaseChanges(live(view), {}, True)
+        metadata = documents.with_columns(before, self.config, merges=self.overlays is not None)
         if changes or not overlaid or not metadata["snapshots"]:
             metadata = self._with_snapshot(metadata, view, changes, groups, said)
-        snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or before is not was)
+        snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or was is None)
         metadata = documents.without_expired(metadata, view.min_readable, self._unchanged)
-        if was is not None and metadata == before and self.until - self._at(was) < IDLE_SLOTS:
-            return self._done(version, was, 0)
+        if was is not None and metadata == was and until - self._at(was) < IDLE_SLOTS:
+            return self._done(version, was, 0), until
         previous = self._path_of(files.metadata_key(version)) if version else ""
         metadata = documents.at_slot(metadata, view, version + 1, previous, said)
         self.writing.once(
             files.metadata_key(version + 1), json.dumps(metadata, separators=(",", ":"), sort_keys=True).encode()
         )
         expires = len(metadata["snapshots"]) < len(before["snapshots"]) + snapshots or self.rebuild
-        return self._done(version + 1, metadata, snapshots, expires or (version + 1) % _SWEEP_EVERY == 0)
+        return self._done(version + 1, metadata, snapshots, expires or (version + 1) % _SWEEP_EVERY == 0), until
 
     def _unchanged(self, after: int, until: int) -> bool:
         """Tell whether readers see the same rows at two slots. Where logs are told, each commit changes them."""
@@ -138,7 +128,8 @@ class _Exporter:
         instant = was["properties"].get(documents.INSTANT, "")
         return was.get("location") == self.location and goes_on_from(self.history, self._at(was), instant)
 
-    def _require_ours(self, version: int, was: Any) -> None:
+    def _ours(self, version: int, was: Any) -> Json:
+        """The metadata, if an export of this table wrote them."""
         if not documents.is_ours(was, version):
             raise ForeignExport(
                 f"{files.metadata_key(version)} was written by another writer, so that it may show other rows than "
@@ -154,15 +145,17 @@ class _Exporter:
                 format="iceberg",
                 version=version,
             )
+        ours: Json = was
+        return ours
 
     def _anew(self, was: Json | None, table: str) -> Json:
         """Metadata without a snapshot. Numbers of sequence grow for ever in one table."""
         sequence = (was or {}).get("last-sequence-number", 0)
         return documents.first(self.location, table, sequence if isinstance(sequence, int) else 0)
 
-    def _changes(self, after: int) -> BaseChanges:
+    def _changes(self, after: int, until: int) -> BaseChanges:
         changes = NOTHING
-        for step in steps(self.history, after, self.until):
+        for step in steps(self.history, after, until):
             changes = changes.then(step.changes)
         return changes
 

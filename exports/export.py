@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hoodoo.errors import OptionError
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.iceberg import iceberg_export
 from hoodoo.exports.overlays import Overlays
-from hoodoo.exports.request import Request
+from hoodoo.exports.request import ALL, NEWEST, Request
 from hoodoo.exports.results import ExportResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
@@ -24,21 +25,30 @@ def export(
     iceberg: bool = False,
     rebuild: bool = False,
     mode: str = READ_OPTIMIZED,
+    snapshots: str = NEWEST,
 ) -> ExportResult:
     """Bring the formats that are asked for up to `view`, the newest one.
 
     now_ms: the time, by which files that nobody needs are deleted. rebuild: make them right whatever is there. mode:
-    what becomes of logs.
+    what becomes of logs. snapshots: of which slots Iceberg gets them.
 
-    Raises SchemaError or PartitionValueError, before anything is written, where a format cannot hold the table, and
-    ForeignExport where another writer committed to it.
+    Raises OptionError where all slots are asked for in the mode 'merged', SchemaError or PartitionValueError where a
+    format cannot hold the table, all before anything is written, and ForeignExport where another writer committed to
+    it.
     """
+    if (mode, snapshots) == (MERGED, ALL):
+        raise OptionError(
+            "history='all' gives a snapshot for each slot, and mode='merged' one for each export: what logs said at "
+            "older slots is not made anew. Pass mode='read_optimized' (--mode read_optimized), or leave out history "
+            "(--history).",
+            option="history",
+        )
     if delta:
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
     overlays = Overlays(store) if mode == MERGED else None
-    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays)
+    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL)
     of_delta, of_iceberg = (
         delta_export.export(request) if delta else None,
         iceberg_export.export(request) if iceberg else None,

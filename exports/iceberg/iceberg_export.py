@@ -1,4 +1,5 @@
-"""Brings Iceberg's metadata up to the table's newest slot: one snapshot for each export that finds base files changed.
+"""Brings Iceberg's metadata up to the table's newest slot: one snapshot for each export that finds base files changed,
+or one for each slot that changed them.
 
 Manifests and manifest lists have names that follow from their bytes; a metadata file is created if it is absent, and
 names all of them. So a crash leaves files that nobody names, and of two exporters at once the second finds what the
@@ -9,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hoodoo.errors import ForeignExport
+from hoodoo.errors import ForeignExport, SchemaError
 from hoodoo.exports.attempts import attempted
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     NOTHING,
     BaseChanges,
+    first_slot,
     goes_on_from,
     live,
     require_no_partition,
@@ -39,12 +41,18 @@ from hoodoo.timeline.properties.table_options import ICEBERG
 from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
+_SNAPSHOTS_AT_ONCE = 100
+"""After so many snapshots of slots a metadata file is written, so that a crash costs no more than those."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
     """Raise SchemaError or PartitionValueError where Iceberg cannot hold the table."""
-    require_holdable(config.columns)
+    _require_types(config, view)
     require_no_partition(view, files.FOLDER.rstrip("/"))
+
+
+def _require_types(config: TableConfig, view: View) -> None:
+    require_holdable(config.columns)
     for number in {file.schema: file for _, file in live(view).values()}.values() if config.schemas else ():
         require_promotable(config.columns_of(number), config.columns)
 
@@ -65,7 +73,8 @@ class _Exporter:
         self.writing, self.store = Writing(request.store), request.store
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
-        self.location = location_of(self.store)
+        self.each_slot, self.location = request.each_slot, location_of(self.store)
+        self.manifests = ManifestFiles(self.writing, self.config)
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, there = files.newest(self.store)
@@ -83,24 +92,31 @@ class _Exporter:
         overlaid = was is not None and documents.overlays_of(was) == said
         if was is not None and overlaid and self._at(was) == until:
             return self._done(version, was, 0), until
-        if was is not None:
-            before, changes = was, self._changes(self._at(was), until)
-        else:
-            before, changes = self._anew(there, view.table), BaseChanges(live(view), {}, True)
-        metadata = documents.with_columns(before, self.config, merges=self.overlays is not None)
-        if changes or not overlaid or not metadata["snapshots"]:
-            metadata = self._with_snapshot(metadata, view, changes, groups, said)
-        snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or was is None)
-        metadata = documents.without_expired(metadata, view.min_readable, self._unchanged)
-        if was is not None and metadata == was and until - self._at(was) < IDLE_SLOTS:
+        before = was or self._anew(there, view.table)
+        metadata, number, written = before, version, 0
+        for shown, changes in self._shown(was, view):
+            self.config = self.config.with_schemas(shown.schemas)
+            metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
+            if changes or not overlaid or not metadata["snapshots"]:
+                metadata = self._with_snapshot(metadata, shown, changes, groups, said)
+                overlaid, written = True, written + 1
+            if written == _SNAPSHOTS_AT_ONCE * (number - version + 1) and shown.seq < until:
+                metadata, number = self._put(number, metadata, shown, said, view.min_readable), number + 1
+        kept = documents.without_expired(metadata, view.min_readable, self._unchanged)
+        if was is not None and kept == was and until - self._at(was) < IDLE_SLOTS:
             return self._done(version, was, 0), until
-        previous = self._path_of(files.metadata_key(version)) if version else ""
-        metadata = documents.at_slot(metadata, view, version + 1, previous, said)
-        self.writing.once(
-            files.metadata_key(version + 1), json.dumps(metadata, separators=(",", ":"), sort_keys=True).encode()
-        )
-        expires = len(metadata["snapshots"]) < len(before["snapshots"]) + snapshots or self.rebuild
-        return self._done(version + 1, metadata, snapshots, expires or (version + 1) % _SWEEP_EVERY == 0), until
+        metadata, number = self._put(number, metadata, view, said, view.min_readable), number + 1
+        expires = len(metadata["snapshots"]) < len(before["snapshots"]) + written or self.rebuild
+        return self._done(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
+
+    def _put(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
+        """Write the metadata file after that of this number, as of a view. Returns what it says."""
+        previous = self._path_of(files.metadata_key(number)) if number else ""
+        kept = documents.without_expired(metadata, readable, self._unchanged)
+        said = documents.at_slot(kept, view, number + 1, previous, overlaid)
+        data = json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
+        self.writing.once(files.metadata_key(number + 1), data)
+        return said
 
     def _unchanged(self, after: int, until: int) -> bool:
         """Tell whether readers see the same rows at two slots. Where logs are told, each commit changes them."""
@@ -153,11 +169,39 @@ class _Exporter:
         sequence = (was or {}).get("last-sequence-number", 0)
         return documents.first(self.location, table, sequence if isinstance(sequence, int) else 0)
 
-    def _changes(self, after: int, until: int) -> BaseChanges:
-        changes = NOTHING
-        for step in steps(self.history, after, until):
+    # ---- which slots are shown
+    def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
+        """The views of which a snapshot may be due, `view` at the end, and what changed since the one before.
+
+        was: what is gone on from. Slots that cannot be read any more, and those that Iceberg cannot hold, are passed
+        over.
+        """
+        if was is None:
+            first = self._first(view)
+            yield first, BaseChanges(live(first), {}, True)
+        after, changes = self._at(was) if was is not None else first.seq, NOTHING
+        for step in steps(self.history, after, view.seq):
             changes = changes.then(step.changes)
-        return changes
+            is_last = step.slot.seq == view.seq
+            if is_last or changes and self.each_slot and step.slot.seq >= view.min_readable and self._holds(step.view):
+                yield step.view, changes
+                changes = NOTHING
+        if was is not None and after == view.seq:  # logs are told, or are not, as they were not told before
+            yield view, NOTHING
+
+    def _first(self, view: View) -> View:
+        """Where a history without snapshots begins."""
+        for seq in range(first_slot(self.history), view.seq) if self.each_slot else ():
+            if self._holds(first := self.history.state(seq)):
+                return first
+        return view
+
+    def _holds(self, view: View) -> bool:
+        try:
+            _require_types(self.config.with_schemas(view.schemas), view)
+        except SchemaError:
+            return False
+        return True
 
     # ---- a snapshot
     def _with_snapshot(
@@ -165,7 +209,7 @@ class _Exporter:
     ) -> Json:
         sequence = metadata["last-sequence-number"] + 1
         number = self._number(metadata, view, overlaid)
-        files_of = ManifestFiles(self.writing, self.config)
+        files_of = self.manifests = self.manifests.after(self.config)
         writer = ManifestWriter(files_of, metadata, view.seq, number, sequence)
         before = files_of.read_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
         of_overlays = [one for one in before if overlay_manifests.is_of_overlays(one)]

@@ -36,6 +36,13 @@ class ManifestFiles:
         self.location = location_of(self.store)
         self.columns = [(name, config.columns.by_name[name].arrow) for name in partition_columns(config)]
         self._entries: dict[str, list[Json]] = {}  # of manifests that were read or written, by their paths
+        self._before: dict[str, list[Json]] = {}  # those of the snapshot before
+
+    def after(self, config: TableConfig) -> ManifestFiles:
+        """For the next snapshot, which may have other columns: it need not read what this one read or wrote."""
+        found = ManifestFiles(self.writing, config)
+        found._before = self._entries
+        return found
 
     def path_of(self, key: str) -> str:
         """The path of a file of this table, from its key."""
@@ -49,7 +56,8 @@ class ManifestFiles:
         """The entries of a manifest as it is."""
         path = manifest["manifest_path"]
         if path not in self._entries:
-            self._entries[path] = avro.decode(self.store.get(self.key(path)))
+            known = self._before.get(path)
+            self._entries[path] = avro.decode(self.store.get(self.key(path))) if known is None else known
         return self._entries[path]
 
     def remember(self, path: str, entries: Sequence[Json]) -> None:

@@ -128,7 +128,7 @@ def encode_manifest(
     header = {
         "schema": json.dumps(schema, separators=(",", ":")),
         "schema-id": str(schema["schema-id"]),
-        "partition-spec": json.dumps(spec["fields"], separators=(",", ":")),
+        "partition-spec": json.dumps(spec["fields"], separators=(",", ":"), sort_keys=True),  # read or just made
         "partition-spec-id": str(spec["spec-id"]),
         "format-version": "2",
         "content": "deletes" if content == POSITION_DELETES else "data",

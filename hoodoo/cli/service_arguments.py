@@ -146,6 +146,12 @@ def services(command: Command) -> None:
         help="read_optimized, base files as they are, or merged, with what logs changed (default: option export_mode)",
     )
     export.add_argument(
+        "--history",
+        metavar="SLOTS",
+        default="newest",
+        help="newest, an Iceberg snapshot for each export (default), or all, one for each slot that changed base files",
+    )
+    export.add_argument(
         "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
     )
     export.add_argument(

@@ -56,7 +56,7 @@ def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}
-    how = {"mode": given.mode, "rebuild": given.rebuild}
+    how = {"mode": given.mode, "history": given.history, "rebuild": given.rebuild}
     where = {"register": given.register, "catalog": given.catalog, "catalog_properties": dict(given.catalog_property)}
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
 

@@ -35,6 +35,7 @@ class Interchanged:
         delta: bool = False,
         iceberg: bool = False,
         mode: str | None = None,
+        history: str = "newest",
         rebuild: bool = False,
         register: str | None = None,
         catalog: object = None,
@@ -48,11 +49,15 @@ class Interchanged:
         Args:
             delta: True writes a Delta log in the folder `_delta_log`: a version for each slot that changed base files.
                 Default False.
-            iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export. Default False.
+            iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export, or with
+                `history` for each slot that changed base files. Default False.
             mode: What readers see of a merge-on-read table. 'read_optimized': its base files, whose rows are as of the
                 last compaction of each file group. 'merged': the rows of the table; the export marks the rows of base
                 files that logs replaced or deleted, and writes small files of what became of them. None (default): the
                 option `export_mode`, which is 'read_optimized' where it was not set.
+            history: Which slots Iceberg's readers can go back to. 'newest' (default): those of exports. 'all': each
+                that changed base files since the newest snapshot, at a first export since the oldest readable slot. Not
+                with the mode 'merged'.
             rebuild: True makes the metadata right whatever another writer made of them. Default False.
             register: The Iceberg table in a catalog, 'namespace.table', which is created or moved to the newest
                 metadata. None (default): no catalog. It needs `hoodoo[iceberg]`.
@@ -65,7 +70,8 @@ class Interchanged:
             The slot that the formats show, and what was written of each.
 
         Raises:
-            OptionError: Neither `delta` nor `iceberg` is True, or there is no such `mode`.
+            OptionError: Neither `delta` nor `iceberg` is True, there is no such `mode` or `history`, or all slots are
+                asked for in the mode 'merged'. It is raised before anything is written.
             SchemaError: A format cannot hold a column. It is raised before anything is written.
             PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
                 before anything is written.
@@ -82,7 +88,9 @@ class Interchanged:
                 option="delta",
             )
         from hoodoo.exports import export as exporting
+        from hoodoo.exports.request import HISTORIES
 
+        one_of("history", history, HISTORIES)
         if mode is not None:
             one_of("mode", mode, EXPORT_MODES)
         registration = None
@@ -102,10 +110,18 @@ class Interchanged:
             chosen = "default" if catalog is None else catalog
             registration = Registration.of(register, chosen, catalog_properties or {})
             registration.require_namespace()
-        _, (config, history, view) = self.handle.context_at(None)
-        now_ms, mode = self.handle.environment.now_ms(), mode or config.options.export_mode
+        _, (config, slots, view) = self.handle.context_at(None)
         done = exporting.export(
-            self.handle.store, history, config, view, now_ms, delta, iceberg, flag("rebuild", rebuild), mode
+            self.handle.store,
+            slots,
+            config,
+            view,
+            self.handle.environment.now_ms(),
+            delta,
+            iceberg,
+            flag("rebuild", rebuild),
+            mode or config.options.export_mode,
+            history,
         )
         if registration is None or done.iceberg is None:
             return done

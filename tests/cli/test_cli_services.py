@@ -293,6 +293,7 @@ def test_an_export_answers_in_json_and_asks_for_a_format(trips: Path, machine: A
     assert done["slot"] == slot and done["iceberg"]["metadata"] == "metadata/v1.metadata.json"
     assert (trips / done["iceberg"]["metadata"]).exists() and done["delta"]["versions"] == done["delta"]["version"] + 1
     assert machine("export", trips, "--delta", "--rebuild")["delta"]["version"] == done["delta"]["version"] + 1
+    assert machine("export", trips, "--iceberg", "--rebuild", "--history", "all")["iceberg"]["snapshots"] > 1
     code, _, err = run("export", trips, "--json")
     error = json.loads(err)["error"]
     assert (code, error["code"]) == (1, "OPTION") and "--delta" in error["message"] and "--iceberg" in error["message"]

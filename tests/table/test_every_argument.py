@@ -276,6 +276,7 @@ LINES: dict[str, dict[str, str]] = {
         "delta": "plain",
         "iceberg": "plain",
         "mode": "plain",
+        "history": "plain",
         "rebuild": "plain",
         "register": "plain",
         "catalog": "plain",

@@ -10,6 +10,7 @@ import sys
 
 import bugs_of_columns
 import bugs_of_commits
+import bugs_of_exports
 import bugs_of_metadata
 import bugs_of_moves
 import bugs_of_rows
@@ -27,6 +28,7 @@ PLANTED = (
     bugs_of_rows,
     bugs_of_updates,
     bugs_of_metadata,
+    bugs_of_exports,
 )  # importing them registers their bugs
 
 

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 
 import metadata_list
 import roles_of_alterers
+import roles_of_exporters
 import roles_of_readers
 import roles_of_services
 import roles_of_writers
+from exported_views import EXPORTED, INVARIANT, ExportedViews
 from oracle import Oracle
 from roles_of_writers import attempt, new_intent
 from scheduler import Actor, Faults, Scheduler, line
@@ -47,6 +49,7 @@ from hoodoo.timeline.layout import (
     LEASES,
     METADATA_TABLE,
     OURS,
+    OVERLAYS,
     PLEAS,
     PROPERTIES,
     PUBLISHED,
@@ -59,6 +62,7 @@ from hoodoo.timeline.views import checkpoint
 
 ROLES = (
     roles_of_alterers,
+    roles_of_exporters,
     roles_of_readers,
     roles_of_services,
     roles_of_writers,
@@ -223,7 +227,8 @@ class Simulation:
         self.seed, self.scene = seed, scene or Scene()
         rng = self.rng = random.Random(seed)
         chance = rng.choice(_FAULTS)
-        faults = Faults(random.Random(f"{seed} faults"), **(dict(self.scene.faults) or chance), crucial=(SLOTS, LEASES))
+        crucial = (SLOTS, LEASES, *(EXPORTED if "exporter" in self.scene.crew else ()))
+        faults = Faults(random.Random(f"{seed} faults"), **(dict(self.scene.faults) or chance), crucial=crucial)
         self.scheduler = Scheduler(random.Random(f"{seed} schedule"), faults, rng.choice((0, 0, 0.5, 0.9)), print_steps)
         if self.scene.shuffled:
             self.scheduler.together = in_any_order(random.Random(f"{seed} together"))
@@ -314,6 +319,8 @@ class Simulation:
         if self.scene.metadata_table:
             listing = self.world.metadata = metadata_list.MetadataList(self.objects, self.oracle)
             listing.hudis_turn(self.scheduler.now)
+        if "exporter" in self.scene.crew:
+            self.world.exports = ExportedViews(self.objects, self.oracle)
 
     def _start(self) -> None:
         writers, services = self.rng.choice((2, 2, 3, 4, 5)), self.rng.choice(_MOVERS if self.seed % 2 else _SERVICES)
@@ -365,6 +372,7 @@ class Simulation:
                 table.archive(older_than_hours=0, keep_instants=1)
             report = table.verify()
             rows = table.scan(meta=True).to_arrow().to_pylist()
+            self._export(table)
         except HoodooError as problem:
             self.oracle.wrong("I11 recovery", f"{type(problem).__name__}: {problem}")
             return
@@ -378,6 +386,17 @@ class Simulation:
         for key in self.objects.keys:
             if why := left_over(self.oracle, key):
                 self.oracle.wrong("I11 recovery", f"{key} was left behind: {why}")
+
+    def _export(self, table: Table) -> None:
+        """I14: whatever exporters left, one more export is right, and after that there is nothing to export."""
+        if not self.world.exports or self.oracle.violation:
+            return
+        mode = self.rng.choice(table_options.EXPORT_MODES)
+        table.export(delta=True, iceberg=True, mode=mode)
+        self.world.exports.at_the_end(mode == table_options.MERGED)
+        again = table.export(delta=True, iceberg=True, mode=mode)
+        if again.delta.files or again.iceberg.files:
+            self.oracle.wrong(INVARIANT, f"there was something left to export: {again}")
 
 
 def left_over(oracle: Oracle, key: str) -> str:
@@ -407,7 +426,7 @@ def left_over(oracle: Oracle, key: str) -> str:
             return "no file needs it"
     elif not (
         key == PROPERTIES
-        or key.startswith(METADATA_TABLE)
+        or key.startswith((METADATA_TABLE, OVERLAYS))  # the next export needs them, or lets go of them after a day
         or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))
     ):
         return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"

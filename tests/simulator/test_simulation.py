@@ -120,6 +120,31 @@ def test_hudis_metadata_table_lists_what_is_published_whoever_publishes_it() -> 
     record("T1 metadata table", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
 
 
+EXPORTED = (
+    Scene(("exporter", "exporter", "compactor", "cleaner")),
+    Scene(("exporter", "exporter", "compactor", "cleaner"), UNSURE),
+    Scene(("exporter", "exporter", "compactor", "keeper", "cleaner"), DYING),
+    Scene(("exporter", "exporter", "clusterer", "merger", "archiver", "cleaner"), SLOW),
+    Scene(("exporter", "alterer", "compactor", "ender", "sweeper")),
+    Scene(("exporter", "exporter", "purger", "keeper", "compactor"), SLOW),
+    Scene(("exporter", "exporter", "exporter", "archiver", "cleaner", "compactor"), UNSURE),
+)
+
+
+@pytest.mark.both
+def test_each_version_and_snapshot_of_an_export_shows_its_slot_whoever_comes_between() -> None:
+    """Exporters beside writers, services, cleans, archives and each other, who die or wait before any request."""
+    steps = slots = 0
+    for seed in range(sized(35, 1_400)):
+        scene = EXPORTED[seed % len(EXPORTED)]
+        outcome = simulate(seed, scene=scene)
+        assert not outcome.violation, outcome.report()
+        if seed % TWICE_EVERY == 3:
+            assert simulate(seed, scene=scene).digest == outcome.digest, f"seed {seed} gave two histories"
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 exports", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
+
+
 def test_a_seed_gives_the_same_history_in_every_process() -> None:
     """Sets are walked in another order in each process: nothing that reaches the store may follow it."""
     folder = Path(__file__).parent

@@ -25,6 +25,7 @@ from hoodoo.errors import (
 from hoodoo.table import Table
 
 if TYPE_CHECKING:
+    from exported_views import ExportedViews
     from metadata_list import MetadataList
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -46,6 +47,7 @@ class World:
     page_size: int
     serial: int = 0
     metadata: MetadataList | None = None
+    exports: ExportedViews | None = None
 
     def table_of(self, actor: Actor) -> Table:
         handle = Handle(self.scheduler, self.objects, actor, self.lists_by_prefix, self.page_size)

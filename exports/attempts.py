@@ -39,11 +39,14 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
                 raise ForeignExport(
                     f"A file is gone that the metadata in {folder} need: {problem}. {remedy}", format=format
                 ) from None
-        except (CorruptTable, SnapshotExpired):
+        except SnapshotExpired:  # slots were archived that it was about to read
+            until = request.history.head().seq
+        except CorruptTable:
             head = request.history.head()
             if head.min_readable <= until:
                 raise
-            until = head.seq
+            until = head.seq  # a clean took the file
     raise TryAgainError(
-        f"Other exporters to {folder} came first again and again; what they wrote is as good.", format=format
+        f"Others came first in {folder} again and again: exporters, whose work is as good, or cleans. Export again.",
+        format=format,
     )

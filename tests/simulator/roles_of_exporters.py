@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scheduler import Actor
-from world import World, may_be_expired, role
+from world import World, role
 
-from hoodoo.errors import SnapshotExpired, StoreUnavailable, TryAgainError
+from hoodoo.errors import StoreUnavailable, TryAgainError
 from hoodoo.exports.request import HISTORIES, NEWEST
 from hoodoo.table import Table
 from hoodoo.timeline.properties.table_options import EXPORT_MODES, READ_OPTIMIZED
@@ -26,8 +26,6 @@ def exporter(world: World, actor: Actor, table: Table) -> None:
         world.scheduler.note(actor, f"exports {' and '.join(formats)}, {mode}, {history}")
         try:
             done = table.export(**formats, mode=mode, history=history)
-        except SnapshotExpired as problem:
-            may_be_expired(world, int(problem.details.get("position", 0)), problem)
         except (StoreUnavailable, TryAgainError) as problem:
             world.scheduler.note(actor, f"not exported: {type(problem).__name__} {problem}")
         else:

@@ -400,7 +400,8 @@ class Oracle:
                         f"key {key} of {partition} is in file group {file_id} and another at slot {slot['seq']}",
                     )
                 rows[partition, key] = row
-        if slot.get("operation") == "RESTORE":
+        intent = self.owners.get(slot["nonce"])
+        if slot.get("operation") == "RESTORE" or intent and intent.operation == "upsert columns":
             self._attribute(rows, slot)
         if rows != (want := self.expected(slot["seq"])):
             self.wrong(
@@ -408,8 +409,8 @@ class Oracle:
             )
 
     def _attribute(self, rows: dict[Identity, Row], slot: dict[str, Any]) -> None:
-        """A restore may leave a row where it was or write it anew, as of the restore's own slot: the values are the
-        same.
+        """A restore may leave a row where it was or write it anew, as of the restore's own slot, and so may an upsert
+        of columns that reads no stored row: the values are the same.
         """
         for place, (row, _) in list(self.model.rows.items()):
             found = rows.get((f"city={place[0]}", place[1]))

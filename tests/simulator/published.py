@@ -41,13 +41,22 @@ class Row(NamedTuple):
 
 class Change(NamedTuple):
     """One record of a log. row None: a delete; ts None: whatever the ordering value; place: the instant of a base file
-    and the row in it that has the key, where the log says so.
+    and the row in it that has the key, where the log says so; partial: the log holds only the columns that were set,
+    and None stands for the others.
     """
 
     key: str
     ts: int | None
     row: Row | None
     place: tuple[str, int] | None = None
+    partial: bool = False
+
+    def over(self, old: Row | None) -> Row | None:
+        """The row, with what it does not set from the one before."""
+        if not self.partial or self.row is None or old is None:
+            return self.row
+        ts = old.ts if self.row.ts is None else self.row.ts
+        return Row(ts, old.v if self.row.v is None else self.row.v, self.row.commit)
 
 
 Base = dict[str, Row]
@@ -92,7 +101,7 @@ class Files:
                     there = block.rows.to_pydict()
                     commits, keys, ts, v = (there.get(name, [None] * len(block.rows)) for name in names)
                     changes += [
-                        Change(key, at, Row(at, value, commit))
+                        Change(key, at, Row(at, value, commit), partial=block.partial)
                         for key, at, value, commit in zip(keys, ts, v, commits, strict=True)
                     ]
                 elif isinstance(block, DeleteBlock):
@@ -131,7 +140,8 @@ class Files:
                     or old.ts is not None
                     and change.ts >= old.ts
                 ):
-                    top[change.key] = change
+                    row, partial = change.over(old and old.row), change.partial and (old is None or old.partial)
+                    top[change.key] = change._replace(row=row, partial=partial)
         rows = dict(self.base(base, value)) if base else {}
         self.apply(rows, list(top.values()))
         return rows
@@ -148,7 +158,8 @@ class Files:
         return [[change._replace(key=keys[change.place[1]]) for change in each if change.place] for each in logs]
 
     def apply(self, rows: Base, changes: list[Change]) -> None:
-        for key, ts, row, _ in changes:
+        for change in changes:
+            key, ts, row = change.key, change.ts, change.over(rows.get(change.key))
             old = rows.get(key)
             wins = old is None or ts is None or not self.ordered or ts >= old.ts
             if wins and row is not None:

@@ -69,6 +69,24 @@ def test_columns_that_change_under_everybody_break_nothing() -> None:
     record("T1 columns", seeds=seed + 1, store_operations=steps, slots=slots, schema_changes=changes, violations=0)
 
 
+UPDATING = (
+    Scene(("updater", "updater", "reader", "consumer"), SLOW),
+    Scene(("updater", "updater", "compactor", "merger", "cleaner"), UNSURE),
+    Scene(("updater", "keeper", "clusterer", "purger", "ender"), DYING),
+)
+
+
+@pytest.mark.both
+def test_updates_of_some_columns_break_nothing() -> None:
+    """Conditions and merges beside everybody else; in tables without an order the logs hold only what was set."""
+    steps = slots = 0
+    for seed in range(sized(18, 600)):
+        outcome = simulate(seed, scene=UPDATING[seed % len(UPDATING)])
+        assert not outcome.violation, outcome.report()
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 updates", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
+
+
 SLOWLY = (
     Scene(("slow_writer", "slow_writer", "busy_writer", "busy_writer"), SLOW, pleads_after=1),
     Scene(("slow_writer", "busy_writer", "sweeper", "cleaner"), UNSURE, pleads_after=1),
@@ -128,6 +146,7 @@ EXPORTED = (
     Scene(("exporter", "alterer", "compactor", "ender", "sweeper")),
     Scene(("exporter", "exporter", "purger", "keeper", "compactor"), SLOW),
     Scene(("exporter", "exporter", "exporter", "archiver", "cleaner", "compactor"), UNSURE),
+    Scene(("exporter", "exporter", "updater", "updater", "compactor"), SLOW),
 )
 
 
@@ -135,7 +154,7 @@ EXPORTED = (
 def test_each_version_and_snapshot_of_an_export_shows_its_slot_whoever_comes_between() -> None:
     """Exporters beside writers, services, cleans, archives and each other, who die or wait before any request."""
     steps = slots = 0
-    for seed in range(sized(35, 1_400)):
+    for seed in range(sized(32, 1_600)):
         scene = EXPORTED[seed % len(EXPORTED)]
         outcome = simulate(seed, scene=scene)
         assert not outcome.violation, outcome.report()

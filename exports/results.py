@@ -75,6 +75,40 @@ class ExportResult:
 
 
 @dataclass(frozen=True)
+class RegisteredEntry:
+    """What became of one of Hudi's entries in a metastore.
+
+    Attributes:
+        identifier: The entry in the catalog.
+        change: 'registered' where there was no entry before, 'refreshed' where it described an older commit, 'kept'
+            where it described this one or a newer one.
+        partitions: How many partitions the table has.
+        added: How many partitions were added to the entry.
+        dropped: How many partitions were taken out of it.
+    """
+
+    identifier: str
+    change: str
+    partitions: int
+    added: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class RegisterResult:
+    """What became of Hudi's entries of a table in a metastore.
+
+    Attributes:
+        slot: The slot as of which the entries show the table's columns and partitions.
+        entries: One entry of a copy-on-write table; of a merge-on-read table that of its base files, and two of its
+            rows.
+    """
+
+    slot: int
+    entries: tuple[RegisteredEntry, ...]
+
+
+@dataclass(frozen=True)
 class ExportLag:
     """What readers of an exported format do not see yet.
 

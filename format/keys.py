@@ -140,8 +140,22 @@ def partition_values(
     None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises
     CorruptTable for a path that does not fit the columns.
     """
+    texts = partition_texts(path, partition_columns, hive_style, url_encode)
+    return {
+        name: _value(path, name, schema.field(name).type, text)
+        for name, text in zip(partition_columns, texts, strict=True)
+    }
+
+
+def partition_texts(
+    path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
+) -> tuple[str, ...]:
+    """The text of each partition column under `path`, without its name and its escapes; `DEFAULT_PARTITION` for null.
+
+    Raises CorruptTable for a path that does not fit the columns.
+    """
     if not partition_columns:
-        return {}
+        return ()
     segments = path.split("/") if len(partition_columns) > 1 or url_encode else [path]
     if len(segments) != len(partition_columns):
         raise CorruptTable(
@@ -151,10 +165,10 @@ def partition_values(
             ),
             path=path,
         )
-    return {
-        name: _value(path, name, schema.field(name).type, segment, hive_style, url_encode)
+    return tuple(
+        _text(path, name, segment, hive_style, url_encode)
         for name, segment in zip(partition_columns, segments, strict=True)
-    }
+    )
 
 
 def check_key_columns(
@@ -305,16 +319,18 @@ def _refused(name: str, value: str, why: str) -> PartitionValueError:
     )
 
 
-def _value(path: str, name: str, type_: pa.DataType, segment: str, hive_style: bool, url_encode: bool) -> Any:
+def _text(path: str, name: str, segment: str, hive_style: bool, url_encode: bool) -> str:
     text = segment
     if hive_style:
         found, separator, text = segment.partition("=")
         if not separator or found != name:
             raise CorruptTable(f"The partition path {path!r} has {segment!r} where {name}=… belongs.", path=path)
+    return _URL_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text) if url_encode else text
+
+
+def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
     if text == DEFAULT_PARTITION:
         return None
-    if url_encode:
-        text = _URL_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
     try:
         return _from_text(text, type_)
     except (ValueError, ArithmeticError, KeyError):

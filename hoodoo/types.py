@@ -15,7 +15,15 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.compactor.upgrade import AdoptResult
-from hoodoo.exports.results import CatalogEntry, DeltaExport, ExportLag, ExportResult, IcebergExport
+from hoodoo.exports.results import (
+    CatalogEntry,
+    DeltaExport,
+    ExportLag,
+    ExportResult,
+    IcebergExport,
+    RegisteredEntry,
+    RegisterResult,
+)
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
@@ -79,6 +87,8 @@ __all__ = [
     "PositionLike",
     "PurgeReport",
     "Quarantine",
+    "RegisterResult",
+    "RegisteredEntry",
     "Replayed",
     "Report",
     "Rows",

@@ -3,18 +3,16 @@
 A catalog holds a pointer to one metadata file. The pointer is moved by a conditional update only, never by dropping and
 registering anew: readers would find no table meanwhile, and grants would be lost. A pointer that another exporter moved
 further stays. How an update is conditional is known by the module of each kind of catalog.
-
-pyiceberg knows how catalogs are reached: by its own configuration, or by the catalog object that a caller made.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hoodoo.errors import CatalogRefused, EngineError, HoodooError, OptionError, TryAgainError
+from hoodoo.errors import CatalogRefused, HoodooError, TryAgainError
+from hoodoo.exports.catalogs.opening import require_namespace
 from hoodoo.exports.catalogs.pointers import mover_of
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import location_of
@@ -24,7 +22,6 @@ from hoodoo.exports.results import CatalogEntry
 from hoodoo.storage.store import Store
 
 _ATTEMPTS = 10
-_NEEDS = "Catalogs need pyiceberg: pip install 'hoodoo[iceberg]'."
 
 
 @dataclass(frozen=True)
@@ -38,47 +35,6 @@ class Registration:
 
     identifier: str
     catalog: Any
-
-    @staticmethod
-    def of(identifier: str, catalog: Any, properties: Mapping[str, str]) -> Registration:
-        """Args:
-            identifier: The table in the catalog.
-            catalog: A catalog of pyiceberg, or the name of one in its configuration.
-            properties: Of a catalog that is named: they go before those in the configuration.
-
-        Raises:
-            EngineError: pyiceberg is not installed.
-            OptionError: The identifier has no namespace, or there is no such catalog.
-        """
-        try:
-            from pyiceberg.catalog import Catalog, load_catalog
-        except ImportError:
-            raise EngineError(_NEEDS) from None
-        if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
-            raise OptionError(
-                f"register takes the table in the catalog as 'namespace.table', got {identifier!r}.", option="register"
-            )
-        if not isinstance(properties, Mapping):
-            raise OptionError(
-                f"catalog_properties takes names and values, as {{'type': 'sql', 'uri': '...'}}, got {properties!r}.",
-                option="catalog_properties",
-            )
-        if isinstance(catalog, Catalog):
-            return Registration(identifier, catalog)
-        if not isinstance(catalog, str) or not catalog:
-            raise OptionError(
-                f"catalog takes a catalog of pyiceberg, or the name of one in its configuration, got {catalog!r}.",
-                option="catalog",
-            )
-        try:
-            return Registration(identifier, load_catalog(catalog, **properties))
-        except Exception as problem:  # of any kind: each catalog has its own
-            raise OptionError(
-                f"pyiceberg cannot open the catalog {catalog!r}: {str(problem).rstrip('. ')}. Its properties stand in "
-                "pyiceberg's configuration (.pyiceberg.yaml), or are given as --catalog-property NAME=VALUE, such as "
-                "type=sql and uri=...",
-                option="catalog",
-            ) from problem
 
     def run(self, store: Store, metadata_key: str) -> CatalogEntry:
         """Let the catalog's entry name a metadata file.
@@ -116,7 +72,7 @@ class Registration:
             try:
                 there = self.catalog.load_table(self.identifier)
             except NoSuchTableError:
-                self.require_namespace()
+                require_namespace(self.catalog, self.identifier)
                 try:
                     self.catalog.register_table(self.identifier, location)
                 except TableAlreadyExistsError:  # somebody else was faster
@@ -131,14 +87,6 @@ class Registration:
             f"Others moved the catalog's entry {self.identifier!r} again and again. Export again.",
             identifier=self.identifier,
         )
-
-    def require_namespace(self) -> None:
-        """Raise CatalogRefused where the catalog has no namespace for the entry."""
-        namespace = self.identifier.rpartition(".")[0]
-        if not self.catalog.namespace_exists(namespace):
-            raise CatalogRefused(
-                f"The catalog has no namespace {namespace!r}. Create it there first.", identifier=self.identifier
-            )
 
     def _require_ours(self, there: Any, ours: Json) -> None:
         """Raise CatalogRefused where the entry is another table, or this one at a place where it still is: a copy must

@@ -496,6 +496,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "sweep": lambda given, out: service_commands.sweep(given, out, _open(given)),
     "adopt": lambda given, out: service_commands.adopt(given, out, _open(given)),
     "export": lambda given, out: service_commands.export(given, out, _open(given)),
+    "register": lambda given, out: service_commands.register(given, out, _open(given)),
     "archive": lambda given, out: service_commands.archive(given, out, _open(given)),
     "savepoint": _savepoint,
     "restore": _restore,

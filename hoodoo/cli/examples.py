@@ -44,6 +44,8 @@ EXAMPLES = {
     "archive": "hoodoo archive lake/trips",
     "adopt": "hoodoo adopt lake/trips",
     "export": "hoodoo export lake/trips --delta --iceberg",
+    "register": "hoodoo register lake/trips lake.trips --catalog-property type=hive "
+    "--catalog-property uri=thrift://localhost:9083",
     "savepoint": "hoodoo savepoint lake/trips friday",
     "restore": "hoodoo restore lake/trips friday",
     "verify": "hoodoo verify lake/trips",

@@ -31,6 +31,18 @@ def _limits(service: argparse.ArgumentParser) -> None:
     )
 
 
+def _catalog(entry: argparse.ArgumentParser) -> None:
+    entry.add_argument("--catalog", metavar="NAME", help="the catalog, as pyiceberg's configuration names it")
+    entry.add_argument(
+        "--catalog-property",
+        type=pair,
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a property of the catalog, such as type=glue or uri=...; may be given again",
+    )
+
+
 def services(command: Command) -> None:
     """Add the services, the checks and the exports. command: adds one, as `hoodoo.cli.main.parser` does."""
     compact = command("compact", "finish open compaction plans, then merge logs into base files")
@@ -157,15 +169,16 @@ def services(command: Command) -> None:
     export.add_argument(
         "--register", metavar="NAMESPACE.TABLE", help="create or move the entry of the Iceberg table in a catalog"
     )
-    export.add_argument("--catalog", metavar="NAME", help="the catalog, as pyiceberg's configuration names it")
-    export.add_argument(
-        "--catalog-property",
-        type=pair,
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a property of the catalog, such as type=glue or uri=...; may be given again",
+    _catalog(export)
+    register = command(
+        "register",
+        "create or refresh the table's entry in a Hive metastore or in Glue, where readers of Apache Hudi look",
+        "A merge-on-read table gets three: NAME and NAME_rt show its rows, NAME_ro its base files. Rows of later "
+        "commits show without another run; columns and partitions after it.",
     )
+    register.add_argument("path", metavar="PATH")
+    register.add_argument("name", metavar="NAMESPACE.TABLE", help="the table in the catalog")
+    _catalog(register)
     salvage = command(
         "salvage",
         "make file groups with damaged files readable again; every sound row stays",

@@ -61,6 +61,16 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
 
 
+def register(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo register PATH NAMESPACE.TABLE`."""
+    with out.working("registering"):
+        done = table.register(given.name, catalog=given.catalog, catalog_properties=dict(given.catalog_property))
+    if out.machine:
+        out.document(asdict(done))
+    else:
+        out.listing([asdict(entry) for entry in done.entries])
+
+
 def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:
     with out.working(doing):
         result = service()

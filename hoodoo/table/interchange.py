@@ -20,7 +20,9 @@ from hoodoo.timeline.properties.table_options import EXPORT_MODES
 
 if TYPE_CHECKING:
     from hoodoo.compactor.upgrade import AdoptResult
-    from hoodoo.exports.results import ExportResult
+    from hoodoo.exports.results import ExportResult, RegisterResult
+    from hoodoo.timeline.properties.config import TableConfig
+    from hoodoo.timeline.views.view import View
 
 
 @explained
@@ -100,6 +102,7 @@ class Interchanged:
                 option="register",
             )
         if register is not None:
+            from hoodoo.exports.catalogs.opening import opener, require_identifier, require_namespace
             from hoodoo.exports.catalogs.registration import Registration
 
             if not iceberg:
@@ -107,9 +110,9 @@ class Interchanged:
                     "register names an Iceberg table in a catalog: pass iceberg=True (--iceberg), too.",
                     option="register",
                 )
-            chosen = "default" if catalog is None else catalog
-            registration = Registration.of(register, chosen, catalog_properties or {})
-            registration.require_namespace()
+            identifier = require_identifier("register", register)
+            registration = Registration(identifier, opener(catalog, catalog_properties)())
+            require_namespace(registration.catalog, register)
         _, (config, slots, view) = self.handle.context_at(None)
         done = exporting.export(
             self.handle.store,
@@ -126,6 +129,48 @@ class Interchanged:
         if registration is None or done.iceberg is None:
             return done
         return replace(done, catalog=registration.run(self.handle.store, done.iceberg.metadata))
+
+    def register(
+        self, name: str, *, catalog: object = None, catalog_properties: Mapping[str, str] | None = None
+    ) -> RegisterResult:
+        """Let engines that read Apache Hudi find the table in a Hive metastore or in Glue: create or refresh its entry.
+
+        The entry is what Apache Hudi's own sync makes of the table: columns, partitions with their places, and what
+        Spark asks for. A merge-on-read table gets three: `<name>` and `<name>_rt` show its rows, `<name>_ro` its base
+        files. Rows of later commits show without another call; columns and partitions that come or go after it. It is
+        cheap where nothing changed. See docs/other-engines.md.
+
+        Args:
+            name: The table in the catalog, 'namespace.table'. The namespace has to be there.
+            catalog: A catalog of pyiceberg of the kind 'hive' or 'glue', or the name of one in pyiceberg's
+                configuration. None (default): the one that is called 'default' there. It needs `hoodoo[iceberg]`.
+            catalog_properties: Properties of a catalog that is named, which go before those in the configuration, as
+                `{"type": "hive", "uri": "thrift://localhost:9083"}`. Default none.
+
+        Returns:
+            What became of each entry.
+
+        Raises:
+            OptionError: `name` is not a namespace and a table, or there is no such catalog.
+            EngineError: pyiceberg is not installed.
+            CatalogRefused: The catalog has another table of that name, or no such namespace, or is of another kind, or
+                does not take the change.
+            SchemaError: Names of columns differ in case only. Nothing was written.
+            UnsupportedTable: The folders of partitions do not tell the values of partition columns. Nothing was
+                written.
+            TryAgainError: Others changed the entry again and again.
+        """
+        from hoodoo.exports.catalogs.hudi_registration import HudiRegistration, require_hudi_identifier
+        from hoodoo.exports.catalogs.opening import opener
+
+        identifier = require_hudi_identifier("name", name)
+        registration = HudiRegistration(identifier, opener(catalog, catalog_properties)())
+
+        def look() -> tuple[TableConfig, View]:
+            seen = self.handle.at(None)
+            return seen.config, seen.view
+
+        return registration.run(self.handle.store, look)
 
     def adopt(self) -> AdoptResult:
         """Make a table that Apache Hudi wrote one that hoodoo writes to: what Hudi committed becomes slots.

@@ -76,7 +76,11 @@ BEFORE: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+NEEDS_A_SERVER = {"register"}
+"""Examples that tests/formats runs, beside the server that they name."""
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in NEEDS_A_SERVER])
 def test_each_example_works(
     name: str, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

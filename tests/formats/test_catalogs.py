@@ -24,12 +24,6 @@ SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())
 
 
 @pytest.fixture(scope="session")
-def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with catalog_servers.hive_metastore(tmp_path_factory.mktemp("hive")) as uri:
-        yield uri
-
-
-@pytest.fixture(scope="session")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with catalog_servers.rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
         yield uri

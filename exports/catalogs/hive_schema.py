@@ -1,0 +1,119 @@
+"""Columns as a Hive metastore has them, and as Spark's description of a table in the entry's parameters has them: the
+types that Apache Hudi's own sync writes.
+
+A moment and a time of day are whole numbers to Hive (`bigint`), as in Hudi's sync unless it is told otherwise. Hive's
+names are in lower case; Spark's description keeps them as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+
+_PART_LENGTH = 4_000
+"""Characters of one parameter: what the databases below metastores take."""
+_OF_HIVE = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}
+_OF_SPARK = {
+    pa.bool_(): "boolean",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+def hive_columns(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
+    """Return the name and the type of each column, as Hive spells them.
+
+    Raises SchemaError where two columns, or two fields of a struct, are one to Hive, since they differ in case only.
+    """
+    given = list(fields)
+    _require_distinct("", given)
+    return tuple((field.name.lower(), _hive_type(field.name, field.type)) for field in given)
+
+
+def _require_distinct(path: str, fields: Iterable[pa.Field]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise SchemaError(
+                f"A Hive metastore knows no case: columns '{path}{other}' and '{path}{field.name}' are one to it. "
+                "Rename one of them.",
+                column=f"{path}{field.name}",
+            )
+
+
+def _hive_type(path: str, kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return "bigint"
+    if pa.types.is_list(kind):
+        return f"array<{_hive_type(path, kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_hive_type(path, kind.key_type)},{_hive_type(path, kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        _require_distinct(f"{path}.", kind)
+        fields = (f"{field.name.lower()}:{_hive_type(f'{path}.{field.name}', field.type)}" for field in kind)
+        return f"struct<{','.join(fields)}>"
+    return _OF_HIVE[kind]
+
+
+def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
+    """Return the parameters by which Spark knows the table: its provider, its columns and its partition columns.
+
+    schema: the meta columns, then the table's, the partition columns last.
+    """
+    text = json.dumps(_spark_struct(schema), separators=(",", ":"), ensure_ascii=False)
+    parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
+    names = list(partition_by)
+    prefix = "spark.sql.sources."
+    found = {f"{prefix}provider": "hudi", f"{prefix}schema.numParts": str(len(parts))}
+    found |= {f"{prefix}schema.part.{number}": part for number, part in enumerate(parts)}
+    if names:
+        found[f"{prefix}schema.numPartCols"] = str(len(names))
+    return found | {f"{prefix}schema.partCol.{number}": name for number, name in enumerate(names)}
+
+
+def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    described = [
+        {"name": field.name, "type": _spark_type(field.type), "nullable": True, "metadata": {}} for field in fields
+    ]
+    return {"type": "struct", "fields": described}
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_time(kind):
+        return "long"
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _spark_type(kind.value_type), "containsNull": True}
+    if pa.types.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _spark_type(kind.key_type),
+            "valueType": _spark_type(kind.item_type),
+            "valueContainsNull": True,
+        }
+    return _spark_struct(kind) if pa.types.is_struct(kind) else _OF_SPARK[kind]

@@ -1,0 +1,208 @@
+"""Brings a metastore's entries of a table up to date, for engines that find Apache Hudi's tables there.
+
+An entry says up to which commit it describes the table; where that is the newest one, nothing else is asked. Partitions
+come first, then the entry itself, on condition that nobody changed it meanwhile: who was interrupted, or overtaken,
+begins again with a new look at the table. So an entry that says it is up to date is. An entry that is another table is
+left alone, and none is ever dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hoodoo.errors import CatalogRefused, HoodooError, OptionError, TryAgainError
+from hoodoo.exports.catalogs.hudi_entries import (
+    COMPLETED,
+    REQUESTED,
+    SPARKS,
+    WantedEntry,
+    entries_of,
+    partitions_of,
+)
+from hoodoo.exports.catalogs.in_glue import GlueEntries
+from hoodoo.exports.catalogs.in_hive import HiveEntries
+from hoodoo.exports.catalogs.metastore import FoundEntry, Metastore
+from hoodoo.exports.catalogs.opening import require_identifier, require_namespace
+from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.results import RegisteredEntry, RegisterResult
+from hoodoo.redact import printable
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+
+_ATTEMPTS = 10
+_HUDI = ("org.apache.hudi.", "com.uber.hoodie.")
+_SCHEME = re.compile(r"^(?:s3[an]?://|file:/*(?=/))")
+Look = Callable[[], tuple[TableConfig, View]]
+"""Gives the table as it is now."""
+
+
+def require_hudi_identifier(option: str, identifier: object) -> str:
+    """Return the name of a table in a metastore. Raises OptionError where it is not a namespace and a name."""
+    named = require_identifier(option, identifier)
+    if named.count(".") > 1:
+        raise OptionError(
+            f"{option} takes one namespace and a table, as 'lake.rides', got {printable(named)}: Hive and Glue have no "
+            "namespaces within namespaces.",
+            option=option,
+        )
+    return named
+
+
+def metastore_of(catalog: Any, identifier: str) -> Metastore:
+    """Return the metastore behind a catalog of pyiceberg. Raises CatalogRefused for a kind that holds no Hudi
+    tables.
+    """
+    kinds = {one.__name__ for one in type(catalog).__mro__}
+    namespace = identifier.partition(".")[0]
+    if "HiveCatalog" in kinds:
+        return HiveEntries(catalog, namespace)
+    if "GlueCatalog" in kinds:
+        return GlueEntries(catalog, namespace)
+    raise CatalogRefused(
+        f"A {type(catalog).__name__} holds no Hudi tables. Kinds that do: hive, glue. The Iceberg entry of a table "
+        "comes from export(iceberg=True, register=...).",
+        identifier=identifier,
+    )
+
+
+@dataclass(frozen=True)
+class HudiRegistration:
+    """Where a table is registered.
+
+    Attributes:
+        identifier: The table in the catalog, `namespace.table`.
+        catalog: A catalog of pyiceberg.
+    """
+
+    identifier: str
+    catalog: Any
+
+    def run(self, store: Store, look: Look) -> RegisterResult:
+        """Create the entries of the table, or bring them up to date.
+
+        Args:
+            store: Where the table is.
+            look: Gives the table as it is now.
+
+        Returns:
+            What was done.
+
+        Raises:
+            CatalogRefused: The catalog has another table of such a name, or no such namespace, or is of a kind that
+                holds no Hudi tables, or does not take the change.
+            SchemaError: Names of columns differ in case only. Nothing was written.
+            TryAgainError: Others changed an entry again and again.
+            UnsupportedTable: Folders do not tell the values of partition columns. Nothing was written.
+        """
+        try:
+            metastore = metastore_of(self.catalog, self.identifier)
+            require_namespace(self.catalog, self.identifier)
+            return self._run(metastore, location_of(store), look)
+        except HoodooError:
+            raise
+        except Exception as problem:  # of any kind: each catalog has its own
+            raise CatalogRefused(
+                f"The catalog did not take the entry {self.identifier!r}: "
+                f"{(str(problem) or type(problem).__name__).rstrip('. ')}.",
+                identifier=self.identifier,
+            ) from problem
+
+    def _run(self, metastore: Metastore, location: str, look: Look) -> RegisterResult:
+        config, view = look()
+        wanted = entries_of(config, view, location)
+        for entry in wanted:  # all of them before any is written
+            found = metastore.find(self._name(entry))
+            if found:
+                self._require_ours(found, entry)
+        done = [self._bring(metastore, entry.suffix, location, (config, view), look) for entry in wanted]
+        return RegisterResult(view.seq, tuple(done))
+
+    def _name(self, entry: WantedEntry) -> str:
+        return self.identifier.partition(".")[2].lower() + entry.suffix
+
+    def _bring(
+        self, metastore: Metastore, suffix: str, location: str, seen: tuple[TableConfig, View], look: Look
+    ) -> RegisteredEntry:
+        """Bring one entry up to date."""
+        change, touched = "refreshed", False
+        added = dropped = 0
+        for _ in range(_ATTEMPTS):
+            config, view = seen
+            entry = next(one for one in entries_of(config, view, location) if one.suffix == suffix)
+            name = self._name(entry)
+            identifier = f"{self.identifier.partition('.')[0]}.{name}"
+            wanted = partitions_of(config, view, location)
+            found = metastore.find(name)
+            if not found:
+                if metastore.create(name, _not_yet_up_to_date(entry)):
+                    change = "registered"
+                found = metastore.find(name)
+            if found:
+                self._require_ours(found, entry)
+                if not touched and found.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
+                    return RegisteredEntry(identifier, "kept", len(wanted), added, dropped)
+                there = metastore.partitions(name) if entry.keys else set()
+                new = {values: place for values, place in wanted.items() if values not in there}
+                gone = sorted(there - wanted.keys())
+                touched |= bool(new or gone)
+                metastore.add(name, entry, new)
+                metastore.drop(name, gone)
+                added, dropped = added + len(new), dropped + len(gone)
+                if metastore.change(name, found, entry, _parameters(found, entry)):
+                    return RegisteredEntry(identifier, change, len(wanted), added, dropped)
+            seen = look()
+        raise TryAgainError(
+            f"Others changed the catalog's entry {self.identifier + suffix!r} again and again. Register again.",
+            identifier=self.identifier,
+        )
+
+    def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:
+        """Raise CatalogRefused where an entry is not this table."""
+        identifier = f"{self.identifier}{entry.suffix}"
+        if found.parameters.get("table_type", "").upper() == "ICEBERG":
+            raise CatalogRefused(
+                f"The catalog's entry {identifier!r} is an Iceberg table. Register under another name.",
+                identifier=identifier,
+            )
+        if _place(found.location) != _place(entry.location):
+            raise CatalogRefused(
+                f"The catalog's entry {identifier!r} is another table, at {found.location or 'no place'}. Register "
+                "under another name; or, if the table was moved here, drop that entry.",
+                identifier=identifier,
+            )
+        if not found.input_format.startswith(_HUDI):
+            raise CatalogRefused(
+                f"The catalog's entry {identifier!r} is no Hudi table: its files are read by "
+                f"{found.input_format or 'nothing'}. Register under another name, or drop that entry.",
+                identifier=identifier,
+            )
+        were, are = ([name for name, _ in keys] for keys in (found.keys, entry.keys))
+        if were != are:
+            raise CatalogRefused(
+                f"The catalog's entry {identifier!r} is partitioned by {', '.join(were) or 'nothing'}, and the table "
+                f"by {', '.join(are) or 'nothing'}. No catalog can change that: drop that entry and register again.",
+                identifier=identifier,
+            )
+
+
+def _place(location: str) -> str:
+    """A location as it compares: metastores spell `file:` anew, and S3 has several schemes."""
+    return _SCHEME.sub("", location).rstrip("/")
+
+
+def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
+    """As it is created: without its partitions it describes no commit."""
+    return replace(
+        entry,
+        parameters={name: value for name, value in entry.parameters.items() if name not in (REQUESTED, COMPLETED)},
+    )
+
+
+def _parameters(found: FoundEntry, entry: WantedEntry) -> dict[str, str]:
+    """Ours, and what others set."""
+    theirs = {name: value for name, value in found.parameters.items() if not name.startswith(SPARKS)}
+    return {**theirs, **entry.parameters}

@@ -1,0 +1,143 @@
+"""Entries of Hudi tables in AWS Glue's data catalog, through the client that pyiceberg's catalog opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hoodoo.errors import CatalogRefused
+from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, WantedEntry
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+
+_CREATED, _UPDATED, _DELETED = 100, 100, 25
+"""Partitions in one request, the most that Glue takes."""
+_KEPT = ("Description", "Owner", "Retention", "PartitionKeys")
+"""What an update tells Glue again as it was."""
+
+
+class GlueEntries:
+    """The Glue data catalog of AWS."""
+
+    def __init__(self, catalog: Any, namespace: str) -> None:
+        self._glue, self._namespace = catalog.glue, namespace
+
+    def find(self, name: str) -> FoundEntry | None:
+        try:
+            table = self._glue.get_table(DatabaseName=self._namespace, Name=name)["Table"]
+        except self._glue.exceptions.EntityNotFoundException:
+            return None
+        descriptor = table.get("StorageDescriptor", {})
+        return FoundEntry(
+            descriptor.get("Location", ""),
+            descriptor.get("InputFormat", ""),
+            _glue_columns(descriptor.get("Columns", ())),
+            _glue_columns(table.get("PartitionKeys", ())),
+            table.get("Parameters", {}),
+            table,
+        )
+
+    def create(self, name: str, entry: WantedEntry) -> bool:
+        try:
+            self._glue.create_table(
+                DatabaseName=self._namespace,
+                TableInput={"Name": name, "Owner": owner(), **_glue_table(entry, entry.location, entry.parameters)},
+            )
+        except self._glue.exceptions.AlreadyExistsException:
+            return False
+        return True
+
+    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+        if entry.columns != found.columns and entry.keys:
+            self._change_partitions(name, entry)  # first: what is left of it is done with the next try
+        kept = {
+            key: found.raw[key] for key in ("Description", "Owner", "Retention", "PartitionKeys") if key in found.raw
+        }
+        try:
+            self._glue.update_table(
+                DatabaseName=self._namespace,
+                TableInput={"Name": name, **_glue_table(entry, found.location, parameters), **kept},
+                SkipArchive=True,
+                VersionId=found.raw.get("VersionId", "0"),
+            )
+        except self._glue.exceptions.ConcurrentModificationException:
+            return False
+        return True
+
+    def _change_partitions(self, name: str, entry: WantedEntry) -> None:
+        """Give all partitions the columns of the entry."""
+        there = [
+            {
+                "PartitionValueList": one["Values"],
+                "PartitionInput": _glue_partition(entry, one["Values"], one["StorageDescriptor"]["Location"]),
+            }
+            for one in self._pages(name)
+        ]
+        for chunk in chunks(there, _UPDATED):
+            answer = self._glue.batch_update_partition(
+                DatabaseName=self._namespace, TableName=name, Entries=list(chunk)
+            )
+            self._require_none(name, answer, "EntityNotFoundException")
+
+    def _pages(self, name: str) -> Iterator[Any]:
+        pages = self._glue.get_paginator("get_partitions")
+        for page in pages.paginate(DatabaseName=self._namespace, TableName=name, ExcludeColumnSchema=True):
+            yield from page["Partitions"]
+
+    def partitions(self, name: str) -> set[Values]:
+        return {tuple(one["Values"]) for one in self._pages(name)}
+
+    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+        for chunk in chunks(list(partitions.items()), _CREATED):
+            answer = self._glue.batch_create_partition(
+                DatabaseName=self._namespace,
+                TableName=name,
+                PartitionInputList=[_glue_partition(entry, values, location) for values, location in chunk],
+            )
+            self._require_none(name, answer, "AlreadyExistsException")
+
+    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+        for chunk in chunks(partitions, _DELETED):
+            answer = self._glue.batch_delete_partition(
+                DatabaseName=self._namespace,
+                TableName=name,
+                PartitionsToDelete=[{"Values": list(values)} for values in chunk],
+            )
+            self._require_none(name, answer, "EntityNotFoundException")
+
+    def _require_none(self, name: str, answer: Any, fine: str) -> None:
+        """Raise CatalogRefused for the errors of a request for several partitions, but for those that are `fine`."""
+        for one in answer.get("Errors", ()):
+            detail = one.get("ErrorDetail", {})
+            if detail.get("ErrorCode") != fine:
+                raise CatalogRefused(
+                    f"Glue does not take the partition {one.get('PartitionValues', one.get('PartitionValueList'))} of "
+                    f"{self._namespace}.{name}: {detail.get('ErrorCode')} {detail.get('ErrorMessage', '')}".rstrip(),
+                    identifier=f"{self._namespace}.{name}",
+                )
+
+
+def _glue_columns(columns: Any) -> Columns:
+    return tuple((one["Name"], one.get("Type", "")) for one in columns)
+
+
+def _glue_table(entry: WantedEntry, location: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "TableType": ENTRY_TYPE,
+        "StorageDescriptor": _glue_descriptor(entry, location),
+        "PartitionKeys": [{"Name": name, "Type": kind} for name, kind in entry.keys],
+        "Parameters": dict(parameters),
+    }
+
+
+def _glue_descriptor(entry: WantedEntry, location: str) -> dict[str, Any]:
+    return {
+        "Columns": [{"Name": name, "Type": kind} for name, kind in entry.columns],
+        "Location": location,
+        "InputFormat": entry.input_format,
+        "OutputFormat": OUTPUT_FORMAT,
+        "SerdeInfo": {"SerializationLibrary": SERDE, "Parameters": dict(entry.serde)},
+    }
+
+
+def _glue_partition(entry: WantedEntry, values: Sequence[str], location: str) -> dict[str, Any]:
+    return {"Values": list(values), "StorageDescriptor": _glue_descriptor(entry, location)}

@@ -1,0 +1,172 @@
+"""Entries of Hudi tables in a Hive metastore, through the Thrift client that pyiceberg's catalog opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from hoodoo.errors import CatalogRefused
+from hoodoo.exports.catalogs.hudi_entries import COMPLETED, OUTPUT_FORMAT, REQUESTED, SERDE, Columns, WantedEntry
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+
+_NO = object()
+_AT_ONCE = 1_000
+"""Partitions in one request, as in Hudi's sync."""
+_OF_COLUMNS = re.compile(r"incompatible", re.IGNORECASE)
+
+
+class HiveEntries:
+    """A Hive metastore, by Thrift."""
+
+    def __init__(self, catalog: Any, namespace: str) -> None:
+        self._client, self._namespace = catalog._client, namespace
+
+    def _ask(self, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()) -> Any:
+        """The answer to a question; `_NO` where it is one of the `expected` exceptions."""
+        from thrift.Thrift import TException
+
+        with self._client as client:
+            try:
+                return question(client)
+            except expected:
+                return _NO
+            except TException as problem:  # such exceptions cannot leave a `with`: they take no traceback
+                said = getattr(problem, "message", "") or type(problem).__name__
+        advice = ""
+        if _OF_COLUMNS.search(said):
+            advice = (
+                " A metastore compares columns by their places. Set hive.metastore.disallow.incompatible.col.type."
+                "changes=false there, or drop the entry and register the table again."
+            )
+        raise CatalogRefused(f"The Hive metastore does not {what}: {said.rstrip('. ')}.{advice}", identifier=what)
+
+    def find(self, name: str) -> FoundEntry | None:
+        from hive_metastore.ttypes import NoSuchObjectException
+
+        table = self._ask(
+            f"tell of {self._namespace}.{name}",
+            lambda client: client.get_table(self._namespace, name),
+            (NoSuchObjectException,),
+        )
+        if table is _NO:
+            return None
+        sd = table.sd
+        return FoundEntry(
+            (sd and sd.location) or "",
+            (sd and sd.inputFormat) or "",
+            _columns(sd.cols if sd else ()),
+            _columns(table.partitionKeys or ()),
+            table.parameters or {},
+            table,
+        )
+
+    def create(self, name: str, entry: WantedEntry) -> bool:
+        from hive_metastore.ttypes import AlreadyExistsException, Table
+
+        table = Table(
+            tableName=name,
+            dbName=self._namespace,
+            owner=owner(),
+            sd=_descriptor(entry, entry.location),
+            partitionKeys=_fields(entry.keys),
+            parameters=dict(entry.parameters),
+            tableType=ENTRY_TYPE,
+        )
+        asked = self._ask(
+            f"create {self._namespace}.{name}", lambda client: client.create_table(table), (AlreadyExistsException,)
+        )
+        return asked is not _NO
+
+    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+        from hive_metastore.ttypes import EnvironmentContext, MetaException
+
+        table = found.raw
+        properties: dict[str, str] = {}
+        for key in (COMPLETED, REQUESTED):
+            if key in found.parameters and not properties:
+                properties = {"expected_parameter_key": key, "expected_parameter_value": found.parameters[key]}
+        if entry.columns != found.columns and entry.keys:
+            properties["CASCADE"] = "true"  # the columns of all partitions, too
+        table.sd = _descriptor(entry, found.location)
+        table.parameters = dict(parameters)
+
+        def asked(client: Any) -> bool:
+            try:
+                client.alter_table_with_environment_context(
+                    self._namespace, name, table, EnvironmentContext(properties=properties)
+                )
+            except MetaException as problem:
+                if properties.get("expected_parameter_key", " ") not in str(problem.message):
+                    raise
+                return False  # it says that another value stands there
+            return True
+
+        return bool(self._ask(f"change {self._namespace}.{name}", asked))
+
+    def partitions(self, name: str) -> set[Values]:
+        names = self._ask(
+            f"list the partitions of {self._namespace}.{name}",
+            lambda client: client.get_partition_names(self._namespace, name, -1),
+        )
+        return {tuple(unquote(part.partition("=")[2]) for part in one.split("/")) for one in names}
+
+    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+        from hive_metastore.ttypes import AddPartitionsRequest, Partition
+
+        for chunk in chunks(list(partitions.items()), _AT_ONCE):
+            parts = [
+                Partition(
+                    values=list(values),
+                    dbName=self._namespace,
+                    tableName=name,
+                    sd=_descriptor(entry, location),
+                    parameters={},
+                )
+                for values, location in chunk
+            ]
+            request = AddPartitionsRequest(
+                dbName=self._namespace, tblName=name, parts=parts, ifNotExists=True, needResult=False
+            )
+            self._ask(
+                f"add partitions to {self._namespace}.{name}",
+                lambda client, request=request: client.add_partitions_req(request),  # type: ignore[misc]
+            )
+
+    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+        from hive_metastore.ttypes import NoSuchObjectException
+
+        for values in partitions:
+            self._ask(
+                f"drop a partition of {self._namespace}.{name}",
+                lambda client, values=values: client.drop_partition(self._namespace, name, list(values), False),  # type: ignore[misc]
+                (NoSuchObjectException,),
+            )
+
+
+def _columns(fields: Any) -> Columns:
+    return tuple((field.name, field.type) for field in fields)
+
+
+def _fields(columns: Columns) -> list[Any]:
+    from hive_metastore.ttypes import FieldSchema
+
+    return [FieldSchema(name=name, type=kind, comment="") for name, kind in columns]
+
+
+def _descriptor(entry: WantedEntry, location: str) -> Any:
+    from hive_metastore.ttypes import SerDeInfo, StorageDescriptor
+
+    return StorageDescriptor(
+        cols=_fields(entry.columns),
+        location=location,
+        inputFormat=entry.input_format,
+        outputFormat=OUTPUT_FORMAT,
+        compressed=False,
+        numBuckets=0,
+        serdeInfo=SerDeInfo(serializationLib=SERDE, parameters=dict(entry.serde)),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run a command in .venv-interop: PySpark 3.5, for which Apache Hudi publishes a bundle, and Delta Lake for it, with hoodoo
-# and without its spark extra.
+# and without its spark extra; and pyiceberg, by which tables are registered in the metastore that Hudi reads by.
 # Hudi's bundle itself is fetched by Spark into .jars/ when a session first asks for it (tests/support/hudi_session.py).
 set -euo pipefail
 
@@ -23,7 +23,7 @@ if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproje
     mkdir -p .jars
     grep -v '^pyspark==' requirements-dev.txt >.jars/constraints.txt
     $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint .jars/constraints.txt \
-        "pyspark==$spark" "delta-spark==3.3.2" hudi pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis --editable '.[sql]'
+        "pyspark==$spark" "delta-spark==3.3.2" hudi "pyiceberg[hive]==0.12.0" pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis --editable '.[sql]'
     touch $venv/stamp
 fi
 

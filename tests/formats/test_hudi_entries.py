@@ -106,10 +106,11 @@ def test_an_entry_says_what_engines_that_read_hudi_ask_for(catalog: Catalog, tmp
 
 
 def test_every_type_has_its_spelling_in_hive_and_in_spark(catalog: Catalog, tmp_path: Path) -> None:
-    table = make(tmp_path / "t", EVERY)
+    table = make(tmp_path / "t", pa.schema([*EVERY, ("clock", pa.time64("us"))]))
     table.register("lake.rides", catalog=catalog)
     found = entry(catalog, "rides")
     assert dict(found["columns"][5:]) == {
+        "clock": "bigint",
         "id": "bigint",
         "flag": "boolean",
         "small": "int",
@@ -126,7 +127,8 @@ def test_every_type_has_its_spelling_in_hive_and_in_spark(catalog: Catalog, tmp_
         "inner": "struct<x:bigint,deep:struct<y:string>>",
     }
     spark = {one["name"]: one["type"] for one in found["spark"]["fields"]}
-    assert [spark[name] for name in ("small", "single", "day", "at", "local", "amount")] == [
+    assert [spark[name] for name in ("clock", "small", "single", "day", "at", "local", "amount")] == [
+        "long",
         "integer",
         "float",
         "date",

@@ -45,9 +45,9 @@ def creating(kind: str, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
+def hudi_session(folder: Path, zone: str = "UTC", more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session on two cores with Hudi's serializer and catalog and the SQL extensions of Hudi and Delta; its scratch
-    files lie in `folder`.
+    files lie in `folder`. more: further settings.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = zone
@@ -62,6 +62,7 @@ def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -Dderby.system.home={folder}",
         "spark.default.parallelism": "2",
+        **(more or {}),
     }
     builder = SparkSession.builder.master("local[2]").appName("hoodoo interop")
     for name, value in settings.items():

@@ -1,13 +1,17 @@
-"""Exporting to other formats as a table service: to those of the option `export_formats`.
+"""Exporting to other formats as a table service: to those of the option `export_formats`; and the entries in catalogs
+that a worker keeps.
 
-It comes before cleaning, so that the newest version and snapshot of an export name no file that a clean deletes.
+It comes before cleaning, so that the newest version and snapshot of an export name no file that a clean deletes. An
+entry that fails is put off as a part of the work: neither the export nor another entry waits for it.
 """
 
 from __future__ import annotations
 
 import logging
 
-from hoodoo.compactor.service_turn import Service, Turn, Work
+from hoodoo.compactor.catalog_entries import OF_HUDI, OF_ICEBERG
+from hoodoo.compactor.service_log import failure
+from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
 from hoodoo.errors import HoodooError
 from hoodoo.exports.results import ExportResult
 from hoodoo.redact import redact
@@ -28,8 +32,17 @@ def formats(config: TableConfig) -> tuple[str, ...]:
 
 def due(turn: Turn) -> bool:
     """A worker exports once in `export_every_s` where the table changed; it and a writer do where a clean is due."""
-    if turn.config.options.export_formats == NO_FORMAT:
+    if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
+    return _is_time(turn) or any(not tried.waiting for tried in (turn.duty.parts.values() if turn.duty else ()))
+
+
+def _has_entries(turn: Turn) -> bool:
+    return bool(turn.duty and turn.table in turn.duty.worker.entries)
+
+
+def _is_time(turn: Turn) -> bool:
+    """Tell whether an export is due, not only an entry that failed."""
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
@@ -38,7 +51,42 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export up to the view of the turn. Returns False: nothing is left to do at once."""
+    """Export up to the view of the turn, and bring entries up to date. Returns False: nothing is left to do at once."""
+    duty = turn.duty
+    whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only entries that failed
+    _bring_entries(turn, OF_HUDI, whole)
+    if whole:
+        _export(turn)
+    _bring_entries(turn, OF_ICEBERG, whole)
+    return False
+
+
+def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
+    """Bring the entries of a kind up to date, or those that failed; none that is put off."""
+    duty = turn.duty
+    if duty is None or turn.table not in duty.worker.entries:
+        return
+    for part in duty.worker.entries[turn.table].parts(kind):
+        if (whole or part in duty.parts) and not duty.waits(part):
+            _bring(turn, duty, part)
+
+
+def _bring(turn: Turn, duty: Duty, part: str) -> None:
+    """Bring an entry up to date. A failure is logged, and puts it off."""
+    began, name = turn.seconds(), part.partition(" ")[2]
+    try:
+        change = duty.worker.entries[turn.table].bring(part, turn.context)
+    except Exception as problem:
+        wait = duty.failed(problem, turn.now_ms, part)
+        failure("registration_failed", problem, table=turn.table, entry=name, retry_s=wait)
+        return
+    duty.succeeded(part)
+    if change != "kept":
+        seconds = round(turn.seconds() - began, 3)
+        turn.tell("registered", Work(1, seconds=seconds), entry=name, change=change, seconds=seconds)
+
+
+def _export(turn: Turn) -> None:
     result = export(turn.context, turn.config, turn.view)
     if turn.duty:
         turn.duty.looked(turn.view)
@@ -47,7 +95,6 @@ def run(turn: Turn) -> bool:
     if written:
         done = Work(1, bytes_written=written, seconds=turn.seconds())
         turn.tell("exported", done, slot=result.slot, bytes=written)
-    return False
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hoodoo.compactor import heartbeats
+from hoodoo.compactor.catalog_entries import CatalogEntries
 from hoodoo.compactor.limits import Limits, never
 from hoodoo.compactor.service_log import failure, say
 from hoodoo.storage.store import Store
@@ -106,12 +107,13 @@ class Backoff:
 
 
 class WorkerSettings(Protocol):
-    """What a duty asks of its worker."""
+    """What a duty asks of its worker. entries: those in catalogs that it keeps, by the path of the table."""
 
     name: str
     poll_s: float
     once: bool
     logs_min: int | None
+    entries: Mapping[str, CatalogEntries]
 
 
 class Duty:

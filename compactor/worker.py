@@ -15,12 +15,14 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.arguments import flag, names, number_from
+from hoodoo.compactor.catalog_entries import CatalogEntries, given_entries
+from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import record, say
@@ -94,6 +96,10 @@ class Worker:
         limits: Limits | None = None,
         metrics_port: int | None = None,
         progress: Callable[[str, int, int], None] = _silent,
+        register: str | Sequence[str] | None = None,
+        register_hudi: str | Sequence[str] | None = None,
+        catalog: object = None,
+        catalog_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Make a worker, which serves once `run` is called.
 
@@ -113,8 +119,19 @@ class Worker:
                 (default): no metrics.
             progress: A function that is told the path of the table, the number of file groups done, and the number of
                 all file groups of the plan in work. Default: nothing is told.
+            register: The Iceberg table of each table's export in a catalog, 'namespace.table', in the order of
+                `tables`; a text for one table. The worker moves it after each of its exports, which the option
+                `export_formats` of the table asks for. None (default): none.
+            register_hudi: Hudi's own entry of each table in a Hive metastore or in Glue, likewise: what
+                `Table.register` makes. The worker brings it up to date where the table changed, every `export_every_s`.
+                None (default): none.
+            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. None (default): the one
+                that is called 'default' there. One that fails delays no service; it is tried again.
+            catalog_properties: Properties of a catalog that is named, which go before those in the configuration.
+                Default none.
 
         Raises:
+            EngineError: A catalog is asked for, and pyiceberg is not installed.
             OptionError: An argument does not have one of the values above.
         """
         self.services = names("services", services)
@@ -157,6 +174,15 @@ class Worker:
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
                 raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
+        if (register is not None or register_hudi is not None) and EXPORT.name not in self.services:
+            raise OptionError(
+                f"Entries in catalogs are kept by the service {EXPORT.name!r}, which is not among services "
+                f"{','.join(self.services)}. Add it.",
+                option="services",
+            )
+        self.entries: Mapping[str, CatalogEntries] = given_entries(
+            [one.path for one in served], register, register_hudi, catalog, catalog_properties
+        )
         limits = limits or Limits()
         shared, part = engine or _ThreadsOfWorker(limits), _part(limits, len(served))
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]

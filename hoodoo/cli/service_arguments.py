@@ -95,6 +95,19 @@ def services(command: Command) -> None:
         metavar="N",
         help="logs of a file group that make it due (default: half of compact_after_logs)",
     )
+    worker.add_argument(
+        "--register",
+        action="append",
+        metavar="NAMESPACE.TABLE",
+        help="create or move the entry of the Iceberg table in a catalog after each export; once for each PATH",
+    )
+    worker.add_argument(
+        "--register-hudi",
+        action="append",
+        metavar="NAMESPACE.TABLE",
+        help="keep the entry that `hoodoo register` makes up to date; once for each PATH",
+    )
+    _catalog(worker)
     services = command("services", "show what table services owe, who works, and what to do where something is behind")
     services.add_argument("path", metavar="PATH")
     clean = command("clean", "delete files that no snapshot within retention needs")

@@ -100,6 +100,10 @@ def worker(given: argparse.Namespace, out: Out, tables: Sequence[Table]) -> int:
             limits=Limits(**named),
             metrics_port=given.metrics_port,
             progress=progress,
+            register=given.register,
+            register_hudi=given.register_hudi,
+            catalog=given.catalog,
+            catalog_properties=dict(given.catalog_property),
         )
         outcome = worker.run()
     if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost

@@ -32,6 +32,7 @@ _COMMANDS = {
     **dict.fromkeys(("undo", "revert", "reset"), "restore"),
     **dict.fromkeys(("run", "serve", "daemon", "start"), "worker"),
     **dict.fromkeys(("status", "lag"), "services"),
+    **dict.fromkeys(("sync", "hive-sync", "register-table"), "register"),
     **dict.fromkeys(("columns",), "schema"),
     **dict.fromkeys(("add-column", "add"), "alter PATH add"),
     **dict.fromkeys(("drop-column",), "alter PATH drop"),

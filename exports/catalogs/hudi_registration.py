@@ -115,36 +115,38 @@ class HudiRegistration:
         config, view = look()
         wanted = entries_of(config, view, location)
         for entry in wanted:  # all of them before any is written
-            found = metastore.find(self._name(entry))
+            found = metastore.find(self._name(entry.suffix))
             if found:
                 self._require_ours(found, entry)
         done = [self._bring(metastore, entry.suffix, location, (config, view), look) for entry in wanted]
         return RegisterResult(view.seq, tuple(done))
 
-    def _name(self, entry: WantedEntry) -> str:
-        return self.identifier.partition(".")[2].lower() + entry.suffix
+    def _name(self, suffix: str) -> str:
+        return self.identifier.partition(".")[2].lower() + suffix
 
     def _bring(
         self, metastore: Metastore, suffix: str, location: str, seen: tuple[TableConfig, View], look: Look
     ) -> RegisteredEntry:
         """Bring one entry up to date."""
+        name = self._name(suffix)
+        identifier = f"{self.identifier.partition('.')[0]}.{name}"
         change, touched = "refreshed", False
         added = dropped = 0
         for _ in range(_ATTEMPTS):
             config, view = seen
-            entry = next(one for one in entries_of(config, view, location) if one.suffix == suffix)
-            name = self._name(entry)
-            identifier = f"{self.identifier.partition('.')[0]}.{name}"
-            wanted = partitions_of(config, view, location)
             found = metastore.find(name)
             if not found:
-                if metastore.create(name, _not_yet_up_to_date(entry)):
+                if metastore.create(name, _not_yet_up_to_date(_entry(config, view, location, suffix))):
                     change = "registered"
                 found = metastore.find(name)
             if found:
+                spelled = _spelled(location, found)
+                entry = _entry(config, view, spelled, suffix)
                 self._require_ours(found, entry)
+                count = len(view.partitions) if entry.keys else 0
                 if not touched and found.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
-                    return RegisteredEntry(identifier, "kept", len(wanted), added, dropped)
+                    return RegisteredEntry(identifier, "kept", count, added, dropped)
+                wanted = partitions_of(config, view, spelled)
                 there = metastore.partitions(name) if entry.keys else set()
                 new = {values: place for values, place in wanted.items() if values not in there}
                 gone = sorted(there - wanted.keys())
@@ -153,11 +155,10 @@ class HudiRegistration:
                 metastore.drop(name, gone)
                 added, dropped = added + len(new), dropped + len(gone)
                 if metastore.change(name, found, entry, _parameters(found, entry)):
-                    return RegisteredEntry(identifier, change, len(wanted), added, dropped)
+                    return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(
-            f"Others changed the catalog's entry {self.identifier + suffix!r} again and again. Register again.",
-            identifier=self.identifier,
+            f"Others changed the catalog's entry {identifier!r} again and again. Register again.", identifier=identifier
         )
 
     def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:
@@ -180,6 +181,13 @@ class HudiRegistration:
                 f"{found.input_format or 'nothing'}. Register under another name, or drop that entry.",
                 identifier=identifier,
             )
+        if found.input_format != entry.input_format:
+            raise CatalogRefused(
+                f"The catalog's entry {identifier!r} reads this table by {found.input_format}, as Hudi's sync may "
+                f"make it, and hoodoo's reads by {entry.input_format}. Register under another name, or drop "
+                "that entry.",
+                identifier=identifier,
+            )
         were, are = ([name for name, _ in keys] for keys in (found.keys, entry.keys))
         if were != are:
             raise CatalogRefused(
@@ -187,6 +195,15 @@ class HudiRegistration:
                 f"by {', '.join(are) or 'nothing'}. No catalog can change that: drop that entry and register again.",
                 identifier=identifier,
             )
+
+
+def _entry(config: TableConfig, view: View, location: str, suffix: str) -> WantedEntry:
+    return next(one for one in entries_of(config, view, location) if one.suffix == suffix)
+
+
+def _spelled(location: str, found: FoundEntry) -> str:
+    """Where the table is, with the scheme of S3 that the entry has: readers may know no other."""
+    return found.location if found.location.startswith(("s3a://", "s3n://")) else location
 
 
 def _place(location: str) -> str:

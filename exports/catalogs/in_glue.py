@@ -40,7 +40,7 @@ class GlueEntries:
         try:
             self._glue.create_table(
                 DatabaseName=self._namespace,
-                TableInput={"Name": name, "Owner": owner(), **_glue_table(entry, entry.location, entry.parameters)},
+                TableInput={"Name": name, **_owned(), **_glue_table(entry, entry.location, entry.parameters)},
             )
         except self._glue.exceptions.AlreadyExistsException:
             return False
@@ -114,6 +114,11 @@ class GlueEntries:
                     f"{self._namespace}.{name}: {detail.get('ErrorCode')} {detail.get('ErrorMessage', '')}".rstrip(),
                     identifier=f"{self._namespace}.{name}",
                 )
+
+
+def _owned() -> dict[str, str]:
+    """Glue takes no empty name of an owner."""
+    return {"Owner": found} if (found := owner()) else {}
 
 
 def _glue_columns(columns: Any) -> Columns:

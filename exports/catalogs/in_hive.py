@@ -23,8 +23,12 @@ class HiveEntries:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
 
-    def _ask(self, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()) -> Any:
-        """The answer to a question; `_NO` where it is one of the `expected` exceptions."""
+    def _ask(
+        self, name: str, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
+    ) -> Any:
+        """The answer to a question about an entry, which is to do `what`; `_NO` where it is an exception that is
+        `expected`.
+        """
         from thrift.Thrift import TException
 
         with self._client as client:
@@ -40,13 +44,17 @@ class HiveEntries:
                 " A metastore compares columns by their places. Set hive.metastore.disallow.incompatible.col.type."
                 "changes=false there, or drop the entry and register the table again."
             )
-        raise CatalogRefused(f"The Hive metastore does not {what}: {said.rstrip('. ')}.{advice}", identifier=what)
+        identifier = f"{self._namespace}.{name}"
+        raise CatalogRefused(
+            f"The Hive metastore does not {what} {identifier}: {said.rstrip('. ')}.{advice}", identifier=identifier
+        )
 
     def find(self, name: str) -> FoundEntry | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
         table = self._ask(
-            f"tell of {self._namespace}.{name}",
+            name,
+            "tell of",
             lambda client: client.get_table(self._namespace, name),
             (NoSuchObjectException,),
         )
@@ -74,9 +82,7 @@ class HiveEntries:
             parameters=dict(entry.parameters),
             tableType=ENTRY_TYPE,
         )
-        asked = self._ask(
-            f"create {self._namespace}.{name}", lambda client: client.create_table(table), (AlreadyExistsException,)
-        )
+        asked = self._ask(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
         return asked is not _NO
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
@@ -89,8 +95,10 @@ class HiveEntries:
                 properties = {"expected_parameter_key": key, "expected_parameter_value": found.parameters[key]}
         if entry.columns != found.columns and entry.keys:
             properties["CASCADE"] = "true"  # the columns of all partitions, too
-        table.sd = _descriptor(entry, found.location)
-        table.parameters = dict(parameters)
+        sd = _descriptor(entry, found.location)
+        table.sd.cols, table.parameters = sd.cols, dict(parameters)
+        table.sd.outputFormat, table.sd.serdeInfo.serializationLib = sd.outputFormat, sd.serdeInfo.serializationLib
+        table.sd.serdeInfo.parameters = {**(table.sd.serdeInfo.parameters or {}), **entry.serde}
 
         def asked(client: Any) -> bool:
             try:
@@ -103,11 +111,12 @@ class HiveEntries:
                 return False  # it says that another value stands there
             return True
 
-        return bool(self._ask(f"change {self._namespace}.{name}", asked))
+        return bool(self._ask(name, "change", asked))
 
     def partitions(self, name: str) -> set[Values]:
         names = self._ask(
-            f"list the partitions of {self._namespace}.{name}",
+            name,
+            "list the partitions of",
             lambda client: client.get_partition_names(self._namespace, name, -1),
         )
         return {tuple(unquote(part.partition("=")[2]) for part in one.split("/")) for one in names}
@@ -130,7 +139,8 @@ class HiveEntries:
                 dbName=self._namespace, tblName=name, parts=parts, ifNotExists=True, needResult=False
             )
             self._ask(
-                f"add partitions to {self._namespace}.{name}",
+                name,
+                "add partitions to",
                 lambda client, request=request: client.add_partitions_req(request),  # type: ignore[misc]
             )
 
@@ -139,7 +149,8 @@ class HiveEntries:
 
         for values in partitions:
             self._ask(
-                f"drop a partition of {self._namespace}.{name}",
+                name,
+                "drop a partition of",
                 lambda client, values=values: client.drop_partition(self._namespace, name, list(values), False),  # type: ignore[misc]
                 (NoSuchObjectException,),
             )

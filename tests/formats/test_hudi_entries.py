@@ -261,6 +261,47 @@ def test_an_iceberg_entry_of_that_name_is_left_alone(catalog: Catalog, tmp_path:
     assert catalog.load_table("lake.rides").scan().to_arrow().num_rows == 1
 
 
+def test_an_entry_that_hudi_made_with_other_settings_is_left_alone(metastore: Catalog, tmp_path: Path) -> None:
+    """With skip_ro_suffix Hudi's sync lets the bare name show base files."""
+    table = make(tmp_path / "t", SCHEMA, type="merge_on_read")
+    table.register("lake.rides", catalog=metastore)
+    for name, by in (("rides", BASE_FILES), ("rides_ro", WITH_LOGS)):
+        with metastore._client as client:
+            found = client.get_table("lake", name)
+            found.sd.inputFormat, was = by, found.sd.inputFormat
+            client.alter_table("lake", name, found)
+        table.upsert(some("a"))
+        with pytest.raises(hoodoo.CatalogRefused, match=f"'lake.{name}' reads this table by {by}"):
+            table.register("lake.rides", catalog=metastore)
+        with metastore._client as client:
+            found.sd.inputFormat = was
+            client.alter_table("lake", name, found)
+
+
+def test_an_entry_keeps_the_scheme_by_which_its_readers_know_s3(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark outside of AWS knows s3a only."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    table = make(tmp_path / "t", SCHEMA)
+    table.upsert(some("a"))
+    with mock_aws():
+        catalog = _emptied(load_catalog("of_glue", type="glue", **{"glue.region": "us-east-1"}))
+        spelled = "s3://lake/rides"
+        monkeypatch.setattr(hudi_registration, "location_of", lambda store: spelled)
+        table.register("lake.rides", catalog=catalog)
+        found = catalog.glue.get_table(DatabaseName="lake", Name="rides")["Table"]
+        kept = {key: found[key] for key in ("Name", "StorageDescriptor", "PartitionKeys", "Parameters", "TableType")}
+        kept["StorageDescriptor"]["Location"] = "s3a://lake/rides"
+        catalog.glue.update_table(DatabaseName="lake", TableInput=kept)
+        table.upsert(some("b"))
+        table.register("lake.rides", catalog=catalog)
+        found = entry(catalog, "rides")
+    assert found["location"] == found["serde"]["path"] == "s3a://lake/rides"
+    assert found["partitions"]["b",][0] == "s3a://lake/rides/part=b"
+
+
 def test_a_table_with_other_partition_columns_at_its_place_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     table = make(tmp_path / "t", SCHEMA)
     table.register("lake.rides", catalog=catalog)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ import catalog_servers
 import hudi_by_metastore
 import metastore_reader
 import pyarrow as pa
-import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 import hoodoo
@@ -51,6 +51,9 @@ GONE = {"city": ("oslo",), "small": ("1", "2026-01-02")}
 """First partition column -> the partition that is dropped."""
 ENTRIES = ["rides", "stops", "stops_ro", "stops_rt", "trips", "plain", "plain_ro", "plain_rt"]
 READ = "`id`, `city`, `Fare`, `small`, `day`, unix_micros(`at`) `at`, `amount`, `items`, `named`, `more`"
+
+
+OF_TWO = "select count(*) n from lake.trips where day = '2026-01-01' and small = 0"
 
 
 class Asked(NamedTuple):
@@ -91,33 +94,6 @@ def changed(table: hoodoo.Table, name: str, catalog: Catalog) -> None:
     table.register(f"lake.{name}", catalog=catalog)
 
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    """Registers the tables, lets Hudi's own sync register them too, once over our entries, and asks Hudi."""
-    folder = tmp_path_factory.mktemp("lake")
-    with catalog_servers.hive_metastore(tmp_path_factory.mktemp("hive")) as uri:
-        catalog = load_catalog("hms", type="hive", uri=uri)
-        for database in ("lake", "over", "theirs"):
-            catalog.create_namespace(database)
-        steps: list[dict[str, str]] = []
-        for name, (kind, partition_by) in TABLES.items():
-            options: dict[str, Any] = {"compact_after_logs": None} if kind == "merge_on_read" else {}
-            table = hoodoo.create(
-                folder / name, SCHEMA, key="id", partition_by=partition_by, type=kind, clean_every=None, **options
-            )
-            changed(table, name, catalog)
-            table.register(f"over.{name}", catalog=catalog)
-            told = {"sync": name, "path": f"file://{folder / name}", "keys": ",".join(table.partition_by)}
-            steps += [{**told, "database": "theirs"}, {**told, "database": "over"}]
-        queries = [f"select {READ} from lake.{name}" for name in ENTRIES]
-        queries += [f"select {READ} from lake.{name} where city = 'bonn'" for name in ("rides", "stops", "stops_ro")]
-        queries += ["select count(*) n from lake.trips where day = '2026-01-01' and small = 0"]
-        queries += [f"show partitions lake.{name}" for name in ("rides", "stops", "stops_ro", "trips")]
-        steps += [{"query": one} for one in queries]
-        found = hudi_by_metastore.answers(uri, steps, tmp_path_factory.mktemp("spark"))
-        yield Asked(dict(zip(queries, found[-len(queries) :], strict=True)), catalog, folder)
-
-
 def ours(asked: Asked, name: str, **how: Any) -> list[str]:
     """The rows of an entry as `scan` has them, in the form of Hudi's answers."""
     table = hoodoo.open(asked.folder / name.removesuffix("_ro").removesuffix("_rt"))
@@ -133,54 +109,80 @@ def rows(found: Any) -> list[str]:
     return sorted(json.dumps(one, sort_keys=True, default=str) for one in found)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_an_entry_is_the_one_that_hudis_own_sync_makes(asked: Asked, name: str) -> None:
-    found, theirs = (metastore_reader.entry(asked.catalog, name, database) for database in ("lake", "theirs"))
-    assert len(found["parts"]) == len(theirs.pop("parts")) > 1
+@contextmanager
+def answered(tmp_path: Path) -> Iterator[Asked]:
+    """Registers the tables, lets Hudi's own sync register them too, once over our entries, and asks Hudi."""
+    folder, scratch, server = tmp_path / "lake", tmp_path / "spark", tmp_path / "hive"
+    scratch.mkdir()
+    server.mkdir()
+    with catalog_servers.hive_metastore(server) as uri:
+        catalog = load_catalog("hms", type="hive", uri=uri)
+        for database in ("lake", "over", "theirs"):
+            catalog.create_namespace(database)
+        steps: list[dict[str, str]] = []
+        for name, (kind, partition_by) in TABLES.items():
+            options: dict[str, Any] = {"compact_after_logs": None} if kind == "merge_on_read" else {}
+            table = hoodoo.create(
+                folder / name, SCHEMA, key="id", partition_by=partition_by, type=kind, clean_every=None, **options
+            )
+            changed(table, name, catalog)
+            table.register(f"over.{name}", catalog=catalog)
+            told = {"sync": name, "path": f"file://{folder / name}", "keys": ",".join(table.partition_by)}
+            steps += [{**told, "database": "theirs"}, {**told, "database": "over"}]
+        queries = [f"select {READ} from lake.{name}" for name in ENTRIES]
+        queries += [f"select {READ} from lake.{name} where city = 'bonn'" for name in ("rides", "stops", "stops_ro")]
+        queries += [OF_TWO]
+        queries += [f"show partitions lake.{name}" for name in ("rides", "stops", "stops_ro", "trips")]
+        steps += [{"query": one} for one in queries]
+        found = hudi_by_metastore.answers(uri, steps, scratch)
+        yield Asked(dict(zip(queries, found[-len(queries) :], strict=True)), catalog, folder)
+
+
+def same_entry(asked: Asked, name: str) -> None:
+    """An entry is the one that Hudi's own sync makes, and Hudi's sync finds nothing to change in it."""
+    found, theirs, synced = (metastore_reader.entry(asked.catalog, name, one) for one in ("lake", "theirs", "over"))
+    assert found == synced, name
+    assert len(found["parts"]) == len(theirs.pop("parts")) > 1, name
     # a first sync of Hudi's lists folders, and that of the dropped partition is there until a clean
     more = {values for values in theirs["partitions"] if values not in found["partitions"]}
-    assert more == ({GONE[found["keys"][0][0]]} if found["keys"] else set())
+    assert more == ({GONE[found["keys"][0][0]]} if found["keys"] else set()), name
     for values in more:
         del theirs["partitions"][values]
     for what, said in theirs.items():
-        assert found[what] == said, what
+        assert found[what] == said, (name, what)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_hudis_own_sync_finds_nothing_to_change(asked: Asked, name: str) -> None:
-    found, synced = (metastore_reader.entry(asked.catalog, name, database) for database in ("lake", "over"))
-    assert found == synced
-
-
-@pytest.mark.parametrize("name", ENTRIES)
-def test_hudi_reads_the_rows_of_an_entry_by_its_name(asked: Asked, name: str) -> None:
+def same_rows(asked: Asked, name: str) -> None:
+    """Hudi reads the rows of an entry by its name, and those of one partition."""
     found = rows(asked.rows[f"select {READ} from lake.{name}"])
-    assert found == ours(asked, name) and found
+    assert found == ours(asked, name) and found, name
+    if (query := f"select {READ} from lake.{name} where city = 'bonn'") in asked.rows:
+        found = rows(asked.rows[query])
+        assert found == ours(asked, name, where="city = 'bonn'") and len(found) == 2, name
 
 
-@pytest.mark.parametrize("name", ["rides", "stops", "stops_ro"])
-def test_hudi_reads_one_partition_of_an_entry(asked: Asked, name: str) -> None:
-    found = rows(asked.rows[f"select {READ} from lake.{name} where city = 'bonn'"])
-    assert found == ours(asked, name, where="city = 'bonn'") and len(found) == 2
-
-
-def test_the_entry_of_base_files_shows_what_was_before_the_logs(asked: Asked) -> None:
-    fares = {
-        name: {one["Fare"] for one in asked.rows[f"select {READ} from lake.{name}"]}
-        for name in ("stops", "stops_rt", "stops_ro")
-    }
-    assert 99.0 in fares["stops"] and 99.0 in fares["stops_rt"] and 99.0 not in fares["stops_ro"]
-
-
-def test_hudi_reads_by_several_partition_columns(asked: Asked) -> None:
-    count = hoodoo.open(asked.folder / "trips").scan(where="day = '2026-01-01' AND small = 0").count()
-    assert asked.rows["select count(*) n from lake.trips where day = '2026-01-01' and small = 0"] == [{"n": count}]
-
-
-def test_hudi_shows_the_partitions_that_there_are(asked: Asked) -> None:
+def same_partitions(asked: Asked) -> None:
+    """Hudi shows the partitions that there are, and reads by several partition columns."""
     for name in ("rides", "stops", "stops_ro"):
-        found = asked.rows[f"show partitions lake.{name}"]
-        assert sorted(one["partition"] for one in found) == ["city=bonn", "city=rome"]
-    trips = {one["partition"] for one in asked.rows["show partitions lake.trips"]}
-    assert trips == set(hoodoo.open(asked.folder / "trips").files().to_pydict()["partition"])
-    assert "small=1/day=2026-01-02" not in trips
+        shown = asked.rows[f"show partitions lake.{name}"]
+        assert sorted(one["partition"] for one in shown) == ["city=bonn", "city=rome"], name
+    trips = hoodoo.open(asked.folder / "trips")
+    shown = {one["partition"] for one in asked.rows["show partitions lake.trips"]}
+    assert shown == set(trips.files().to_pydict()["partition"]) and "small=1/day=2026-01-02" not in shown
+    count = trips.scan(where="day = '2026-01-01' AND small = 0").count()
+    assert asked.rows[OF_TWO] == [{"n": count}] and count
+
+
+def test_hudi_reads_by_the_entries_that_we_make_which_are_those_that_its_own_sync_makes(tmp_path: Path) -> None:
+    """One test: it takes a metastore and a Spark of its own."""
+    with answered(tmp_path) as asked:
+        for name in ENTRIES:
+            same_entry(asked, name)
+            same_rows(asked, name)
+        same_partitions(asked)
+        fares = {
+            name: {one["Fare"] for one in asked.rows[f"select {READ} from lake.{name}"]}
+            for name in ("stops", "stops_rt", "stops_ro")
+        }
+        assert 99.0 in fares["stops"] and 99.0 in fares["stops_rt"]
+        assert 99.0 not in fares["stops_ro"], "what logs say does not show in base files"

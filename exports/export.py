@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hoodoo.errors import OptionError
+from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.iceberg import iceberg_export
 from hoodoo.exports.overlays import Overlays
@@ -49,9 +49,18 @@ def export(
         iceberg_export.require_exportable(config, view)
     overlays = Overlays(store) if mode == MERGED else None
     request = Request(store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL)
-    of_delta, of_iceberg = (
-        delta_export.export(request) if delta else None,
-        iceberg_export.export(request) if iceberg else None,
-    )
+    try:
+        of_delta = delta_export.export(request) if delta else None
+        of_iceberg = iceberg_export.export(request) if iceberg else None
+    except HoodooError:
+        _forget_overlays(request)
+        raise
+    _forget_overlays(request)
     slot = min((slot for _, slot in filter(None, (of_delta, of_iceberg))), default=view.seq)
     return ExportResult(slot, of_delta and of_delta[0], of_iceberg and of_iceberg[0])
+
+
+def _forget_overlays(request: Request) -> None:
+    """Delete overlays that were written of slots that a purge, or a clean, has passed meanwhile."""
+    if request.overlays and request.history.head().min_readable > request.until:
+        request.overlays.forget_passed(request.history)

@@ -85,6 +85,7 @@ class Overlays:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._made: dict[str, Overlay] = {}
+        self._keys: set[str] = set()  # of files with rows
 
     def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
         """Return the overlay of each of `groups`, which have logs. The files of their rows are written.
@@ -99,6 +100,7 @@ class Overlays:
             dead, rows = _overlaid(self._store, config, group)
             return Overlay(name, group.base, dead, _write(writing, config, group, f"{OVERLAYS}{name}.parquet", rows))
 
+        self._keys |= {f"{OVERLAYS}{name}.parquet" for name, _ in fresh}
         self._made |= {one.name: one for one in LocalEngine().map(make, fresh)}
         return [self._made[name] for name in wanted]
 
@@ -115,7 +117,18 @@ class Overlays:
         """
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
         rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
-        return _write(writing, config, group, self.whole_key(config, group), _placed(group, rows))
+        self._keys.add(key := self.whole_key(config, group))
+        return _write(writing, config, group, key, _placed(group, rows))
+
+    def forget_passed(self, history: History) -> None:
+        """Delete what was written here of slots that nobody can read any more: a purge that came between looked for its
+        keys before they were written.
+        """
+        if self._keys:
+            history.head()
+            for key, _ in passed_files(self._store, passed_overlays(history)):
+                if key in self._keys:
+                    self._store.delete(key)
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:

@@ -19,6 +19,7 @@ from faulty_store import ALL, FaultyStore
 import hoodoo
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.layout import OVERLAYS
 
 
 class Overtaken(FaultyStore):
@@ -82,6 +83,24 @@ def test_a_merged_export_whose_files_a_clean_takes_exports_the_newest_slot(tmp_p
     done = overtaken(path, (operation, what, clean), mode="merged")
     table = hoodoo.open(path)
     assert done.slot == table.cursor.seq
+    assert merged_rows(path) == newest_rows(path) == plain(table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("formats", [{"delta": True, "iceberg": False}, {"delta": False, "iceberg": True}])
+def test_an_export_that_a_purge_overtakes_leaves_no_purged_row(tmp_path: Path, formats: dict[str, bool]) -> None:
+    """It read the logs, the purge ended and proved that no file had the key, and it wrote the overlay."""
+    path = tmp_path / "t"
+    table = narrow(path)
+    table.upsert(some(1, 2, 3))
+    table.upsert(some(1, v=1))
+
+    def purge() -> None:
+        assert hoodoo.open(path).purge([{"id": 1, "part": "a"}], older_than_hours=0).proved
+
+    overtaken(path, ("put_if_absent", OVERLAYS, purge), mode="merged", **formats)
+    left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]
+    assert all(1 not in ids for ids in left)
+    table.export(delta=True, iceberg=True, mode="merged")
     assert merged_rows(path) == newest_rows(path) == plain(table.scan().to_arrow())
 
 

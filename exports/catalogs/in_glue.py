@@ -49,9 +49,7 @@ class GlueEntries:
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
             self._change_partitions(name, entry)  # first: what is left of it is done with the next try
-        kept = {
-            key: found.raw[key] for key in ("Description", "Owner", "Retention", "PartitionKeys") if key in found.raw
-        }
+        kept = {key: found.raw[key] for key in _KEPT if key in found.raw}
         try:
             self._glue.update_table(
                 DatabaseName=self._namespace,

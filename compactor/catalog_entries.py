@@ -1,12 +1,14 @@
 """The entries in catalogs that a worker keeps up to date: which they are, and how one is brought up to date.
 
 A catalog is no part of the table's store: it may be away, refuse, or not answer at all. So each entry is asked for on a
-thread of its own, for a limited time, and whoever asks hears of it as of any other failure. When that is, others know.
+thread of its own, and whoever asks comes back for the answer: nothing else waits for a catalog. One that has not
+answered for a minute failed. When an entry is asked for, others know.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +22,34 @@ from hoodoo.writers.context import Context
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
 """How the name of the part of the work begins that is an entry; its name in the catalog follows."""
 _PATIENCE_S = 60.0
+_AT_ONCE_S = 1.0
+"""How long an answer is waited for where others wait, too: most catalogs take less."""
+
+
+class _Question:
+    """One that a catalog was asked, on a thread of its own. again: to be asked again, since the table changed since."""
+
+    def __init__(self, ask: Callable[[], str]) -> None:
+        self.again, self.until = False, time.monotonic() + _PATIENCE_S
+        self._answer: list[str | BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(ask,), daemon=True)
+        self._thread.start()
+
+    def _run(self, ask: Callable[[], str]) -> None:
+        try:
+            self._answer.append(ask())
+        except BaseException as problem:  # whoever comes for the answer raises it
+            self._answer.append(problem)
+
+    def has_answer(self, wait_s: float) -> bool:
+        self._thread.join(max(0.0, min(wait_s, self.until - time.monotonic())))
+        return bool(self._answer)
+
+    def answer(self) -> str:
+        found = self._answer[0]
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
 
 @dataclass
@@ -35,46 +65,54 @@ class CatalogEntries:
     hudi: str
     opened: Callable[[], Any]
     lock: threading.Lock
-    _asking: dict[str, threading.Thread] = field(default_factory=dict)
+    _asked: dict[str, _Question] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
         """Return the entries of a kind, `OF_HUDI` or `OF_ICEBERG`, as parts of the work: one or none."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
-    def bring(self, part: str, context: Context) -> str:
+    def unanswered(self) -> set[str]:
+        """Return the parts whose answer nobody came for."""
+        return set(self._asked)
+
+    def bring(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
         """Bring an entry up to date.
 
         Args:
             part: One of `parts`.
             context: Of the table.
+            anew: True where the table changed since the last call.
+            patient: True waits for the answer for a minute.
 
         Returns:
-            What was done: 'registered', 'moved', 'refreshed' or 'kept'.
+            What was done: 'registered', 'moved', 'refreshed' or 'kept'. None where the catalog has not answered yet:
+            come again.
 
         Raises:
             CatalogRefused: The catalog refuses, or does not answer.
             OptionError: There is no such catalog, or the table has no Iceberg export.
         """
-        if part in self._asking and self._asking[part].is_alive():
+        known = self._asked.get(part)
+        if known:
+            known.again |= anew
+        asked = known or self._ask(part, context)
+        if not asked.has_answer(_PATIENCE_S if patient else 0.0 if known else _AT_ONCE_S):
+            if time.monotonic() < asked.until:
+                return None
             raise _no_answer(part)
-        answer: list[str | BaseException] = []
+        del self._asked[part]
+        if asked.again:
+            self._ask(part, context)
+        return asked.answer()
 
-        def ask() -> None:
-            try:
-                with self.lock:
-                    answer.append((_bring_hudi if part.startswith(OF_HUDI) else _bring_iceberg)(part, self, context))
-            except BaseException as problem:  # whoever waits for it raises it
-                answer.append(problem)
+    def _ask(self, part: str, context: Context) -> _Question:
+        def ask() -> str:
+            with self.lock:
+                return (_bring_hudi if part.startswith(OF_HUDI) else _bring_iceberg)(self, context)
 
-        thread = self._asking[part] = threading.Thread(target=ask, name=part, daemon=True)
-        thread.start()
-        thread.join(_PATIENCE_S)
-        if not answer:
-            raise _no_answer(part)
-        if isinstance(answer[0], BaseException):
-            raise answer[0]
-        return answer[0]
+        self._asked[part] = _Question(ask)
+        return self._asked[part]
 
 
 def _no_answer(part: str) -> CatalogRefused:
@@ -86,7 +124,7 @@ def _no_answer(part: str) -> CatalogRefused:
     )
 
 
-def _bring_hudi(part: str, entries: CatalogEntries, context: Context) -> str:
+def _bring_hudi(entries: CatalogEntries, context: Context) -> str:
     from hoodoo.exports.catalogs.hudi_registration import HudiRegistration
 
     def look() -> tuple[TableConfig, View]:
@@ -98,7 +136,7 @@ def _bring_hudi(part: str, entries: CatalogEntries, context: Context) -> str:
     return changes[0] if changes else "kept"
 
 
-def _bring_iceberg(part: str, entries: CatalogEntries, context: Context) -> str:
+def _bring_iceberg(entries: CatalogEntries, context: Context) -> str:
     from hoodoo.exports.catalogs.registration import Registration
     from hoodoo.exports.iceberg import metadata_files
 

@@ -34,11 +34,18 @@ def due(turn: Turn) -> bool:
     """A worker exports once in `export_every_s` where the table changed; it and a writer do where a clean is due."""
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
-    return _is_time(turn) or any(not tried.waiting for tried in (turn.duty.parts.values() if turn.duty else ()))
+    return _is_time(turn) or any(turn.duty and not turn.duty.waits(part) for part in _open_entries(turn))
 
 
 def _has_entries(turn: Turn) -> bool:
     return bool(turn.duty and turn.table in turn.duty.worker.entries)
+
+
+def _open_entries(turn: Turn) -> set[str]:
+    """The entries that failed, and those of which a catalog has not answered yet."""
+    if turn.duty is None or not _has_entries(turn):
+        return set()
+    return {*turn.duty.parts, *turn.duty.worker.entries[turn.table].unanswered()}
 
 
 def _is_time(turn: Turn) -> bool:
@@ -53,7 +60,7 @@ def _is_time(turn: Turn) -> bool:
 def run(turn: Turn) -> bool:
     """Export up to the view of the turn, and bring entries up to date. Returns False: nothing is left to do at once."""
     duty = turn.duty
-    whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only entries that failed
+    whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
     _bring_entries(turn, OF_HUDI, whole)
     if whole:
         _export(turn)
@@ -62,23 +69,25 @@ def run(turn: Turn) -> bool:
 
 
 def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
-    """Bring the entries of a kind up to date, or those that failed; none that is put off."""
+    """Bring the entries of a kind up to date, or those that are open; none that is put off."""
     duty = turn.duty
     if duty is None or turn.table not in duty.worker.entries:
         return
     for part in duty.worker.entries[turn.table].parts(kind):
-        if (whole or part in duty.parts) and not duty.waits(part):
-            _bring(turn, duty, part)
+        if (whole or part in _open_entries(turn)) and not duty.waits(part):
+            _bring(turn, duty, part, whole)
 
 
-def _bring(turn: Turn, duty: Duty, part: str) -> None:
-    """Bring an entry up to date. A failure is logged, and puts it off."""
+def _bring(turn: Turn, duty: Duty, part: str, anew: bool) -> None:
+    """Bring an entry up to date, or come for the answer. A failure is logged, and puts it off."""
     began, name = turn.seconds(), part.partition(" ")[2]
     try:
-        change = duty.worker.entries[turn.table].bring(part, turn.context)
+        change = duty.worker.entries[turn.table].bring(part, turn.context, anew, duty.worker.once)
     except Exception as problem:
         wait = duty.failed(problem, turn.now_ms, part)
         failure("registration_failed", problem, table=turn.table, entry=name, retry_s=wait)
+        return
+    if change is None:
         return
     duty.succeeded(part)
     if change != "kept":

@@ -105,7 +105,7 @@ class Worker:
 
         Args:
             tables: The open tables to serve, each once.
-            services: Which of 'compact', 'cluster', 'clean' and 'archive' to run. Default: all.
+            services: Which of 'compact', 'cluster', 'export', 'clean' and 'archive' to run. Default: all.
             poll_s: How many seconds pass between two looks at an idle table, above 0. Default 1.0.
             once: True ends the worker when nothing is left to do. Default False.
             logs_min: How many log files make a file group due, from 1. None (default): half the option

@@ -71,9 +71,17 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
 
 
 def require_namespace(catalog: Any, identifier: str) -> None:
-    """Raise CatalogRefused where the catalog has no namespace for the entry."""
+    """Raise CatalogRefused where the catalog has no namespace for the entry, or cannot be asked."""
     namespace = identifier.rpartition(".")[0]
-    if not catalog.namespace_exists(namespace):
+    try:
+        there = catalog.namespace_exists(namespace)
+    except Exception as problem:  # of any kind: each catalog has its own
+        raise CatalogRefused(
+            f"The catalog cannot be asked for its namespace {namespace!r}: "
+            f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Look after the catalog, then try again.",
+            identifier=identifier,
+        ) from problem
+    if not there:
         raise CatalogRefused(
             f"The catalog has no namespace {namespace!r}. Create it there first.", identifier=identifier
         )

@@ -56,9 +56,9 @@ class Registration:
         except HoodooError:
             raise
         except Exception as problem:  # of any kind: each catalog has its own
+            said = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
-                f"The catalog did not take the entry {self.identifier!r}: {str(problem).rstrip('. ')}. If the table "
-                "was moved here, drop that entry and export again.",
+                f"The catalog did not take the entry {self.identifier!r}: {said}. {_advice(problem)}",
                 identifier=self.identifier,
             ) from problem
 
@@ -105,3 +105,13 @@ class Registration:
                 "Register the copy under another name; or, if it is the one to go on with, drop that entry.",
                 identifier=self.identifier,
             )
+
+
+def _advice(problem: Exception) -> str:
+    """What to do: never to drop an entry where the catalog is away only, for its grants would be lost."""
+    kinds = {one.__name__ for one in type(problem).__mro__}
+    if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
+        return "It is no Iceberg table. Register under another name."
+    if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the second: of a REST server
+        return "If the table was moved here, drop that entry and export again."
+    return "Look after the catalog, then export again."

@@ -13,6 +13,7 @@ from typing import Any
 import iceberg_reader
 import pytest
 from exported_tables import make, rows
+from patience import PATIENCE_S
 from worker_tables import loop_of
 
 import hoodoo
@@ -76,14 +77,33 @@ def test_an_entry_that_failed_is_tried_again_without_an_export(tmp_path: Path, m
     assert len(iceberg_reader.metadata(tmp_path / "t")["snapshots"]) == 1
 
 
-def test_a_catalog_that_does_not_answer_holds_up_nothing_and_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that comes is waited for, however slow the machine is."""
+    monkeypatch.setattr(catalog_entries, "_AT_ONCE_S", PATIENCE_S)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Those that catalogs were asked."""
+    found: list[Any] = []
+
+    class Counted(catalog_entries._Question):
+        def __init__(self, ask: Callable[[], str]) -> None:
+            found.append(self)
+            super().__init__(ask)
+
+    monkeypatch.setattr(catalog_entries, "_Question", Counted)
+    return found
+
+
+def test_a_catalog_that_does_not_answer_is_a_failure_and_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, questions: list[Any]
 ) -> None:
-    monkeypatch.setattr(catalog_entries, "_PATIENCE_S", 0.01)
-    answer, asked = threading.Event(), []
+    monkeypatch.setattr(catalog_entries, "_PATIENCE_S", 0.0)
+    answer = threading.Event()
 
     def silent() -> Any:
-        asked.append(threading.current_thread())
         answer.wait()
         return away()
 
@@ -94,19 +114,50 @@ def test_a_catalog_that_does_not_answer_holds_up_nothing_and_is_asked_once(
         for _ in range(3):
             loop.round()
             again_at_once(loop)
-        assert loop.work["export"].failures == 3 and len(asked) == 1
+        assert loop.work["export"].failures == 3 and len(questions) == 1
         assert "has not answered" in caplog.text
         answer.set()
-        asked[0].join()
+        questions[0]._thread.join()
+        for failures, asked in ((4, 1), (5, 2)):
+            loop.round()
+            assert (loop.work["export"].failures, len(questions)) == (failures, asked)
+            again_at_once(loop)
+
+
+def test_a_catalog_that_is_slow_holds_up_nothing_and_hears_of_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, questions: list[Any]
+) -> None:
+    """Compaction waited for a metastore that hung, a minute each time."""
+    monkeypatch.setattr(catalog_entries, "_AT_ONCE_S", 0.0)
+    answer = threading.Event()
+    monkeypatch.setattr(catalog_entries, "_bring_iceberg", lambda *given: answer.wait() and "moved")
+    table = make(tmp_path / "t", type="merge_on_read", export_formats="iceberg")
+    with loop_of(table, "compact", "export", logs_min=1) as loop:
+        keeps(loop, away)
+        table.upsert(rows(1))
+        table.upsert(rows(1, version=1))
         loop.round()
-        assert loop.work["export"].failures == 4 and len(asked) == 2
+        table.upsert(rows(1, version=2))
+        loop.duties["export"].clocks["export"] = 0.0
+        loop.round()
+        assert loop.work["compact"].runs == 2 and not loop.failing
+        assert len(questions) == 1
+        answer.set()
+        for asked in (2, 2):
+            questions[-1]._thread.join()
+            loop.round()
+            assert len(questions) == asked, "it is asked once more, for the table changed meanwhile"
+        assert loop.work["export"].failures == 0
+        assert not loop.worker.entries[table.path].unanswered()
 
 
 def test_an_entry_of_hudi_needs_no_export_and_does_not_wait_for_one_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought: list[str] = []
-    monkeypatch.setattr(catalog_entries, "_bring_hudi", lambda part, *given: brought.append(part) or "refreshed")
+    monkeypatch.setattr(
+        catalog_entries, "_bring_hudi", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
+    )
     for number, formats in enumerate(("none", "delta")):
         path = tmp_path / formats
         table = make(path, export_formats=formats)
@@ -118,14 +169,16 @@ def test_an_entry_of_hudi_needs_no_export_and_does_not_wait_for_one_that_fails(
             keeps(loop, away, iceberg="", hudi=f"lake.t{number}")
             loop.round()
             assert loop.failing == (formats == "delta")
-        assert brought[-1] == f"register-hudi lake.t{number}"
+        assert brought[-1] == f"lake.t{number}"
 
 
 def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought: list[str] = []
-    monkeypatch.setattr(catalog_entries, "_bring_hudi", lambda part, *given: brought.append(part) or "refreshed")
+    monkeypatch.setattr(
+        catalog_entries, "_bring_hudi", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
+    )
     table = make(tmp_path / "t")
     with loop_of(table, "export") as loop:
         keeps(loop, away, iceberg="", hudi="lake.t")

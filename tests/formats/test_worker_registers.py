@@ -9,14 +9,22 @@ import metastore_reader
 import pyarrow as pa
 import pytest
 from exported_tables import make
+from patience import PATIENCE_S
 from pyiceberg.catalog import Catalog, load_catalog
 from worker_tables import loop_of
 
 import hoodoo
 from hoodoo.cli.main import main
+from hoodoo.compactor import catalog_entries
 from hoodoo.compactor.worker import Worker
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that comes is waited for, however slow the machine is."""
+    monkeypatch.setattr(catalog_entries, "_AT_ONCE_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -78,8 +78,9 @@ def test_an_entry_that_failed_is_tried_again_without_an_export(tmp_path: Path, m
 
 
 @pytest.fixture(autouse=True)
-def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that comes is waited for, however slow the machine is."""
+def no_hurry(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An answer that comes is waited for, however slow the machine is; what the worker logs is heard."""
+    caplog.set_level("INFO", "hoodoo.worker")
     monkeypatch.setattr(catalog_entries, "_AT_ONCE_S", PATIENCE_S)
 
 

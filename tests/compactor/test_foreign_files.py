@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,7 +53,7 @@ def test_a_worker_logs_parquet_files_of_other_programs(
 ) -> None:
     monkeypatch.setattr(cleaning_services, "_HOUR_S", 0.0)  # a worker sweeps at once
     leave(tmp_path / "t" / "y" / "part-1.parquet")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level("INFO", "hoodoo.worker"):
         hoodoo.Worker([table], ("clean",), once=True).run()
     (record,) = [one for one in caplog.records if "foreign files found" in one.getMessage()]
     assert "y/part-1.parquet" in record.getMessage()

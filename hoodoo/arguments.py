@@ -6,13 +6,30 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hoodoo.errors import OptionError, PositionError
 from hoodoo.nearest import nearest
 from hoodoo.redact import printable
 
-Transaction = tuple[str, int]
+
+class Numbered(NamedTuple):
+    """What a commit of an application carries.
+
+    Attributes:
+        application: The name of the application.
+        version: The number of the commit among those of the application.
+        position: How far the application has read its source, as text; '' where it does not say.
+        after: The position that the commit goes on from; None where any will do.
+    """
+
+    application: str
+    version: int
+    position: str = ""
+    after: str | None = None
+
+
+Transaction = tuple[str, int] | tuple[str, int, str] | Numbered
 _MOST = 10**12
 _SAME = {
     **{"mor": ("merge_on_read",), "cow": ("copy_on_write",), "log": ("merge_on_read",)},
@@ -24,6 +41,7 @@ _SAME = {
 }
 """Words of other libraries for values, and ours: the first that may stand there."""
 _VERSION_MAX = 10**18
+_POSITION_BYTES_MAX = 64 << 10
 _APPLICATION_MAX = 1_000
 
 
@@ -36,23 +54,50 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def application_version(transaction: Transaction | None) -> Transaction | None:
-    """(application, version) as plain text and number. Raises OptionError."""
+def application_version(transaction: Transaction | None) -> Numbered | None:
+    """Return what a commit of an application carries. Raises OptionError."""
     if transaction is None:
         return None
     try:
-        application, version = transaction
+        application, version, *more = transaction
         number = operator.index(version)
     except (TypeError, ValueError):
-        application, version, number = None, None, -1
-    known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX
+        application, version, number, more = None, None, -1, []
+    known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX and len(more) <= 2
     if not known or isinstance(version, bool) or not 0 <= number <= _VERSION_MAX:
         raise OptionError(
             f"transaction takes (application, version) with a text of at most {_APPLICATION_MAX:,} characters and a "
-            f"whole number from 0 to {_VERSION_MAX:,}, got {printable(transaction)}.",
+            f"whole number from 0 to {_VERSION_MAX:,}, and perhaps a position, got {printable(transaction)}.",
             option="transaction",
         )
-    return str(application), number
+    if more and not isinstance(transaction, Numbered):
+        require_position(more[0])
+    return Numbered(str(application), number, *more)
+
+
+def require_application(name: object) -> None:
+    """Raise OptionError where `name` is no name of an application."""
+    if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
+        raise OptionError(
+            f"An application has a name of 1 to {_APPLICATION_MAX:,} characters, got {printable(name)}.",
+            option="name",
+        )
+
+
+def require_position(position: object) -> None:
+    """Raise OptionError where `position` is no text that says how far an application has read its source."""
+    if not isinstance(position, str) or not position or not is_utf8(position):
+        raise OptionError(
+            "A position of an application is a text, such as '{\"offset\": 42}', and not empty, got "
+            f"{printable(position)}.",
+            option="transaction",
+        )
+    if len(position.encode()) > _POSITION_BYTES_MAX:
+        raise OptionError(
+            f"A position of an application has at most {_POSITION_BYTES_MAX >> 10} KiB, got {len(position):,} "
+            "characters. Put what is larger into a file, and its name into the position.",
+            option="transaction",
+        )
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:

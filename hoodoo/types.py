@@ -46,6 +46,7 @@ from hoodoo.table.quarantine import Quarantine, Replayed
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.table.table import SchemaLike, Table
+from hoodoo.timeline.applications import Application
 from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
@@ -56,6 +57,7 @@ __all__ = [
     "AdoptResult",
     "AlterResult",
     "Alteration",
+    "Application",
     "ArchiveResult",
     "ArrowLike",
     "CatalogEntry",

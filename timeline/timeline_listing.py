@@ -161,6 +161,7 @@ class Commit:
         bytes: The size of these files, in bytes.
         application: The application of the commit's `transaction`, or ''.
         version: The version of the commit's `transaction`, or 0.
+        position: How far the application had read its source, as its `transaction` says; '' where it does not.
         savepoints: The names of the savepoints at this commit.
         readable: True if the table can be read as of this commit, and changes since it.
     """
@@ -176,6 +177,7 @@ class Commit:
     bytes: int
     application: str
     version: int
+    position: str
     savepoints: tuple[str, ...]
     readable: bool
 
@@ -267,6 +269,7 @@ def _commit(slot: Slot, savepoints: tuple[str, ...], readable: bool) -> Commit:
         size,
         application,
         version,
+        slot.reached,
         savepoints,
         readable,
     )

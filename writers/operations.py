@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hoodoo.arguments import Numbered
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
+from hoodoo.timeline.applications import is_committed
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import Retry
@@ -23,7 +25,6 @@ from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.sinks import require_same_query
 from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
@@ -67,7 +68,7 @@ def commit(
     context: Context,
     operation: str,
     propose: Propose,
-    transaction: tuple[str, int] | None = None,
+    transaction: Numbered | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
@@ -81,10 +82,8 @@ def commit(
     """
     state, retries = context.begun or context.timeline.ready(), 0
     while True:
-        if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
+        if transaction and is_committed(transaction, state.view.transactions, state.view.reached):
             return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
-        if transaction:
-            require_same_query(state.view.transactions, *transaction)
         try:
             result = _once(context, state, operation, propose, transaction)
         except _MistakenKeys:
@@ -102,7 +101,7 @@ def commit(
 
 
 def _once(
-    context: Context, state: TableState, operation: str, propose: Propose, transaction: tuple[str, int] | None
+    context: Context, state: TableState, operation: str, propose: Propose, transaction: Numbered | None
 ) -> Committed:
     """One attempt on `state`. Raises Conflict and _MistakenKeys where another one may succeed."""
     if context.head is not None:
@@ -173,9 +172,7 @@ def _cleaned_away(context: Context, state: TableState) -> bool:
 class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
-    def __init__(
-        self, context: Context, state: TableState, operation: str, transaction: tuple[str, int] | None
-    ) -> None:
+    def __init__(self, context: Context, state: TableState, operation: str, transaction: Numbered | None) -> None:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
@@ -249,7 +246,7 @@ class _Attempt:
             exclusive=proposal.exclusive,
             derived=proposal.derived,
             alters=proposal.columns is not None,
-            application=self.transaction[0] if self.transaction else "",
+            application=self.transaction.application if self.transaction else "",
             inserted=proposal.inserted,
             updated=proposal.updated,
         )
@@ -263,7 +260,8 @@ class _Attempt:
             columns=proposal.columns.to_json() if proposal.columns else {},
             settings=dict(proposal.settings),
             needs=(SETTINGS,) if proposal.settings else (),
-            transaction=self.transaction,
+            transaction=self.transaction[:2] if self.transaction else None,
+            reached=self.transaction.position if self.transaction else "",
             counts=_counts(proposal, written),
             touches=touches,
         )
@@ -313,7 +311,7 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
 
 
 def upsert(
-    context: Context, source: Source, operation: str = "UPSERT", transaction: tuple[str, int] | None = None
+    context: Context, source: Source, operation: str = "UPSERT", transaction: Numbered | None = None
 ) -> Committed:
     """Insert new keys, replace or delete rows of known ones."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
@@ -324,7 +322,7 @@ def insert(
     source: Source,
     existing: str,
     bulk: bool,
-    transaction: tuple[str, int] | None = None,
+    transaction: Numbered | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
     """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new
@@ -342,7 +340,7 @@ def overwrite(
     source: Source | None,
     partitions: Sequence[str] | None,
     operation: str,
-    transaction: tuple[str, int] | None = None,
+    transaction: Numbered | None = None,
 ) -> Committed:
     """Replace whole partitions (None: all there are) by the rows of `source`."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.arguments import Numbered
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.readers.predicate.filter import Filter
@@ -27,7 +28,6 @@ from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
-Transaction = tuple[str, int]
 _AT = "#at"
 """The column of positions in the base file; no table has one with such a name."""
 
@@ -36,7 +36,7 @@ def update(
     context: Context,
     condition: Callable[[TableConfig], Filter | None],
     new_values: Callable[[TableConfig], NewValues],
-    transaction: Transaction | None = None,
+    transaction: Numbered | None = None,
 ) -> Committed:
     """Give the rows that match `condition` new values, and write those that differ by them.
 
@@ -60,7 +60,7 @@ def update(
 
 
 def delete(
-    context: Context, condition: Callable[[TableConfig], Filter | None], transaction: Transaction | None = None
+    context: Context, condition: Callable[[TableConfig], Filter | None], transaction: Numbered | None = None
 ) -> Committed:
     """Delete the rows that match `condition`. A file group in which all rows are sure to match is dropped unread."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, one_of
+from hoodoo.arguments import number_from, one_of, require_application
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.hints import explained
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.scan import Scan
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.timeline import timeline_listing
+    from hoodoo.timeline.applications import Application
 
 
 @explained
@@ -480,6 +481,24 @@ class Readable:
 
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.commits(self.handle.look().history, newest)
+
+    def application(self, name: str) -> Application:
+        """Tell how far an application has come with its commits: what `transaction` says of them.
+
+        Args:
+            name: The name of the application.
+
+        Returns:
+            The number of its newest commit, and the position that this one carries.
+
+        Raises:
+            OptionError: `name` is not a text of 1 to 1,000 characters.
+        """
+        from hoodoo.timeline.applications import application
+
+        require_application(name)
+        view = self.handle.look().view
+        return application(name, view.transactions, view.reached)
 
 
 def rows_changed(

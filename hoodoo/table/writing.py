@@ -93,7 +93,10 @@ class Writable(Updatable):
                 largest ordering value, and on a tie the later row; 'fail' refuses the batch.
             transaction: An application name and a growing version, such as ("job-7", 42). The name has 1 to 1,000
                 characters, the version is a whole number from 0. A version at or below the newest committed version of
-                the application is skipped. None (default): the write has no version.
+                the application is skipped. With a position behind it, a text that says how far the application has read
+                its source, versions have no gaps: `table.application("job-7").next(position)` makes such a
+                transaction, and a write is refused where another process of the application came first. None
+                (default): the write has no version.
             evolve: True adds columns, and fields of structs, that the table does not have, and widens types where that
                 is exact, in the same commit. False (default): such a batch is refused.
             missing: What to do with columns that the batch lacks and that have no default: 'fail' (default) refuses the

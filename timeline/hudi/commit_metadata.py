@@ -27,6 +27,7 @@ _ZEROS = (
 )
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
+REACHED = "hoodoo.ingest"
 """Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
@@ -99,7 +100,7 @@ def commit_metadata(
     record: dict[str, Any] = {
         "partitionToWriteStats": _by_partition(map(stat, slot.files)),
         "compacted": slot.action == "compaction",
-        "extraMetadata": {"schema": schema_text} | ({MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}),
+        "extraMetadata": {"schema": schema_text} | _told_beside(slot),
         "version": None,
         "operationType": _OPERATIONS.get(slot.operation, slot.operation),
     }
@@ -109,6 +110,16 @@ def commit_metadata(
     for partition, file_id in slot.replaced:
         gone.setdefault(partition, []).append(file_id)
     return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": gone})
+
+
+def _told_beside(slot: Slot) -> dict[str, str]:
+    """What others may want to know of a commit, beside the columns."""
+    found = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
+    if slot.transaction and slot.reached:
+        application, number = slot.transaction
+        said = {"app": application, "n": number, "position": slot.reached}
+        found[REACHED] = json.dumps(said, separators=(",", ":"), sort_keys=True)
+    return found
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:

@@ -62,6 +62,7 @@ def undo(history: History, first: Slot) -> None:
         replaced=tuple(key for key in changed if key in now),
         position=first.seq - 1,
         versions=dict(before.transactions),
+        all_reached=dict(before.reached),
         published=done.key,
         columns=columns,
         needs=(COLUMNS,) if columns else (),

@@ -18,7 +18,10 @@ from hoodoo.format.names import check_below, check_data_path, is_change_log
 from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
-VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
+VERSIONS = (1, 2, 3, 4)
+"""1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know; 4: with positions of
+applications.
+"""
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
 PLACED, PARTIAL = "placed", "partial"
 KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL})
@@ -124,6 +127,8 @@ class SlotBody:
 
     merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
+    transaction, reached: the application and version of the commit; how far the application has read its source then,
+    '' where it does not say.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
     whose rows it brings back.
     settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
@@ -150,6 +155,7 @@ class SlotBody:
     savepoint: str = ""
     position: int = 0
     transaction: tuple[str, int] | None = None
+    reached: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
@@ -166,7 +172,7 @@ class Slot(SlotBody):
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
     follows the slot.
     placed: 1 where each row of files that another engine wrote was seen to lie in the partition that transforms make.
-    versions: of all applications, as they are after an undo.
+    versions, all_reached: of all applications, as they are after an undo.
     columns_before: the columns before, in the first change of a table.
     schema, schema_before: the same as Avro text, without ids, in slots of earlier releases.
     """
@@ -184,6 +190,7 @@ class Slot(SlotBody):
     published: str = ""
     placed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
+    all_reached: dict[str, str] = field(default_factory=dict)
     schema: str = ""
     schema_before: str = ""
     columns_before: dict[str, Any] = field(default_factory=dict)
@@ -234,11 +241,11 @@ def _canonical(value: Any) -> bytes:
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
     later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
-    version = 3 if slot.needs else 2 if later else 1  # who knows only an older one is told
+    known_by = 4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if later else 1  # others are told
     body: dict[str, Any] = {
         name: value for name in _NAMES if (value := getattr(slot, name)) not in ((), "", {}, None, 0)
     }
-    body |= {"seq": slot.seq, "v": version, "files": [_file_json(file) for file in slot.files]}
+    body |= {"seq": slot.seq, "v": known_by, "files": [_file_json(file) for file in slot.files]}
     if slot.plan:
         body["plan"] = [asdict(group) for group in slot.plan]
     text = _canonical(body)
@@ -362,7 +369,7 @@ def _check_types(slot: Slot) -> None:
                 raise TypeError(f"{name} is {str(value)[:50]!r}")
     pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
     texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
-    texts += [*slot.settings, *slot.settings.values()]
+    texts += [*slot.settings, *slot.settings.values(), *slot.all_reached.values()]
     if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)
     ):

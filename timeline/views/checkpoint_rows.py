@@ -54,6 +54,7 @@ _OPTIONAL: dict[str, Any] = {
     "needs": [str],
     "told": str,
     "foreign_rows": int,
+    "reached": {str: str},
 }
 """Names that came later: written where there is something to say, so that an older release reads the others. Names that
 are not known here are passed over; what must not be is in `needs`.
@@ -148,7 +149,7 @@ def state_of(view: View) -> dict[str, Any]:
     named["undone"] = view.undone
     later: dict[str, Any] = {"settings": dict(view.settings), "needs": sorted(view.needs)}
     later |= {"columns": view.schemas.to_json(), "told": view.told}
-    later |= {"foreign_rows": int(view.foreign_rows)}
+    later |= {"foreign_rows": int(view.foreign_rows), "reached": dict(view.reached)}
     named |= {name: value for name, value in later.items() if value}
     return {name: getattr(view, name) for name in simple} | named | {"plans": plans}
 

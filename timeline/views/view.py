@@ -51,6 +51,7 @@ class View:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     superseded: Sequence[Superseded] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
+    reached: Mapping[str, str] = field(default_factory=dict)  # application -> how far it has read its source
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
@@ -142,6 +143,9 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     if slot.transaction:
         app, version = slot.transaction
         transactions[app] = max(version, transactions.get(app, version))
+    reached = dict(slot.all_reached if slot.operation == UNDO else view.reached)
+    if slot.transaction and slot.reached:
+        reached[slot.transaction[0]] = slot.reached
     savepoints = dict(view.savepoints)
     if slot.savepoint:
         savepoints.pop(slot.savepoint, None)
@@ -163,6 +167,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         plans=plans,
         superseded=superseded,
         transactions=transactions,
+        reached=reached,
         min_readable=max(view.min_readable, slot.min_readable),
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hoodoo.arguments import Numbered
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
@@ -58,7 +59,7 @@ class WriteOptions:
     missing: str = FAIL
     evolve: bool = False
     limits: BadRowLimits | None = None
-    transaction: tuple[str, int] | None = None
+    transaction: Numbered | None = None
     if_head: PositionLike | None = None
     columns: str | tuple[str, ...] | None = None
     mode: MergeMode = REPLACES

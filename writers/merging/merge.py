@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.arguments import Numbered
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.merge.kernels import KeyedChanges
@@ -54,7 +55,7 @@ def merge(
     context: Context,
     source: SourceRows,
     clauses: Callable[[TableConfig], Sequence[Clause]],
-    transaction: tuple[str, int] | None = None,
+    transaction: Numbered | None = None,
 ) -> Committed:
     """Carry out a merge.
 

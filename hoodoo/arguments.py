@@ -13,7 +13,7 @@ from hoodoo.nearest import nearest
 from hoodoo.redact import printable
 
 
-class Numbered(NamedTuple):
+class ApplicationVersion(NamedTuple):
     """What a commit of an application carries.
 
     Attributes:
@@ -29,7 +29,7 @@ class Numbered(NamedTuple):
     after: str | None = None
 
 
-Transaction = tuple[str, int] | tuple[str, int, str] | Numbered
+Transaction = tuple[str, int] | tuple[str, int, str] | ApplicationVersion
 _MOST = 10**12
 _SAME = {
     **{"mor": ("merge_on_read",), "cow": ("copy_on_write",), "log": ("merge_on_read",)},
@@ -54,7 +54,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def application_version(transaction: Transaction | None) -> Numbered | None:
+def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
     """Return what a commit of an application carries. Raises OptionError."""
     if transaction is None:
         return None
@@ -70,9 +70,9 @@ def application_version(transaction: Transaction | None) -> Numbered | None:
             f"whole number from 0 to {_VERSION_MAX:,}, and perhaps a position, got {printable(transaction)}.",
             option="transaction",
         )
-    if more and not isinstance(transaction, Numbered):
+    if more and not isinstance(transaction, ApplicationVersion):
         require_position(more[0])
-    return Numbered(str(application), number, *more)
+    return ApplicationVersion(str(application), number, *more)
 
 
 def require_application(name: object) -> None:

@@ -4,6 +4,7 @@ For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def loa
 ...`.
 """
 
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
 from hoodoo.compactor.cleaning.purge import PurgeReport
@@ -58,6 +59,7 @@ __all__ = [
     "AlterResult",
     "Alteration",
     "Application",
+    "ApplicationVersion",
     "ArchiveResult",
     "ArrowLike",
     "CatalogEntry",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hoodoo.arguments import Numbered, require_position
+from hoodoo.arguments import ApplicationVersion, require_position
 from hoodoo.errors import CommitConflict
 from hoodoo.redact import printable
 from hoodoo.timeline.sinks import require_same_query
@@ -34,7 +34,7 @@ class Application:
     version: int
     position: str
 
-    def next(self, position: str) -> Numbered:
+    def next(self, position: str) -> ApplicationVersion:
         """Say what its next commit carries.
 
         Args:
@@ -48,7 +48,7 @@ class Application:
             OptionError: `position` is no text, empty or too long.
         """
         require_position(position)
-        return Numbered(self.name, self.version + 1, position, self.position)
+        return ApplicationVersion(self.name, self.version + 1, position, self.position)
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
@@ -56,7 +56,7 @@ def application(name: str, versions: Mapping[str, int], reached: Mapping[str, st
     return Application(name, versions.get(name, NONE), reached.get(name, ""))
 
 
-def is_committed(given: Numbered, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
+def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
     """Tell whether a commit is in the table already, so that nothing is left to do.
 
     Args:
@@ -83,7 +83,7 @@ def is_committed(given: Numbered, versions: Mapping[str, int], reached: Mapping[
     return False
 
 
-def _conflict(given: Numbered, newest: int, stored: str, why: str) -> CommitConflict:
+def _conflict(given: ApplicationVersion, newest: int, stored: str, why: str) -> CommitConflict:
     return CommitConflict(
         f"Another process of application {printable(given.application)} came first: number {given.version} is not the "
         f"next one that goes on from where it is, for {why}. Nothing was written. Look where it is, with "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
@@ -68,7 +68,7 @@ def commit(
     context: Context,
     operation: str,
     propose: Propose,
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
@@ -101,7 +101,7 @@ def commit(
 
 
 def _once(
-    context: Context, state: TableState, operation: str, propose: Propose, transaction: Numbered | None
+    context: Context, state: TableState, operation: str, propose: Propose, transaction: ApplicationVersion | None
 ) -> Committed:
     """One attempt on `state`. Raises Conflict and _MistakenKeys where another one may succeed."""
     if context.head is not None:
@@ -172,7 +172,9 @@ def _cleaned_away(context: Context, state: TableState) -> bool:
 class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
-    def __init__(self, context: Context, state: TableState, operation: str, transaction: Numbered | None) -> None:
+    def __init__(
+        self, context: Context, state: TableState, operation: str, transaction: ApplicationVersion | None
+    ) -> None:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
@@ -311,7 +313,7 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
 
 
 def upsert(
-    context: Context, source: Source, operation: str = "UPSERT", transaction: Numbered | None = None
+    context: Context, source: Source, operation: str = "UPSERT", transaction: ApplicationVersion | None = None
 ) -> Committed:
     """Insert new keys, replace or delete rows of known ones."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
@@ -322,7 +324,7 @@ def insert(
     source: Source,
     existing: str,
     bulk: bool,
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
     """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new
@@ -340,7 +342,7 @@ def overwrite(
     source: Source | None,
     partitions: Sequence[str] | None,
     operation: str,
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
 ) -> Committed:
     """Replace whole partitions (None: all there are) by the rows of `source`."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.readers.predicate.filter import Filter
@@ -36,7 +36,7 @@ def update(
     context: Context,
     condition: Callable[[TableConfig], Filter | None],
     new_values: Callable[[TableConfig], NewValues],
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
 ) -> Committed:
     """Give the rows that match `condition` new values, and write those that differ by them.
 
@@ -60,7 +60,7 @@ def update(
 
 
 def delete(
-    context: Context, condition: Callable[[TableConfig], Filter | None], transaction: Numbered | None = None
+    context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
     """Delete the rows that match `condition`. A file group in which all rows are sure to match is dropped unread."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoodoo.arguments import Numbered, one_of
+from hoodoo.arguments import ApplicationVersion, one_of
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
@@ -374,7 +374,7 @@ def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
     return bad_row_limits(options.get("on_bad_rows", "fail"), int(rows), float(share))
 
 
-def _transaction(text: str | None) -> Numbered | None:
+def _transaction(text: str | None) -> ApplicationVersion | None:
     if text is None:
         return None
     match = re.fullmatch(r"(.+):(\d{1,18})", text, re.ASCII | re.DOTALL)
@@ -383,4 +383,4 @@ def _transaction(text: str | None) -> Numbered | None:
             f"transaction takes application:version with a whole number as version, got {printable(text)}.",
             option="transaction",
         )
-    return Numbered(match[1], int(match[2]))
+    return ApplicationVersion(match[1], int(match[2]))

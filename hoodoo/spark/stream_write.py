@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.redact import printable
 from hoodoo.spark.source_options import SparkStreamOptions
@@ -149,7 +149,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         except EngineError:
             job.discard()
             raise
-        job.commit([one.rows for one in told], Numbered(application_of(self.options.sink, query), batchId))
+        job.commit([one.rows for one in told], ApplicationVersion(application_of(self.options.sink, query), batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete what the tasks staged. What tasks staged that sent nothing, a sweep deletes.

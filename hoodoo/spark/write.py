@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import KeyExists, OptionError
 from hoodoo.format.spellings import Spellings
@@ -61,7 +61,7 @@ class Job:
             rows = (batch for table in tables for batch in table.to_batches())
         return staged.prepare_task(self.preparing, rows)
 
-    def commit(self, rows: Iterable[staged.TaskRows], transaction: Numbered | None) -> None:
+    def commit(self, rows: Iterable[staged.TaskRows], transaction: ApplicationVersion | None) -> None:
         """Merge and commit what tasks staged, and delete it there.
 
         Args:
@@ -93,7 +93,7 @@ class Job:
         """Delete what tasks staged."""
         staged.discard(self.preparing.store, self.preparing.folder)
 
-    def _arguments(self, transaction: Numbered | None) -> dict[str, Any]:
+    def _arguments(self, transaction: ApplicationVersion | None) -> dict[str, Any]:
         options = self.options
         found: dict[str, Any] = {"transaction": transaction}
         if options.operation in ("insert", "bulk_insert"):

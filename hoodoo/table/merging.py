@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import Numbered, Transaction, application_version
+from hoodoo.arguments import ApplicationVersion, Transaction, application_version
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
 from hoodoo.hints import explained, hint_for
@@ -230,7 +230,7 @@ class Merge:
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
-    def _upserted(self, context: Context, config: TableConfig, version: Numbered | None) -> WriteResult:
+    def _upserted(self, context: Context, config: TableConfig, version: ApplicationVersion | None) -> WriteResult:
         held = checks.of(config)
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged

@@ -9,7 +9,7 @@ import datetime as dt
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hoodoo.arguments import Numbered, Transaction, application_version
+from hoodoo.arguments import ApplicationVersion, Transaction, application_version
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
@@ -96,7 +96,9 @@ class Updatable:
 
         return Merge(self.handle, source)
 
-    def _delete_where(self, where: Where, transaction: Numbered | None, if_head: PositionLike | None) -> WriteResult:
+    def _delete_where(
+        self, where: Where, transaction: ApplicationVersion | None, if_head: PositionLike | None
+    ) -> WriteResult:
         from hoodoo.writers import stored_rows
 
         now = dt.datetime.now(dt.timezone.utc)

@@ -88,4 +88,7 @@ SEEDS: dict[str, tuple[int, str]] = {
     "versions-stay-without-their-files": (0, "I14 exports"),
     "snapshots-stay-without-their-files": (1, "I14 exports"),
     "taken-for-damage": (227, "errors"),
+    "largest-number-wins": (0, "I7 acknowledgement"),
+    "range-committed-after-a-lost-race": (0, "I2 no phantom"),
+    "positions-not-in-checkpoints": (0, "I11 recovery"),
 }

@@ -15,6 +15,7 @@ import bugs_of_metadata
 import bugs_of_moves
 import bugs_of_rows
 import bugs_of_services
+import bugs_of_sources
 import bugs_of_updates
 from bug_registry import BUGS, MOST_SEEDS, Bug, planted
 from bug_seeds import SEEDS
@@ -29,6 +30,7 @@ PLANTED = (
     bugs_of_updates,
     bugs_of_metadata,
     bugs_of_exports,
+    bugs_of_sources,
 )  # importing them registers their bugs
 
 

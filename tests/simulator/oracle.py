@@ -18,6 +18,7 @@ from shared_store import Objects
 from table_columns import Columns
 from table_model import Model
 
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import digest
 
@@ -44,7 +45,9 @@ class Intent:
     existing: str = "fail"
     least: int = 0  # of an update or a delete by condition: rows whose ts is at least this match
     position: int = 0  # of a restore: the slot whose rows come back
-    transaction: tuple[str, int] | None = None
+    transaction: tuple[str, int] | ApplicationVersion | None = None
+    begins: int = 0  # of an application that reads a source: the first message of the batch, and the one after its last
+    reaches: int = 0
     repeats: bool = False  # a purge deletes again what comes back meanwhile
     known: str = ""
     why: str = ""
@@ -99,6 +102,7 @@ class Oracle:
         self.owners: dict[str, Intent] = {}  # nonce -> intent
         self.ended: dict[str, str] = {}  # instant -> completed or rolled_back
         self.applications: dict[str, int] = {}
+        self.reached: dict[tuple[str, int], int] = {}  # application and number -> the message after the last it read
         self.open_plans: dict[str, dict[str, Any]] = {}
         self.added: dict[str, dict[str, Any]] = {}  # path -> what the slot says of it
         self.dropped: dict[str, int] = {}
@@ -286,9 +290,11 @@ class Oracle:
             self.wrong("I7 acknowledgement", f"{intent} was reported as failed ({intent.why}) and is in slot {seq}")
         intent.slot = seq
         if intent.transaction:
-            application, version = intent.transaction
+            application, version = intent.transaction[:2]
             if version <= self.applications.get(application, -1):
                 self.wrong("I2 no phantom", f"{intent}: version {version} was committed before")
+            if intent.reaches:
+                self._follows(intent, slot, application, version)
             self.applications[application] = version
         if intent.operation == "insert" and intent.existing == "fail" and self.model.holds_any(intent.rows):
             self.wrong("I1 lost update", f"{intent} is in slot {seq} although a key existed")
@@ -298,6 +304,15 @@ class Oracle:
             return  # a purge that so far only forgets what a change log names
         else:
             self.carry_out(self.model, intent, seq)
+
+    def _follows(self, intent: Intent, slot: dict[str, Any], application: str, version: int) -> None:
+        """Each message of a source is in exactly one commit: a batch begins where the one before ended."""
+        before = self.reached.get((application, version - 1), 0)
+        if (version, intent.begins) != (self.applications.get(application, -1) + 1, before):
+            self.wrong("I2 no phantom", f"{intent} reads from message {intent.begins} on, and {before} is the next")
+        if slot.get("reached") != str(intent.reaches):
+            self.wrong("I2 no phantom", f"{intent} reaches {intent.reaches}, its slot says {slot.get('reached')}")
+        self.reached[application, version] = intent.reaches
 
     @staticmethod
     def carry_out(model: Model, intent: Intent, seq: int) -> None:

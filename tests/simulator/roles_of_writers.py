@@ -155,9 +155,11 @@ def _existed(oracle: Oracle, intent: Intent, since: int) -> None:
 def acknowledged(oracle: Oracle, intent: Intent, result: Any) -> None:
     seq = result.cursor.seq
     if result.skipped:
-        application, version = intent.transaction or ("", 0)
+        application, version = (intent.transaction or ("", 0))[:2]
         if oracle.applications.get(application, -1) < version:
             oracle.wrong("I7 acknowledgement", f"{intent} was skipped, but no such version was committed")
+        if intent.reaches and oracle.reached.get((application, version)) != intent.reaches:
+            oracle.wrong("I7 acknowledgement", f"{intent} was skipped, but others read another range under its number")
     elif not result.instant:
         if intent.slot or not oracle.changes_nothing(intent, seq):
             oracle.wrong("I7 acknowledgement", f"{intent} was reported as changing nothing at slot {seq}")
@@ -212,6 +214,24 @@ def slow_writer(world: World, actor: Actor, table: Table) -> None:
 
 
 @role
+def ingester(world: World, actor: Actor, table: Table) -> None:
+    """One of several processes that read one source, each by a range of its own choice, from where the table says that
+    all of them are.
+    """
+    for _ in range(actor.rng.randint(2, 4)):
+        at = table.application("job")
+        intent = new_intent(world, actor)
+        intent.operation, intent.begins = "upsert", int(at.position or 0)
+        intent.reaches = intent.begins + actor.rng.randint(1, 3)
+        intent.rows = [new_row(world, actor.rng) for _ in range(intent.begins, intent.reaches)]
+        intent.transaction = at.next(str(intent.reaches))
+        world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+        unknown = attempt(world, actor, table, intent)
+        if unknown:
+            resolve_unknown(world, actor, table, intent, unknown)
+
+
+@role
 def busy_writer(world: World, actor: Actor, table: Table) -> None:
     """Takes one slot after the other."""
     for _ in range(3):
@@ -234,6 +254,8 @@ def resolve_unknown(world: World, actor: Actor, table: Table, intent: Intent, un
             intent.existing,
             least=intent.least,
             transaction=intent.transaction,
+            begins=intent.begins,
+            reaches=intent.reaches,
         )
         world.oracle.intents.append(again)
         attempt(world, actor, table, again)

@@ -135,7 +135,9 @@ _FAULTS = (
 
 @dataclass
 class Outcome:
-    """violation: what broke, or ''. digest: of the whole history and of the bytes at the end."""
+    """violation: what broke, or ''. digest: of the whole history and of the bytes at the end. batches: how many commits
+    say how far a source was read.
+    """
 
     seed: int
     violation: str
@@ -144,6 +146,7 @@ class Outcome:
     digest: str
     tail: list[str]
     schemas: int = 1
+    batches: int = 0
     seconds: float = 0.0
 
     def report(self) -> str:
@@ -284,6 +287,7 @@ class Simulation:
             digest.hexdigest(),
             tail,
             len(self.oracle.columns.schemas),
+            len(self.oracle.reached),
             time.perf_counter() - began,
         )
 

@@ -87,6 +87,25 @@ def test_updates_of_some_columns_break_nothing() -> None:
     record("T1 updates", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
 
 
+READING = (
+    Scene(("ingester", "ingester", "ingester", "compactor", "cleaner"), SLOW),
+    Scene(("ingester", "ingester", "ender", "archiver", "cleaner"), UNSURE),
+    Scene(("ingester", "ingester", "ingester", "keeper", "sweeper"), DYING),
+)
+
+
+@pytest.mark.both
+def test_each_message_of_a_source_is_in_one_commit_whoever_reads_it() -> None:
+    """Several processes of one application, each with ranges of its own, which die and do not know what they did."""
+    steps = slots = batches = 0
+    for seed in range(sized(18, 600)):
+        outcome = simulate(seed, scene=READING[seed % len(READING)])
+        assert not outcome.violation, outcome.report()
+        steps, slots, batches = steps + outcome.steps, slots + outcome.slots, batches + outcome.batches
+    assert batches
+    record("T1 sources", seeds=seed + 1, store_operations=steps, slots=slots, batches=batches, violations=0)
+
+
 SLOWLY = (
     Scene(("slow_writer", "slow_writer", "busy_writer", "busy_writer"), SLOW, pleads_after=1),
     Scene(("slow_writer", "busy_writer", "sweeper", "cleaner"), UNSURE, pleads_after=1),

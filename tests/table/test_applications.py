@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from undone_commits import undone
 
 import hoodoo
 from hoodoo.format.timeline import avro
@@ -171,3 +172,18 @@ def test_a_name_of_an_application_is_a_text(table: hoodoo.Table) -> None:
     for name in ("", None, 7, "x" * 1001):
         with pytest.raises(hoodoo.OptionError, match="1 to 1,000 characters"):
             table.application(name)  # type: ignore[arg-type]
+
+
+def test_an_undo_by_another_engine_takes_the_position_back(tmp_path: Path) -> None:
+    """Its rows are gone, so they have to be read again."""
+    path = tmp_path / "t"
+    table = hoodoo.create(path, SCHEMA, key="id", type="copy_on_write", clean_every=None)
+    table.upsert(row(1), transaction=("orders", 0, "a:1"))
+    undone(path, lambda table: table.upsert(row(2), transaction=("orders", 1, "a:2")))
+    table = hoodoo.open(path)
+    table.upsert(row(5))
+    found = table.application("orders")
+    assert (found.version, found.position) == (0, "a:1")
+    table.upsert(row(6), transaction=found.next("a:3"))
+    assert table.application("orders").position == "a:3"
+    assert ids(table) == [1, 5, 6]

@@ -258,6 +258,7 @@ LINES: dict[str, dict[str, str]] = {
     "Table.duplicates": {"as_of": "position"},
     "Table.timeline": {"newest": "plain"},
     "Table.history": {"newest": "plain"},
+    "Table.application": {"name": "plain"},
     "Table.compact": {
         "logs_min": "plain",
         "strategy": "plain",

@@ -118,6 +118,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "files": lambda table: table.files().drop_columns(["base_file", "file_group"]),
     "timeline": lambda table: table.timeline(),
     "history": lambda table: table.history(),
+    "application": lambda table: table.application("job"),
     "schemas": lambda table: table.schemas(),
     "schema_at": lambda table: table.schema_at("kept"),
     "add_column": lambda table: table.add_column("m", pa.string(), after="n"),

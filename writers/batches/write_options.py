@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
@@ -59,7 +59,7 @@ class WriteOptions:
     missing: str = FAIL
     evolve: bool = False
     limits: BadRowLimits | None = None
-    transaction: Numbered | None = None
+    transaction: ApplicationVersion | None = None
     if_head: PositionLike | None = None
     columns: str | tuple[str, ...] | None = None
     mode: MergeMode = REPLACES

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.merge.kernels import KeyedChanges
@@ -55,7 +55,7 @@ def merge(
     context: Context,
     source: SourceRows,
     clauses: Callable[[TableConfig], Sequence[Clause]],
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
 ) -> Committed:
     """Carry out a merge.
 

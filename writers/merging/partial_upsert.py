@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import ColumnError, OrderingError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
@@ -78,7 +78,7 @@ def partial_upsert(
     rows: PartialRows,
     new_keys: NewKeys,
     mode: MergeMode = REPLACES,
-    transaction: Numbered | None = None,
+    transaction: ApplicationVersion | None = None,
 ) -> Committed:
     """Give stored rows the values of a batch that count.
 

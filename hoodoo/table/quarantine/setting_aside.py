@@ -12,7 +12,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from hoodoo.arguments import Numbered
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TableExists, TableNotFound, TooManyBadRows
 from hoodoo.format.avro.schema import normalise
 from hoodoo.storage.probe import require_conforming
@@ -75,7 +75,7 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
     return bad.count
 
 
-def _as_rows(found: pa.Table, target: TableHandle, transaction: Numbered | None) -> pa.Table:
+def _as_rows(found: pa.Table, target: TableHandle, transaction: ApplicationVersion | None) -> pa.Table:
     """Bad rows as the quarantine has them. Equal rows of a batch are told apart by their number among each other."""
     application, number = transaction[:2] if transaction else ("", None)
     seen: Counter[str] = Counter()

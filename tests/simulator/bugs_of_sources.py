@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bug_registry import Patch, bug
-from simulation import SLOW, UNSURE, Scene
+from simulation import SLOW, Scene
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.timeline import applications
-from hoodoo.timeline.views import checkpoint_rows
 from hoodoo.writers import operations
 
 _READING = Scene(("ingester", "ingester", "ingester", "compactor", "cleaner"), SLOW)
-_UNSURE = Scene(("ingester", "ingester", "ingester", "ender"), UNSURE)
 
 
 @bug("positions", "a number at or below the newest one is skipped, whatever was read under it", _READING)
@@ -34,9 +32,3 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
         return judge(given, versions, reached)
 
     patch(operations, "is_committed", merging)
-
-
-@bug("positions", "checkpoints of the view hold no positions", _UNSURE)
-def positions_not_in_checkpoints(patch: Patch) -> None:
-    known = {name: kind for name, kind in checkpoint_rows._OPTIONAL.items() if name != "reached"}
-    patch(checkpoint_rows, "_OPTIONAL", known)

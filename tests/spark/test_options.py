@@ -119,7 +119,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
         "insert",
         "keep",
         "fail",
-        ("a:b", 7),
+        ("a:b", 7, "", None),
     )
 
 

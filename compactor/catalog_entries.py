@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,11 +179,24 @@ def given_entries(
                 option="register",
             )
         return {}
-    from hoodoo.exports.catalogs.hudi_registration import require_hudi_identifier
+    from hoodoo.exports.catalogs.hudi_registration import HUDI_KINDS, require_hudi_identifier
     from hoodoo.exports.catalogs.opening import opener, require_identifier
 
     iceberg = _one_each("register", register, tables, require_identifier)
     hudi = _one_each("register_hudi", register_hudi, tables, require_hudi_identifier)
+    if both := set(iceberg) & set(hudi) - {""}:
+        raise OptionError(
+            f"register and register_hudi both name {printable(min(both))}: an Iceberg entry and Hudi's own cannot be "
+            "one. Give them names of their own.",
+            option="register_hudi",
+        )
+    kind = catalog_properties.get("type") if isinstance(catalog_properties, Mapping) else None
+    if register_hudi is not None and kind is not None and kind not in HUDI_KINDS:
+        raise OptionError(
+            f"register_hudi takes a catalog of the kind {' or '.join(HUDI_KINDS)}, got {printable(kind)}: others hold "
+            "no Hudi tables.",
+            option="register_hudi",
+        )
     opened, shared = opener(catalog, catalog_properties), threading.Lock()
     named = catalog is None or isinstance(catalog, str)  # then each table opens it for itself
     return {

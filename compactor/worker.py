@@ -261,7 +261,8 @@ class Worker:
 
 def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     """What a worker needs of each table. Raises OptionError."""
-    given = list(tables) if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict)) else None
+    several = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
+    given = list(tables) if several and not hasattr(tables, "handle") else None  # a table alone is not several
     if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
         raise OptionError(
             f"tables takes a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",

@@ -33,6 +33,8 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
+HUDI_KINDS = ("hive", "glue")
+"""Kinds of catalogs that hold Hudi tables."""
 _ATTEMPTS = 10
 _HUDI = ("org.apache.hudi.", "com.uber.hoodie.")
 _SCHEME = re.compile(r"^(?:s3[an]?://|file:/*(?=/))")
@@ -63,8 +65,8 @@ def metastore_of(catalog: Any, identifier: str) -> Metastore:
     if "GlueCatalog" in kinds:
         return GlueEntries(catalog, namespace)
     raise CatalogRefused(
-        f"A {type(catalog).__name__} holds no Hudi tables. Kinds that do: hive, glue. The Iceberg entry of a table "
-        "comes from export(iceberg=True, register=...).",
+        f"A {type(catalog).__name__} holds no Hudi tables. Kinds that do: {', '.join(HUDI_KINDS)}. "
+        "The Iceberg entry of a table comes from export(iceberg=True, register=...).",
         identifier=identifier,
     )
 

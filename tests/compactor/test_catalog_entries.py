@@ -202,6 +202,8 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
         ({"register": ["lake.a", "lake.b"]}, "one entry for each table, in the order of the tables: 1, got 2"),
         ({"register_hudi": []}, "got 0"),
         ({"register_hudi": "a.b.c"}, "no namespaces within namespaces"),
+        ({"register": "lake.a", "register_hudi": "lake.a"}, "both name 'lake.a'"),
+        ({"register_hudi": "lake.a", "catalog_properties": {"type": "sql"}}, "hive or glue, got 'sql'"),
         ({"register": 7}, "a list with one for each table"),
         ({"catalog": "prod"}, "no table of it"),
         ({"catalog_properties": {"type": "sql"}}, "no table of it"),
@@ -212,6 +214,11 @@ def test_what_cannot_be_is_refused_as_the_worker_is_made(tmp_path: Path, given: 
     table = make(tmp_path / "t")
     with pytest.raises(hoodoo.OptionError, match=said):
         Worker([table], **given)
+
+
+def test_a_table_alone_is_no_list_of_tables(tmp_path: Path) -> None:
+    with pytest.raises(hoodoo.OptionError, match="tables takes a list of open tables"):
+        Worker(make(tmp_path / "t"))  # type: ignore[arg-type]
 
 
 def test_two_tables_cannot_have_one_entry(tmp_path: Path) -> None:

@@ -229,14 +229,15 @@ def test_two_queries_that_commit_one_number_at_a_time_are_told_apart(
 ) -> None:
     """The second one had looked before the first one committed."""
     one, other = checkpoint_of(tmp_path / "a", 1), checkpoint_of(tmp_path / "b", 2)
-    looked = operations.require_same_query
+    looked = operations.is_committed
 
-    def first_the_other(*given: Any) -> None:
-        looked(*given)
-        monkeypatch.setattr(operations, "require_same_query", looked)
+    def first_the_other(*given: Any) -> bool:
+        found = looked(*given)
+        monkeypatch.setattr(operations, "is_committed", looked)
         streamed(table, one, 0, rows(range(3)))
+        return found
 
-    monkeypatch.setattr(operations, "require_same_query", first_the_other)
+    monkeypatch.setattr(operations, "is_committed", first_the_other)
     with pytest.raises(hoodoo.OptionError, match="has batch 0 of query"):
         streamed(table, other, 0, rows(range(3, 6)))
     assert ids(table) == [0, 1, 2]

@@ -19,7 +19,7 @@ from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
-from hoodoo.table.writing import bad_row_limits
+from hoodoo.table.given_rows import bad_row_limits
 from hoodoo.timeline.properties.synonyms import meant
 from hoodoo.timeline.properties.table_options import ARGUMENTS
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions

@@ -29,6 +29,7 @@ from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.interchange import Interchanged
+from hoodoo.table.keeping import Keeping
 from hoodoo.table.maintenance import Maintained
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
@@ -287,7 +288,7 @@ def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
 
 
 @explained
-class Table(Writable, Readable, Maintained, Interchanged, Alterable):
+class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
     """An open table.
 
     `create` and `open` make it. It pins no snapshot: every read and every write looks at the newest slot first. Threads

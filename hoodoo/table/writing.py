@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
+from hoodoo.arguments import Transaction, application_version, flag, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed, OptionError
 from hoodoo.hints import explained
@@ -20,34 +20,38 @@ from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
+from hoodoo.table.given_rows import (
+    as_arrow,
+    as_partial,
+    bad_row_limits,
+    checks_of,
+    is_without_partition,
+    options_of,
+    prepared,
+    spelled,
+)
 from hoodoo.table.results import WriteResult
 from hoodoo.table.updating import Updatable
-from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
-from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted
+from hoodoo.writers.batches.bad_rows import BadRows, none_of
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.column_alignment import FAIL, KEEP, NULL
-from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.batches.partial_columns import (
     GIVEN,
     ColumnsLike,
-    asked,
-    chosen,
     columns_named,
-    is_taken,
 )
-from hoodoo.writers.batches.write_options import BadRowLimits, NewKeys, WriteOptions
+from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
 if TYPE_CHECKING:
-    from hoodoo.readers.predicate.checks import Check
     from hoodoo.readers.predicate.filter import Where
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.table.partition_values import PartitionValues
     from hoodoo.table.sink import Sink
-    from hoodoo.writers.merging.partial_upsert import PartialRows
 
 Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
@@ -174,7 +178,7 @@ class Writable(Updatable):
                 option="on_bad_rows",
             )
         options = replace(
-            _options(duplicates, missing, evolve, limits, transaction),
+            options_of(duplicates, missing, evolve, limits, transaction),
             if_head=if_head,
             columns=None if columns is None else columns_named(columns),
             mode=mode,
@@ -231,7 +235,7 @@ class Writable(Updatable):
         """
         one_of("existing", existing, ("fail", "keep"))
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = replace(_options(duplicates, missing, evolve, limits, transaction), if_head=if_head)
+        options = replace(options_of(duplicates, missing, evolve, limits, transaction), if_head=if_head)
         return self._write(
             data,
             options,
@@ -286,7 +290,7 @@ class Writable(Updatable):
         """
         one_of("existing", existing, ("fail", "keep"))
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = _options(duplicates, missing, evolve, limits, transaction)
+        options = options_of(duplicates, missing, evolve, limits, transaction)
         return self._write(
             data,
             options,
@@ -363,7 +367,7 @@ class Writable(Updatable):
 
         if is_frame(data):
             data = by_table_names(data, self.handle.config.spellings)
-        staged = is_frame(data) and not _is_without_partition(data, self.handle.config)
+        staged = is_frame(data) and not is_without_partition(data, self.handle.config)
         if staged or isinstance(data, Prepared):
             return self._write(data, options, write)
         return self._delete_keys(data, options, write)
@@ -410,7 +414,7 @@ class Writable(Updatable):
         """
         flag("whole_table", whole_table)
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = _options(duplicates, missing, evolve, limits, transaction)
+        options = options_of(duplicates, missing, evolve, limits, transaction)
 
         def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
@@ -488,7 +492,7 @@ class Writable(Updatable):
             options = replace(options, duplicates="each")
 
         def write(context: Context, source: Source) -> Committed:
-            return partial_upsert(context, _partial(source), new_keys, options.mode, options.transaction)
+            return partial_upsert(context, as_partial(source), new_keys, options.mode, options.transaction)
 
         return self._write(data, options, write)
 
@@ -507,8 +511,8 @@ class Writable(Updatable):
 
         context = self.handle.context()
         config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
-        frame, options = by_table_names(frame, config.spellings), _spelled(options, config)
-        with staged(context, config, frame, options, _checks(options, config)) as (context, source, bad):
+        frame, options = by_table_names(frame, config.spellings), spelled(options, config)
+        with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
             return self._committed(context, source, bad, options, write)
 
     def _write_arrow(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
@@ -517,8 +521,8 @@ class Writable(Updatable):
         given: pa.Table | None = None
         while True:
             state = self.handle.timeline.ready()  # names in the batch are those of the columns that there are now
-            given = _as_arrow(data, state.config, options) if given is None else given
-            batch, bad = _prepared(given, state.config, options)
+            given = as_arrow(data, state.config, options) if given is None else given
+            batch, bad = prepared(given, state.config, options)
             try:
                 return self._committed(
                     replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write
@@ -554,92 +558,4 @@ class Writable(Updatable):
         return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
 
 
-def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
-    """Check the arguments of a write that say what becomes of bad rows.
-
-    Returns:
-        How many bad rows may be set aside. None: a bad row fails the batch.
-
-    Raises:
-        OptionError: An argument does not have one of its values.
-    """
-    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
-    rows = number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False)
-    share = number_from("max_bad_share", max_bad_share, 0, optional=False)
-    return BadRowLimits(rows, share) if on_bad_rows == "quarantine" else None
-
-
-def _options(
-    duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
-) -> WriteOptions:
-    """Check the arguments of a write of rows. Raises OptionError."""
-    one_of("duplicates", duplicates, ("newest", "fail"))
-    one_of("missing", missing, (FAIL, NULL))
-    return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
-
-
-def _is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
-    a row's partition.
-    """
-    from hoodoo.table.keys_given import PartitionsTold
-
-    there = list(frame.columns)
-    keyed = all(there.count(name) == 1 for name in config.key)
-    told = PartitionsTold.by(there, config)
-    return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
-
-
-def _spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """`options` by the names of the table, where columns have two."""
-    return replace(options, columns=config.spellings.names(options.columns)) if config.spellings else options
-
-
-def _as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
-    options = _spelled(options, config)
-
-    def whole(name: str) -> bool:  # a null is not what its default is
-        name = config.spellings.taken.name(name)
-        if options.columns is not None and not is_taken(name, config, options.columns):
-            return False
-        column = config.columns.by_name.get(name)
-        return options.missing == FAIL or column is not None and column.has_default
-
-    return to_arrow(data, config.spellings.hints(config.schema), whole)
-
-
-def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """The checks that rows of the write have to pass."""
-    return () if options.delete else row_checks.of(config)
-
-
-def _partial(source: Source) -> PartialRows:
-    """The rows of a source as those of a partial upsert."""
-    from hoodoo.writers.merging.partial_upsert import PartialInMemory
-
-    if isinstance(source, InProcess):
-        return PartialInMemory(source.batch)
-    from hoodoo.writers.staging.staged_merge import PartialStaged
-    from hoodoo.writers.staging.staged_rows import StagedSource
-
-    assert isinstance(source, StagedSource)
-    return PartialStaged(source)
-
-
-def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
-    given, options = config.spellings.rows(given), _spelled(options, config)
-    if options.columns is not None:
-        given = chosen(given, config, options.columns)
-    evolution = None
-    if options.evolve:
-        from hoodoo.writers.batches.evolution import of_rows
-
-        evolution = of_rows(given, config)
-    changed = evolution.of(config) if evolution else config
-    wanted, checks = asked(given.schema, changed, options, _checks(options, config))
-    batch, bad = sifted(given, wanted, options, checks, config.columns.last)
-    return InProcess(batch, checks, evolution=evolution), bad
-
-
-__all__ = ["Writable", "bad_row_limits"]
+__all__ = ["Writable"]

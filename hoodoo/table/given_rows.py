@@ -1,0 +1,123 @@
+"""What a caller gave a write, made ready for it: arguments checked, rows in Arrow, by the names and types of the table.
+
+It commits nothing, and knows no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
+from hoodoo.readers.predicate import checks as row_checks
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import BadRows, sifted
+from hoodoo.writers.batches.column_alignment import FAIL, NULL
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.partial_columns import (
+    asked,
+    chosen,
+    is_taken,
+)
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.context import Context
+from hoodoo.writers.operations import Committed
+from hoodoo.writers.sources import InProcess, Source
+
+if TYPE_CHECKING:
+    from hoodoo.readers.predicate.checks import Check
+    from hoodoo.writers.merging.partial_upsert import PartialRows
+
+Write = Callable[[Context, Source], Committed]
+"""Commits what a source gives."""
+
+
+def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
+    """Check the arguments of a write that say what becomes of bad rows.
+
+    Returns:
+        How many bad rows may be set aside. None: a bad row fails the batch.
+
+    Raises:
+        OptionError: An argument does not have one of its values.
+    """
+    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
+    rows = number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False)
+    share = number_from("max_bad_share", max_bad_share, 0, optional=False)
+    return BadRowLimits(rows, share) if on_bad_rows == "quarantine" else None
+
+
+def options_of(
+    duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
+) -> WriteOptions:
+    """Check the arguments of a write of rows. Raises OptionError."""
+    one_of("duplicates", duplicates, ("newest", "fail"))
+    one_of("missing", missing, (FAIL, NULL))
+    return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
+
+
+def is_without_partition(frame: Any, config: TableConfig) -> bool:
+    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
+    a row's partition.
+    """
+    from hoodoo.table.keys_given import PartitionsTold
+
+    there = list(frame.columns)
+    keyed = all(there.count(name) == 1 for name in config.key)
+    told = PartitionsTold.by(there, config)
+    return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
+
+
+def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
+    """`options` by the names of the table, where columns have two."""
+    return replace(options, columns=config.spellings.names(options.columns)) if config.spellings else options
+
+
+def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
+    options = spelled(options, config)
+
+    def whole(name: str) -> bool:  # a null is not what its default is
+        name = config.spellings.taken.name(name)
+        if options.columns is not None and not is_taken(name, config, options.columns):
+            return False
+        column = config.columns.by_name.get(name)
+        return options.missing == FAIL or column is not None and column.has_default
+
+    return to_arrow(data, config.spellings.hints(config.schema), whole)
+
+
+def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
+    """The checks that rows of the write have to pass."""
+    return () if options.delete else row_checks.of(config)
+
+
+def as_partial(source: Source) -> PartialRows:
+    """The rows of a source as those of a partial upsert."""
+    from hoodoo.writers.merging.partial_upsert import PartialInMemory
+
+    if isinstance(source, InProcess):
+        return PartialInMemory(source.batch)
+    from hoodoo.writers.staging.staged_merge import PartialStaged
+    from hoodoo.writers.staging.staged_rows import StagedSource
+
+    assert isinstance(source, StagedSource)
+    return PartialStaged(source)
+
+
+def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
+    """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
+    given, options = config.spellings.rows(given), spelled(options, config)
+    if options.columns is not None:
+        given = chosen(given, config, options.columns)
+    evolution = None
+    if options.evolve:
+        from hoodoo.writers.batches.evolution import of_rows
+
+        evolution = of_rows(given, config)
+    changed = evolution.of(config) if evolution else config
+    wanted, checks = asked(given.schema, changed, options, checks_of(options, config))
+    batch, bad = sifted(given, wanted, options, checks, config.columns.last)
+    return InProcess(batch, checks, evolution=evolution), bad

@@ -76,7 +76,7 @@ def test_wide_lists_have_every_column_and_fold_none(
     head, *rows = run(command, tmp_path / "t", "--wide")[1].splitlines()
     found = lines(command, tmp_path / "t")
     assert len(rows) == len(found) == (1 if command == "files" else 2)
-    left_out = {"application", "version"} if command == "history" else set()
+    left_out = {"application", "version", "position"} if command == "history" else set()
     assert set(head.split()) == set(found[0]) - left_out
 
 

@@ -63,9 +63,13 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """The oldest slot within the last `hours`, or among the newest `commits` commits if that is older."""
+    """The oldest slot within the last `hours`, or among the newest `commits` commits if that is older.
+
+    Without hours the time says nothing. A slot may be dated a millisecond ahead of the clock, so asking the clock would
+    keep what a slot of this very moment dropped.
+    """
     history = timeline.history
-    by_time = _oldest_since(timeline, hours)
+    by_time = _oldest_since(timeline, hours) if hours else view.seq
     by_commits, left = view.seq, commits
     while by_commits > max(1, view.min_readable):
         left -= history.slot(by_commits).writes_rows

@@ -1,4 +1,4 @@
-"""Retention by versions, and partitions that outlived their time."""
+"""Retention by time and by versions, and partitions that outlived their time."""
 
 from __future__ import annotations
 
@@ -57,6 +57,21 @@ def bases(table: hoodoo.Table) -> dict[tuple[str, str], int]:
 
 def content(table: hoodoo.Table, as_of: Any = None) -> list[str]:
     return sorted(map(str, table.scan(as_of=as_of).to_arrow().to_pylist()))
+
+
+# ---- hours
+def test_without_hours_a_slot_of_this_very_millisecond_keeps_nothing(tmp_path: Path) -> None:
+    """The newest slot was dated one millisecond ahead of a clock that had not moved, so it was not among those "0 hours
+    old", and what it dropped was kept: `clean` deleted nothing, once in three hundred times.
+    """
+    started = Environment().now_ms()
+    store = make(tmp_path / "t", "merge_on_read", retain_hours=0, retain_commits=1).handle.store
+    table = hoodoo.Table(store, Environment(now_ms=lambda: started))
+    table.upsert(batch([1], "x", 1))
+    table.delete_partitions([{"city": "x"}])
+    assert table.handle.history.head().completed_at > started
+    assert table.lag().cleanable_bytes > 0
+    assert table.clean().files == 1 and not bases(table)
 
 
 # ---- versions

@@ -18,7 +18,7 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import draft_of
 from hoodoo.compactor.cleaning.key_search import KeySearch, wanted
 from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.cleaning.sweep import begun_before, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
@@ -49,7 +49,6 @@ from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import InProcess, rows_that_exist
 
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
-_HOUR_MS = 3_600_000
 _NAMED = 10
 _PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer is named in the report
 
@@ -329,7 +328,7 @@ class _Purge:
         running = self._wait_for_writes()
         view = timeline.heal().view
         checked, found = self._look(view)
-        before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
+        before = begun_before(timeline, older_than_hours)
         unended = [*running, *(instant for _, _, known, instant in found if not known)]
         if any(instant < before for instant in unended):
             there = {path: size for path, size, _, _ in found}

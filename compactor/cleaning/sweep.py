@@ -62,7 +62,7 @@ class SweepResult:
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
     store = timeline.store
-    before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
+    before = begun_before(timeline, older_than_hours)
     timeline.ready()  # what another engine committed is no orphan
     result = SweepResult()
     for instant in pending_writes(store, before):
@@ -84,6 +84,18 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
         else:
             result.kept += 1
     return result
+
+
+def begun_before(timeline: TableTimeline, hours: float) -> str:
+    """The instant below which writes began more than `hours` ago; without hours, all that have begun so far.
+
+    Writes in quick succession are dated ahead of the clock, which must not spare them where nobody wants to wait.
+    """
+    now = timeline.environment.now_ms()
+    if hours:
+        return instant_of_ms(max(0, now - int(hours * _HOUR_MS)))
+    claimed = [key[len(CLAIMS) :] for key, _ in timeline.store.list(CLAIMS)]
+    return instant_of_ms(max([now, *(ms_of_instant(each) + 1 for each in claimed if each.isdigit())]))
 
 
 _KINDS = {

@@ -100,6 +100,8 @@ def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> i
     """The newest slot that was complete `age_s` seconds ago; 0 if none was, or age does not count."""
     if age_s is None:
         return 0
+    if not age_s:  # a slot may be dated a moment ahead of the clock
+        return view.seq
     history, before = timeline.history, timeline.environment.now_ms() - int(age_s * 1000)
     return (
         min(view.seq, history.last_completed_by(before))

@@ -151,7 +151,8 @@ class _StateOfServices:
 
     def _about_plans(self, plans: dict[str, float | None], owners: dict[str, str]) -> Iterator[str]:
         for instant, hint in plans.items():
-            age = (self.now - self.view.plans[instant].planned_at) / 1000
+            # a plan may be dated ahead of the clock
+            age = max(0.0, (self.now - self.view.plans[instant].planned_at) / 1000)
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
                 yield (
                     f"Plan {instant} is open since {span(age)} and nobody runs it: its worker died or hangs. "

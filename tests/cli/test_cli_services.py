@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 from cli_files import COLUMNS, json_file, row
 from figures import record
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_for
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
@@ -97,7 +97,8 @@ def test_expire_names_the_partitions_it_dropped(trips: Path, machine: Any, run: 
     code, _, err = run("expire", trips)
     assert code == 1 and "partition_ttl_hours" in err
     assert machine("expire", trips, "--older-than-hours", "1")["partitions"] == []
-    time.sleep(0.1)
+    newest = hoodoo.open(trips).handle.history.head().completed_at
+    wait_for(lambda: time.time() * 1000 > newest + 500, "rows that are older than 50 ms")
     said = machine("expire", trips, "--older-than-hours", str(0.05 / 3600))
     assert said["partitions"] == ["city=x", "city=y"] and said["rows"] == 3
     assert machine("clean", trips, "--retain-versions", "1")["files"] == 0

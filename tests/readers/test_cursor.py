@@ -5,7 +5,6 @@ text in any zone, how long ago, a savepoint's name.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 def test_a_time_is_the_same_slot_as_datetime_as_text_and_as_digits(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.upsert([{"id": 1}])
-    time.sleep(0.01)
-    moment = dt.datetime.now(dt.timezone.utc)
-    time.sleep(0.01)
+    moment = dt.datetime.fromtimestamp(table.handle.history.head().completed_at / 1000, dt.timezone.utc)
     last = table.upsert([{"id": 2}])
     elsewhere = moment.astimezone(dt.timezone(dt.timedelta(hours=5, minutes=30)))
     digits = moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03}"

@@ -23,8 +23,10 @@ from hudi_rows import hudi_rows
 from patience import PATIENCE_S, NotInTime
 
 import hoodoo
+from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
+from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import CLAIMS
 from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK
 
@@ -143,6 +145,20 @@ def roll_back(table: hoodoo.Table, instant: str) -> bool:
 def sweep(table: hoodoo.Table, instant: str) -> bool:
     time.sleep(0.005)
     return table.sweep(older_than_hours=0).rolled_back > 0
+
+
+def test_without_hours_a_sweep_ends_a_write_that_is_dated_ahead_of_the_clock(tmp_path: Path) -> None:
+    """Writes in quick succession are dated ahead of the clock, each a moment after the one before. A sweep of writes
+    "older than 0 hours" took the last of them for one that had not begun, and left what it had written.
+    """
+    started = Environment().now_ms()
+    store = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts").handle.store
+    table = hoodoo.Table(store, Environment(now_ms=lambda: started))
+    table.upsert(rows("a", 1, 2, 3))
+    dead = table.handle.timeline.begin("commit")
+    assert dead.instant > instant_of_ms(started)
+    assert table.sweep(older_than_hours=1).rolled_back == 0
+    assert table.sweep(older_than_hours=0).rolled_back == 1
 
 
 @pytest.mark.parametrize("end", [roll_back, sweep])

@@ -253,17 +253,23 @@ class History:
     def _after(self, seq: int) -> dict[int, str] | None:
         """Slots after `seq` and their versions in the store; None if a checkpoint has to help, because slots after
         `seq` were archived, or the folder was put back from a backup: what is remembered is not what is there then.
+
+        Raises SnapshotExpired where a slot was archived between two requests. It is no end of the sequence: newer slots
+        stand after it.
         """
         if not self.store.lists_by_prefix:
-            if not self._is_head(seq, self.store.version(slot_key(seq)) if seq else ""):
-                return None
-            after = dict[int, str]()
+            after, last = dict[int, str](), seq
             # the version before the bytes: what takes the slot's place in between is found by the next look
-            while (version := self.store.version(slot_key(seq + len(after) + 1))) and self._exists(
-                seq + len(after) + 1
-            ):
-                after[seq + len(after) + 1] = version
-            return after
+            while (version := self.store.version(slot_key(last + 1))) and self._exists(last + 1):
+                last += 1
+                after[last] = version
+            # Archiving deletes the oldest slot first. A slot that is still there after the next one was not found tells
+            # that none stands after it, archived or not.
+            own = self.store.version(slot_key(seq)) if seq else ""
+            if not self._is_head(seq, own):
+                return None
+            there = self.store.version(slot_key(last)) if after else own
+            return after if there or watermark.deleted_up_to(self.store) <= last else None
         # from the head itself on, so that one list tells whether it is still there
         listed = dict(self.store.versions(SLOTS, slot_key(seq)[:-1]))
         self.pleas = tuple(key for key in listed if key.startswith(PLEAS))
@@ -311,8 +317,6 @@ class History:
     def _exists(self, seq: int) -> bool:
         try:
             self._read(seq)
-        except SnapshotExpired:
-            return False
         except CorruptTable as problem:
             if problem.details.get("absent"):
                 return False

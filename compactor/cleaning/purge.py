@@ -328,8 +328,8 @@ class _Purge:
         running = self._wait_for_writes()
         view = timeline.heal().view
         checked, found = self._look(view)
-        before = begun_before(timeline, older_than_hours)
         unended = [*running, *(instant for _, _, known, instant in found if not known)]
+        before = begun_before(timeline, older_than_hours, unended)
         if any(instant < before for instant in unended):
             there = {path: size for path, size, _, _ in found}
             sweep(timeline, older_than_hours)  # dead writers' instants end, and what they left goes

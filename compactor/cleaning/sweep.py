@@ -15,7 +15,7 @@ Apache Hudi's readers, the `hudi` package first, cannot read a table that has on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
-from hoodoo.timeline.instant import WRITES, State
+from hoodoo.timeline.instant import WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, STAGING
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import ROLLED_BACK
@@ -62,18 +62,19 @@ class SweepResult:
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
     store = timeline.store
-    before = begun_before(timeline, older_than_hours)
     timeline.ready()  # what another engine committed is no orphan
+    found = instants(store)
+    before = begun_before(timeline, older_than_hours, (one.time for one in found))
     result = SweepResult()
-    for instant in pending_writes(store, before):
+    for instant in _pending(found, before):
         result.rolled_back += _end(timeline, instant)
-    found = list(_orphans(timeline, timeline.heal().view, before, result.foreign))
+    orphans = list(_orphans(timeline, timeline.heal().view, before, result.foreign))
     # a writer may have begun since, whose clock is behind ours
-    for instant in sorted({orphan.instant for orphan in found if orphan.instant}):
+    for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
     kept = _NeededFiles(timeline, timeline.heal().view)
-    theirs = _of_other_engines(timeline, {orphan.instant for orphan in found})
-    for orphan in found:
+    theirs = _of_other_engines(timeline, {orphan.instant for orphan in orphans})
+    for orphan in orphans:
         if not kept.holds(orphan.key, orphan.instant) and (
             orphan.instant not in theirs or orphan.key.startswith(".hoodie/")
         ):
@@ -86,16 +87,15 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     return result
 
 
-def begun_before(timeline: TableTimeline, hours: float) -> str:
-    """The instant below which writes began more than `hours` ago; without hours, all that have begun so far.
+def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
+    """The instant below which writes began more than `hours` ago; without hours, all of `begun` too.
 
     Writes in quick succession are dated ahead of the clock, which must not spare them where nobody wants to wait.
     """
     now = timeline.environment.now_ms()
     if hours:
         return instant_of_ms(max(0, now - int(hours * _HOUR_MS)))
-    claimed = [key[len(CLAIMS) :] for key, _ in timeline.store.list(CLAIMS)]
-    return instant_of_ms(max([now, *(ms_of_instant(each) + 1 for each in claimed if each.isdigit())]))
+    return max([instant_of_ms(now), *(f"{instant}0" for instant in begun)])  # sorts right after the newest instant
 
 
 _KINDS = {
@@ -156,7 +156,10 @@ def _delete_pending(store: Store, instant: str) -> None:
 
 def pending_writes(store: Store, before: str) -> list[str]:
     """Instants of writes requested before the instant `before` that never completed."""
-    found = instants(store)
+    return _pending(instants(store), before)
+
+
+def _pending(found: Collection[Instant], before: str) -> list[str]:
     completed = {one.time for one in found if one.state is State.COMPLETED}
     return sorted(
         {one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before}

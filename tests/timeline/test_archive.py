@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def reopen(path: Path, clock: Clock) -> Table:
 def make(path: Path, clock: Clock, kind: str = "merge_on_read", commits: int = 12, **options: Any) -> Table:
     """A table of some commits, more than a month old, cleaned down to the newest one."""
     settings = {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 5, "retain_commits": 1} | options
-    hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **settings)
+    if not path.exists():
+        hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **settings)
     clock.ms = 1_800_000_000_000  # after the real clock, which dated the first slot
     table = reopen(path, clock)
     for number in range(commits):
@@ -88,6 +90,49 @@ def test_archived_tables_read_write_and_verify_as_before(tmp_path: Path, kind: s
     assert contents(other.scan()) == sorted([row for row in before if row[0] != 0] + [(0, "p", 2000), (55, "r", 1)])
     assert table.cursor == other.cursor
     assert table.verify().problems == []
+
+
+class Overtaken(LocalStore):
+    """Runs `meanwhile` once, as soon as it has told of `at` slots that they are there."""
+
+    at = 0
+    meanwhile: Callable[[], object]
+
+    def version(self, key: str) -> str:
+        found = super().version(key)
+        if found and self.at and key.startswith(layout.SLOTS):
+            self.at -= 1
+            if not self.at:
+                self.meanwhile()
+        return found
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+@pytest.mark.parametrize("remembered", [False, True])
+def test_a_slot_that_is_archived_as_the_head_is_looked_for_is_no_end_of_the_sequence(
+    tmp_path: Path, at: int, remembered: bool
+) -> None:
+    """Whoever looked for the newest slot while slots were archived took the last one that was found before for it: a
+    reader was given the rows of a month ago, and an export went back to them. The simulator found it.
+    """
+    clock, store = Clock(), Overtaken(str(tmp_path / "t"))
+    hoodoo.create(
+        tmp_path / "t",
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        order_by="ts",
+        compact_after_logs=None,
+        clean_every=None,
+        checkpoint_every=1000,
+    )
+    behind = Table(store, Environment(now_ms=clock))
+    if remembered:
+        assert behind.handle.history.head().seq == 1
+    table = make(tmp_path / "t", clock)
+    store.at, store.meanwhile = at, lambda: table.archive(keep_instants=2)
+    assert behind.handle.history.head().seq == table.handle.history.head().seq
+    assert not store.at and slots(table)[0] > 4
 
 
 def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str, n
     tried = 0
     for seed in seeds(one.seed):
         tried += 1
-        if run(one, seed).violation:
+        if violation := run(one, seed).violation:
+            assert "TypeError" not in violation, f"the code calls what {name} replaces in another way: {violation}"
             break
     else:
         assert not is_deep(), f"none of {MOST_SEEDS} seeds finds {name}: the simulator is blind to it"

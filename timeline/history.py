@@ -65,7 +65,9 @@ class History:
             after = self._after(view.seq)
             if after is None:
                 view = self._start(None)
-                after = self._after(view.seq) or {}
+                after = self._after(view.seq)
+            if after is None:
+                raise SnapshotExpired("Slots were archived as the newest one was looked for. Look again.")
             with self._fetching(after):
                 for seq, version in after.items():
                     view, self._version = self._apply(view, seq), version

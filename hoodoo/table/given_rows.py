@@ -5,7 +5,6 @@ It commits nothing, and knows no history.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,11 @@ from hoodoo.writers.batches.partial_columns import (
     is_taken,
 )
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
-from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InProcess, Source
 
 if TYPE_CHECKING:
     from hoodoo.readers.predicate.checks import Check
     from hoodoo.writers.merging.partial_upsert import PartialRows
-
-Write = Callable[[Context, Source], Committed]
-"""Commits what a source gives."""
 
 
 def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:

@@ -135,6 +135,43 @@ def test_a_slot_that_is_archived_as_the_head_is_looked_for_is_no_end_of_the_sequ
     assert not store.at and slots(table)[0] > 4
 
 
+class Outrun(LocalStore):
+    """Runs the next of `meanwhile` whenever it is asked for a newer slot than before, before it answers."""
+
+    meanwhile: list[Callable[[], object]]
+    asked = ""
+
+    def version(self, key: str) -> str:
+        if key.startswith(layout.SLOTS) and key > self.asked and self.meanwhile:
+            self.asked = key
+            self.meanwhile.pop(0)()
+        return super().version(key)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_who_is_stopped_while_the_head_is_looked_for_finds_the_newest_slot_however_often_others_archive(
+    tmp_path: Path, times: int
+) -> None:
+    """A process may be stopped for months between two requests. The second time that slots were archived under its look
+    it went on with what stood for them then.
+    """
+    clock, store = Clock(), Outrun(str(tmp_path / "t"))
+    table = make(tmp_path / "t", clock, commits=3)
+
+    def months() -> None:
+        for number in range(4):
+            table.upsert(rows((number, "p", table.cursor.seq)))
+        clock.ms += 40 * DAY_MS
+        table.upsert(rows((0, "p", table.cursor.seq)))
+        table.clean(retain_hours=0, retain_commits=1)
+        assert table.archive(keep_instants=2).slots > 0
+
+    store.meanwhile = [months] * times
+    stopped = Table(store, Environment(now_ms=clock))
+    assert stopped.handle.history.head().seq == table.handle.history.head().seq
+    assert not store.meanwhile and contents(stopped.scan()) == contents(table.scan())
+
+
 def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_path: Path) -> None:
     clock = Clock()
     table = make(tmp_path / "t", clock, commits=3, retain_hours=0)

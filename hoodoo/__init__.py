@@ -15,8 +15,10 @@ from hoodoo import errors
 from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
+    from hoodoo import sources
     from hoodoo.compactor.worker import Worker
     from hoodoo.format.transforms import bucket, day, hour, month, truncate, year
+    from hoodoo.ingestion.job import ingest
     from hoodoo.merge.modes import CustomMerge
     from hoodoo.queries import sql
     from hoodoo.readers.cursor import Cursor
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _HOMES = {
     "create": "hoodoo.table",
+    "ingest": "hoodoo.ingestion.job",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
     "sql": "hoodoo.queries",
@@ -80,10 +83,12 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "create",
     "day",
     "hour",
+    "ingest",
     "month",
     "on_commit",
     "open",
     "register",
+    "sources",
     "sql",
     "truncate",
     "year",
@@ -93,6 +98,8 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
 
 def __getattr__(name: str) -> Any:
     """Public names load what they need when first used: `import hoodoo` alone stays fast."""
+    if name == "sources":
+        return import_module("hoodoo.sources")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     said = f"module 'hoodoo' has no attribute {name!r}"

@@ -6,6 +6,7 @@
     │   ├── CommitUnknown        the commit may or may not exist: ask .resolve()
     │   ├── LockHeld             a writer of Apache Hudi keeps the lock of the table
     │   ├── PurgeBlocked         a savepoint, a reader or a consumer needs what a purge has to delete
+    │   ├── SourceChanged        what was to be read from a source was deleted or written anew meanwhile
     │   └── StoreUnavailable     the store did not answer within the deadline
     ├── CallError            fix the call
     │   ├── OptionError          unknown option, or one that contradicts the table
@@ -19,6 +20,7 @@
     │   ├── ExpressionError      an SQL expression does not parse, does not fit the columns, or cannot be evaluated
     │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata beside the table
     │   ├── CatalogRefused       a catalog does not take the entry of the exported table
+    │   ├── SourceLost           a source has no longer what comes after the position of its application
     │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
     │   ├── BucketNotFound       there is no such bucket at this endpoint
     │   ├── CredentialsError     nothing to sign with, or the store does not take it
@@ -141,6 +143,12 @@ class PurgeBlocked(TryAgainError):
     code = "PURGE_BLOCKED"
 
 
+class SourceChanged(TryAgainError):
+    """What was to be read from a source was deleted or written anew meanwhile."""
+
+    code = "SOURCE_CHANGED"
+
+
 class StoreUnavailable(TryAgainError):
     """The store did not answer within the deadline."""
 
@@ -226,6 +234,12 @@ class CatalogRefused(CallError):
     """
 
     code = "CATALOG_REFUSED"
+
+
+class SourceLost(CallError):
+    """A source has no longer what comes after the position of its application, or the position is none of it."""
+
+    code = "SOURCE_LOST"
 
 
 class AlreadyCommitted(CallError):

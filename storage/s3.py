@@ -373,6 +373,11 @@ class S3Store(Store):
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
+    def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
+        """(key, bytes, when it was written in ms since 1970, ETag) of every key that starts with `prefix`."""
+        for key, item in self._items(prefix, ""):
+            yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
+
     def above(self) -> Iterator[Store]:
         parts = self.prefix.split("/") if self.prefix else []
         for count in range(len(parts) - 1, -1, -1):

@@ -36,6 +36,15 @@ SALVAGED = OURS + "salvaged/"
 OVERLAYS = OURS + "overlay/"
 """What logs made of base files, for readers of exports (exports/overlays.py)."""
 
+POSITIONS = OURS + "positions/"
+"""Positions of applications that are too long for a slot, by their digests (ingestion/positions.py)."""
+
+
+def position_key(position: str) -> str | None:
+    """Return the key of the file that a position of an application names; None where the position is all there is."""
+    name, colon, digest = position.partition(":")
+    return POSITIONS + digest if name == "sha256" and colon else None
+
 
 def slot_key(seq: int) -> str:
     """Return the key of slot `seq`."""

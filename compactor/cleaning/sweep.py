@@ -26,7 +26,7 @@ from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, Instant, State
-from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, STAGING
+from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, POSITIONS, STAGING, position_key
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
@@ -105,6 +105,7 @@ _KINDS = {
     PROBES: "probes",
     PLEAS: "pleas",
     MARKERS: "markers",
+    POSITIONS: "positions",
     HUDI_HEARTBEATS: "heartbeats",
 }
 
@@ -177,6 +178,7 @@ class _NeededFiles:
         self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {
             entry.index for entry in view.superseded
         }
+        self.positions = {position_key(position) for position in view.reached.values()}
         self.working = {plan.instant for plan in view.plans.values()}
         self.leased = any(
             seq < view.min_readable for seq in leases.held(timeline.store)
@@ -185,6 +187,8 @@ class _NeededFiles:
     def holds(self, key: str, instant: str) -> bool:
         if key.startswith(INDEX):
             return key in self.indexes or instant in self.working
+        if key.startswith(POSITIONS):
+            return key in self.positions
         return not key.startswith(".hoodie/") and (key in self.files or instant in self.working or self.leased)
 
 
@@ -205,6 +209,10 @@ def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str
         if key.startswith((STAGING, SCRATCH, PROBES, PLEAS)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
+                yield _Orphan(key, size, "")
+        elif key.startswith(POSITIONS):
+            at = store.modified_ms(key)
+            if at is not None and instant_of_ms(at) < before and key not in kept.positions:
                 yield _Orphan(key, size, "")
         elif instant := _instant_of(key):
             if instant < before and not kept.holds(key, instant):

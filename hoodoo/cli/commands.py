@@ -19,7 +19,7 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import about, files, quarantine, schema_commands, service_commands
+from hoodoo.cli import about, files, ingest, quarantine, schema_commands, service_commands
 from hoodoo.cli.show import Out, log_to
 from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
@@ -477,6 +477,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "update": _update,
     "delete": _delete,
     "purge": _purge,
+    "ingest": lambda given, out: ingest.run(given, out, _open(given), _storage(given)),
     "quarantine": lambda given, out: quarantine.run(given, out, _open(given)),
     "scan": _scan,
     "incremental": _incremental,

@@ -14,6 +14,7 @@ EXAMPLES = {
     "update": 'hoodoo update lake/trips --set "fare=fare * 2" --where "city = \'rome\'"',
     "delete": 'hoodoo delete lake/trips --where "fare < 0"',
     "purge": "hoodoo purge lake/trips keys.csv",
+    "ingest": "hoodoo ingest landing/trips lake/trips --once",
     "quarantine": "hoodoo quarantine list lake/trips",
     "schema": "hoodoo schema lake/trips --at 2",
     "alter": 'hoodoo alter lake/trips add tip "decimal(10,2)" --after fare',

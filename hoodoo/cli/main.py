@@ -161,6 +161,7 @@ def parser() -> argparse.ArgumentParser:
         help="what writers that died longer ago left goes too (default: 24)",
     )
     _schemas(command)
+    _ingest(command)
     _quarantine(command)
     _reading(command)
     service_arguments.services(command)
@@ -177,6 +178,69 @@ def _about(command: Command) -> None:
     options.add_argument("path", metavar="PATH")
     options.add_argument(
         "settings", type=pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
+    )
+
+
+def _ingest(command: Command) -> None:
+    taking = command(
+        "ingest",
+        "take in what others put into a folder, each file once",
+        "How far the folder was read lies in the table, with the rows. Bad rows go to the table's quarantine. Exit "
+        "codes: 3 too many bad rows, 4 what comes next is gone from the source, 5 another process of this job is "
+        "always first.",
+    )
+    taking.add_argument("source", metavar="SOURCE", help="a folder, or s3://bucket/prefix")
+    taking.add_argument("path", metavar="PATH", help="of the table")
+    taking.add_argument(
+        "--once", action="store_true", help="end when there is nothing new (default: go on until SIGTERM or SIGINT)"
+    )
+    taking.add_argument("--poll-seconds", type=float, default=5.0, metavar="S", help="between two looks (default: 5)")
+    taking.add_argument("--name", help="of the job, by which the table knows how far it is; default: from SOURCE")
+    taking.add_argument(
+        "--format",
+        choices=("json", "csv", "parquet", "avro"),
+        help="what all files hold (default: what the name of each says)",
+    )
+    taking.add_argument("--pattern", default="*", metavar="GLOB", help="which files, such as '2026/*.jsonl'")
+    taking.add_argument(
+        "--operation",
+        choices=("upsert", "insert", "bulk_insert"),
+        default="upsert",
+        help="insert and bulk_insert keep the rows that are there",
+    )
+    taking.add_argument(
+        "--transform", metavar="MODULE:FUNCTION", help="a function that is given each batch as a pyarrow Table"
+    )
+    taking.add_argument("--new-columns", choices=("ignore", "add", "fail"), default="ignore")
+    taking.add_argument(
+        "--missing",
+        choices=("null", "fail", "keep"),
+        default="null",
+        help="what to do about a column that a batch lacks and that has no default",
+    )
+    taking.add_argument("--max-bytes", type=amount, default=256 << 20, metavar="N", help="of the source in one commit")
+    taking.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
+    taking.add_argument(
+        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
+    )
+    taking.add_argument(
+        "--grace-seconds",
+        type=float,
+        default=3600.0,
+        metavar="S",
+        help="for how long an older file may still appear (default: an hour)",
+    )
+    taking.add_argument(
+        "--settle-seconds",
+        type=float,
+        metavar="S",
+        help="for how long a file must not have changed (default: 2 in a folder, 0 on S3)",
+    )
+    taking.add_argument(
+        "--on-change",
+        choices=("fail", "again"),
+        default="fail",
+        help="what to do about a file that is written anew after it was read",
     )
 
 

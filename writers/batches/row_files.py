@@ -119,7 +119,7 @@ def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     """Return the columns of a file: of Parquet its own, of others what their values look like. Raises what `rows_in`
     raises.
     """
-    if kind_of(file) != "parquet" or _compression(file):
+    if kind_of(file) != "parquet" or compression_of(file):
         return rows_in(file, nulls=nulls).schema
     return _reported(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
 
@@ -144,12 +144,13 @@ def _files(path: str) -> list[str]:
     return found
 
 
-def _compression(file: str) -> str | None:
+def compression_of(file: str) -> str | None:
+    """Tell by the name of a file how Arrow calls its compression; None where there is none."""
     return _COMPRESSED.get(os.path.splitext(file)[1].lower())
 
 
 def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
-    if kind == "parquet" and not _compression(file):
+    if kind == "parquet" and not compression_of(file):
         return _reported(file, kind, lambda: pa.parquet.ParquetFile(file).read())
     return _reported(file, kind, lambda: _legible(rows_of(kind, _content(file), columns, whole, nulls)))
 
@@ -161,7 +162,7 @@ def _legible(rows: pa.Table) -> pa.Table:
 
 
 def _content(file: str) -> pa.Buffer:
-    with pa.input_stream(file, compression=_compression(file)) as source:
+    with pa.input_stream(file, compression=compression_of(file)) as source:
         return pa.py_buffer(source.read())
 
 
@@ -365,4 +366,4 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         ) from None
 
 
-__all__ = ["is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]
+__all__ = ["compression_of", "is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]

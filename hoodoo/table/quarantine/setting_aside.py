@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ from hoodoo.timeline.properties.config import MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.writers import operations
-from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, BadRows
+from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, PAYLOAD_CUT, PAYLOAD_MAX, BadRows
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.sources import InProcess
@@ -58,7 +59,7 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
     too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
-    _keep(_opened_or_made(beside, target), _as_rows(kept, target, options.transaction))
+    _keep(_opened_or_made(beside, target), _as_rows(kept, _told_apart(kept), target, options.transaction))
     if too_many:
         reasons = dict(Counter(bad.found["reason"].to_pylist()).most_common())
         why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
@@ -75,14 +76,49 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
     return bad.count
 
 
-def _as_rows(found: pa.Table, target: TableHandle, transaction: ApplicationVersion | None) -> pa.Table:
-    """Bad rows as the quarantine has them. Equal rows of a batch are told apart by their number among each other."""
-    application, number = transaction[:2] if transaction else ("", None)
+def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:
+    """Keep what a source brought that is no row, before the rows beside it are committed.
+
+    What is there already is not kept again, so that the same part of the source may be read again.
+
+    Args:
+        target: The table that the rows are for.
+        bad: What is bad: its `place` in the source, `reason`, `detail` and `payload`, the bytes as they came.
+        transaction: What the commit of the rows beside it carries.
+
+    Raises:
+        OptionError: The table is at the root of a bucket.
+    """
+    payloads = bad["payload"].to_pylist()
+    cut = [len(payload) > PAYLOAD_MAX for payload in payloads]
+    kept = [payload[:PAYLOAD_CUT] if too_long else payload for payload, too_long in zip(payloads, cut, strict=True)]
+    found = pa.table(
+        {
+            "reason": bad["reason"],
+            "detail": bad["detail"],
+            "payload": pa.array(kept, pa.binary()),
+            "payload_cut": pa.array(cut, pa.bool_()),
+        }
+    )
+    places = [_UNFIT.sub("%", place) for place in bad["place"].to_pylist()]
+    _keep(_opened_or_made(store_beside(target.store), target), _as_rows(found, places, target, transaction))
+
+
+def _told_apart(found: pa.Table) -> list[str]:
+    """What tells bad rows apart: their bytes, and of equal rows their number among each other."""
     seen: Counter[str] = Counter()
     positions = []
     for digest in found["hash"].to_pylist():
         positions.append(f"{digest}:{seen[digest]}")
         seen[digest] += 1
+    return positions
+
+
+def _as_rows(
+    found: pa.Table, positions: Sequence[str], target: TableHandle, transaction: ApplicationVersion | None
+) -> pa.Table:
+    """Bad rows as the quarantine has them."""
+    application, number = transaction[:2] if transaction else ("", None)
     now = dt.datetime.fromtimestamp(target.environment.now_ms() / 1000, dt.timezone.utc)
 
     def each(value: object, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,336 @@
+"""A job of ingestion: takes what a source has into a table, batch by batch, each row once.
+
+The position of the source is part of the commit of the rows that were read up to it. So there is nothing beside the
+table that could disagree with it: a process that dies leaves rows and position, or neither; and of several processes of
+one job that read the same part one commits, while the others are told, throw their rows away, and look again. What is
+no row is set aside before that commit, so that it is never in neither place.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, require_application
+from hoodoo.errors import (
+    ColumnError,
+    CommitConflict,
+    CommitUnknown,
+    DataError,
+    OptionError,
+    TooManyBadRows,
+    TryAgainError,
+)
+from hoodoo.format.names import IS_DELETED
+from hoodoo.ingestion.positions import stored, whole
+from hoodoo.ingestion.report import IngestReport
+from hoodoo.redact import printable
+from hoodoo.sources.source import BAD, Limits, Planned, Rows, Source
+from hoodoo.table import Table
+from hoodoo.table.quarantine.setting_aside import set_aside_messages
+from hoodoo.table.results import WriteResult
+from hoodoo.timeline.applications import Application
+from hoodoo.writers.batches.bad_rows import KEPT
+from hoodoo.writers.batches.write_options import BadRowLimits
+
+_RACES_MAX = 10
+_TRIES = 5
+_WAIT_MAX_S = 30.0
+_OPERATIONS = ("upsert", "insert", "bulk_insert")
+Transform = Callable[[pa.Table], pa.Table]
+
+
+def ingest(
+    source: Source,
+    table: Table,
+    name: str | None = None,
+    operation: str = "upsert",
+    transform: Transform | None = None,
+    new_columns: str = "ignore",
+    missing: str = "null",
+    max_rows: int = 500_000,
+    max_bytes: int = 256 << 20,
+    max_bad_rows: int = 1_000,
+    max_bad_share: float = 0.01,
+) -> Job:
+    """Make a job that takes what a source has into a table, each row once. Nothing is read yet: call its `run`.
+
+    Args:
+        source: Where the rows come from: one of `hoodoo.sources`, or an object with the methods of
+            `hoodoo.sources.Source`.
+        table: The table.
+        name: The application by which the table knows how far the source was read. Two jobs of one name are two
+            processes of one job. None (default): the name of the source.
+        operation: 'upsert' (default) inserts new keys and replaces rows of known ones, 'insert' and 'bulk_insert' keep
+            the rows that are there.
+        transform: A function that is given the rows of a batch, as a pyarrow Table, and returns those to write. Rows of
+            which `_hoodie_is_deleted` is true are deleted by an upsert. None (default): all rows as they are.
+        new_columns: What to do about columns that the table does not have: 'ignore' (default) leaves them out, 'add'
+            adds them to the table, 'fail' stops.
+        missing: What to do about columns that a batch lacks and that have no default: 'null' (default), 'fail', or
+            'keep', by which an upsert keeps the stored values.
+        max_rows: How many rows a batch has at most, where the source can count them before. Default 500,000.
+        max_bytes: How many bytes of the source a batch takes at most, at least one item. Default 256 MiB.
+        max_bad_rows: How many rows of a batch may be set aside. Default 1,000; 0: none.
+        max_bad_share: Which share of a batch of 100 rows or more may be. Default 0.01.
+
+    Returns:
+        The job.
+
+    Raises:
+        OptionError: An argument does not have one of the values above.
+    """
+    limits = Limits(
+        number_from("max_rows", max_rows, 1, whole=True, optional=False),
+        number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
+    )
+    bad_limits = BadRowLimits(
+        number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
+        number_from("max_bad_share", max_bad_share, 0, optional=False),
+    )
+    return Job(source, table, name, operation, transform, new_columns, missing, limits, bad_limits)
+
+
+class Job:
+    """One source, one table, and how the rows of one get into the other.
+
+    Attributes:
+        name: The application of its commits.
+        report: What it has done so far.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        table: Table,
+        name: str | None,
+        operation: str,
+        transform: Transform | None,
+        new_columns: str,
+        missing: str,
+        limits: Limits,
+        bad_limits: BadRowLimits,
+    ) -> None:
+        """Make a job, with what `ingest` takes."""
+        for method in ("plan", "read", "lag"):
+            if not callable(getattr(source, method, None)):
+                raise OptionError(
+                    f"source takes one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
+                    f"{printable(source)}, which has no {method}().",
+                    option="source",
+                )
+        if not isinstance(table, Table):
+            raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+        if transform is not None and not callable(transform):
+            raise OptionError(
+                f"transform takes a function of a pyarrow Table, got {printable(transform)}.", option="transform"
+            )
+        one_of("operation", operation, _OPERATIONS)
+        one_of("new_columns", new_columns, ("ignore", "add", "fail"))
+        one_of("missing", missing, ("null", "fail", "keep"))
+        if missing == "keep" and operation != "upsert":
+            raise OptionError("missing='keep' keeps stored values, which only an upsert does.", option="missing")
+        self.name = source.name if name is None else name
+        require_application(self.name)
+        self.source, self.table, self.operation, self.transform = source, table, operation, transform
+        self.new_columns, self.missing = new_columns, missing
+        self.limits, self.bad_limits = limits, bad_limits
+        self.report = IngestReport()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Let `run` return once the batch in hand is committed. It can be called in signal handlers and threads."""
+        self._stopped.set()
+
+    def run(self, once: bool = True, poll_s: float = 5.0) -> IngestReport:
+        """Take in what the source has.
+
+        SIGTERM and SIGINT stop it as `stop` does, where it runs in the main thread.
+
+        Args:
+            once: True (default) returns when the source has nothing new. False goes on until `stop` is called, and
+                waits out a store or a source that does not answer.
+            poll_s: How many seconds pass between two looks at a source that has nothing new. Default 5.
+
+        Returns:
+            What the job has done since it was made.
+
+        Raises:
+            TooManyBadRows: A batch has more bad rows than it may have. The first hundred are set aside, nothing is
+                committed, and the job stands before that batch.
+            SourceLost: What comes next is gone from the source.
+            DataError: A file is damaged, or a transformation does not return rows of the table.
+            CommitConflict: Another process of this job was first ten times in a row: one is enough.
+            TryAgainError: With `once`, the store or the source did not answer several times in a row.
+        """
+        flag("once", once)
+        number_from("poll_s", poll_s, 0, optional=False)
+        failed = lost = 0
+        with self._signals():
+            while not self._stopped.is_set():
+                at = self.table.application(self.name)
+                self.report = replace(self.report, version=at.version, position=at.position)
+                try:
+                    planned = self.source.plan(whole(self.table.handle.store, at.position), self.limits)
+                    if planned is not None:
+                        won = self._take(at, planned)
+                        failed, lost = 0, 0 if won else lost + 1
+                except CommitConflict:
+                    lost += 1
+                    self.report = replace(self.report, lost_races=self.report.lost_races + 1)
+                    if lost >= _RACES_MAX:
+                        raise
+                except TryAgainError:
+                    failed += 1
+                    if once and failed >= _TRIES:
+                        raise
+                    self._stopped.wait(min(_WAIT_MAX_S, 0.1 * 2 ** min(failed, 20)) * random.uniform(0.5, 1))
+                else:
+                    if planned is None:
+                        if once:
+                            break
+                        self._stopped.wait(poll_s)
+        return self._reported()
+
+    def position(self) -> str:
+        """How far the source was read, as the source says it; '' where it was not."""
+        return whole(self.table.handle.store, self.table.application(self.name).position)
+
+    # ---- one batch
+    def _take(self, at: Application, planned: Planned) -> bool:
+        """Read a part and commit it. Returns False where it is in the table already, by another process."""
+        transaction = at.next(stored(self.table.handle.store, planned.position))
+        rows, bad, unknown = self._read(planned, transaction)
+        found = len(rows)
+        if len(bad):
+            too_many = self.bad_limits.exceeded(len(bad), found + len(bad))
+            set_aside_messages(self.table.handle, bad.slice(0, KEPT) if too_many else bad, transaction)
+            if too_many:
+                raise self._too_many(bad, found + len(bad))
+        left = replace(self.bad_limits, rows=self.bad_limits.rows - len(bad))
+        result = self._write(self._transformed(rows), left, transaction)
+        if result is None or result.skipped:
+            return False
+        self.report = replace(
+            self.report,
+            batches=self.report.batches + 1,
+            rows=self.report.rows + found,
+            bad=self.report.bad + len(bad) + result.quarantined,
+            unknown=tuple(sorted({*self.report.unknown, *unknown})),
+        )
+        return True
+
+    def _read(self, planned: Planned, transaction: ApplicationVersion) -> tuple[pa.Table, pa.Table, set[str]]:
+        """The rows of a part, what in it is none, and columns that were left out."""
+        spellings = self.table.handle.newest_config().spellings
+        columns = spellings.hints(self.table.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        parts, bad, unknown = list[pa.Table](), [BAD.empty_table()], set[str]()
+        try:
+            for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
+                self._require_known(part)
+                unknown.update(part.unknown)
+                bad.append(part.bad)
+                if part.rows.num_columns:
+                    parts.append(_aligned(part.rows, columns))
+        except TooManyBadRows as problem:
+            found = problem.details.get("found")
+            if found is not None:
+                set_aside_messages(self.table.handle, pa.concat_tables([*bad, found]).slice(0, KEPT), transaction)
+            raise
+        try:
+            rows = pa.concat_tables(parts, promote_options="permissive") if parts else self.table.schema.empty_table()
+        except pa.ArrowInvalid as problem:
+            raise ColumnError(
+                f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
+                "its own, with a transform that gives columns their types."
+            ) from None
+        return rows, pa.concat_tables(bad), unknown
+
+    def _require_known(self, part: Rows) -> None:
+        if part.unknown and self.new_columns == "fail":
+            raise ColumnError(
+                f"The table does not have column {printable(part.unknown[0])}. Pass new_columns='add' "
+                "(--new-columns add) to add it, or 'ignore' to leave it out.",
+                column=part.unknown[0],
+            )
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        if self.transform is None or not len(rows):
+            return rows
+        made = self.transform(rows)
+        if not isinstance(made, pa.Table):
+            raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
+        if self.new_columns == "add":
+            return made
+        hints = self.table.handle.config.spellings.hints(self.table.schema)
+        known = {*self.table.schema.names, *hints.names, IS_DELETED}
+        strange = [name for name in made.column_names if name not in known]
+        self._require_known(Rows(made, unknown=tuple(strange)))
+        return made.drop_columns(strange) if strange else made
+
+    def _write(self, rows: pa.Table, limits: BadRowLimits, transaction: ApplicationVersion) -> WriteResult | None:
+        how: dict[str, Any] = {
+            "transaction": transaction,
+            "evolve": self.new_columns == "add",
+            "missing": self.missing,
+        }
+        if self.missing != "keep":
+            how |= {"on_bad_rows": "quarantine", "max_bad_rows": max(0, limits.rows), "max_bad_share": limits.share}
+        try:
+            if self.operation == "upsert":
+                return self.table.upsert(rows, **how)
+            return getattr(self.table, self.operation)(rows, existing="keep", **how)
+        except CommitUnknown as problem:
+            problem.resolve()
+            return None  # whatever became of it, the position tells
+
+    def _too_many(self, bad: pa.Table, rows: int) -> TooManyBadRows:
+        return TooManyBadRows(
+            f"{len(bad):,} of {rows:,} rows are bad, the first at {bad['place'][0]}: {bad['detail'][0]} At most "
+            f"{self.bad_limits.rows:,} rows and {self.bad_limits.share:.4g} of a batch may be. Nothing was committed; "
+            f"the first {min(len(bad), KEPT)} are in the quarantine of the table. Mend the source, or raise "
+            "max_bad_rows or max_bad_share.",
+            bad=len(bad),
+            rows=rows,
+            reasons={"decode": len(bad)},
+        )
+
+    def _reported(self) -> IngestReport:
+        at = self.table.application(self.name)
+        passed_over: Any = getattr(self.source, "passed_over", ())
+        self.report = replace(self.report, version=at.version, position=at.position, passed_over=tuple(passed_over))
+        return self.report
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before: Mapping[int, Any] = {
+            number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _aligned(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """`rows` with the types of the table, where every value survives: parts of a batch may differ in them. What does
+    not is left to the write, which finds out which rows are bad.
+    """
+    for at, name in enumerate(rows.column_names):
+        if name in columns.names and rows.schema.field(at).type != (kind := columns.field(name).type):
+            try:
+                rows = rows.set_column(at, pa.field(name, kind), rows.column(at).cast(kind))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                continue
+    return rows

@@ -1,0 +1,48 @@
+"""Long positions: what would not fit into a slot lies in a file beside it, and the position names that.
+
+The position of a folder names each file of the newest hour, which may be thousands. The file is put before the commit
+that names it, under the digest of its content. A sweep deletes those that no position names any more
+(compactor/cleaning/sweep.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+from hoodoo.errors import CorruptTable, OptionError
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import position_key
+
+_WHOLE_MAX = 16 << 10  # bytes that a slot takes itself
+_NAMED = "sha256:"
+
+
+def stored(store: Store, position: str) -> str:
+    """Return what a commit carries for a position. Raises OptionError where it begins as ours do."""
+    if position.startswith(_NAMED):
+        raise OptionError(f"A position does not begin with {_NAMED!r}: that names a file.", option="position")
+    data = position.encode()
+    if len(data) <= _WHOLE_MAX:
+        return position
+    name = _NAMED + hashlib.sha256(data).hexdigest()
+    store.put(str(position_key(name)), zlib.compress(data))  # anew where it is there: a sweep takes old ones
+    return name
+
+
+def whole(store: Store, position: str) -> str:
+    """Inverse of `stored`. Raises CorruptTable where the file is gone or damaged."""
+    key = position_key(position)
+    if key is None:
+        return position
+    try:
+        data = zlib.decompress(store.get(key))
+    except (FileNotFoundError, zlib.error):
+        data = b""
+    if _NAMED + hashlib.sha256(data).hexdigest() != position:
+        raise CorruptTable(
+            f"{key} is gone or damaged: it says how far a source was read. Restore it from a backup of the table, or "
+            "go on under another name of the job, which reads the source from its beginning.",
+            file=key,
+        )
+    return data.decode()

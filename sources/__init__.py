@@ -1,0 +1,9 @@
+"""Where rows come from: the sources that a job of ingestion reads, and what makes a source.
+
+job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
+"""
+
+from hoodoo.sources.files import Files
+from hoodoo.sources.source import BAD, Lag, Limits, Planned, Rows, Source
+
+__all__ = ["BAD", "Files", "Lag", "Limits", "Planned", "Rows", "Source"]

@@ -1,0 +1,115 @@
+"""What a source is: three methods, and the values that they take and give.
+
+A position is a text that only its source understands. It lies in the table, with the commit of the rows that were read
+up to it. So a source keeps nothing, and may be asked by several processes at once. It knows nothing of tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
+"""What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one commit takes, at least one item of the source.
+
+    Attributes:
+        rows: Rows, where the source can count them before it reads them.
+        bytes: Bytes, as the source has them.
+    """
+
+    rows: int = 500_000
+    bytes: int = 256 << 20
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A part of a source that is read by one commit. It is bounded: what comes into the source later is not in it.
+
+    Attributes:
+        what: Which part. Its source knows what it means.
+        position: The position of the commit that brings this part. Not empty, at most 64 KiB.
+    """
+
+    what: object
+    position: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a source read.
+
+    Attributes:
+        rows: The rows, with the columns that they have there.
+        bad: What was no row, as `BAD`. A place is the same whenever it is read.
+        unknown: Columns that were asked for by nobody, and left out.
+    """
+
+    rows: pa.Table
+    bad: pa.Table = field(default_factory=BAD.empty_table)
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lag:
+    """What a source has that is not in the table yet.
+
+    Attributes:
+        waiting: How many items.
+        unit: What an item is, such as 'files'.
+        seconds: How long the oldest of them has been waiting; 0 where none is.
+    """
+
+    waiting: int
+    unit: str
+    seconds: float
+
+
+class Source(Protocol):
+    """Where rows come from.
+
+    Attributes:
+        name: A name that stays the same from run to run: the application of its commits, where nobody names one.
+    """
+
+    name: str
+
+    def plan(self, position: str, limits: Limits) -> Planned | None:
+        """Choose what the next commit brings.
+
+        Args:
+            position: How far the source was read: the position of an earlier plan, or '' where it never was.
+            limits: How much it takes.
+
+        Returns:
+            The part, or None where the source has nothing new.
+
+        Raises:
+            SourceLost: What comes after the position is gone.
+        """
+        ...
+
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+        """Read a part, in the order in which later rows win.
+
+        Args:
+            planned: What `plan` gave, of this process.
+            columns: The columns of the table, as text is to be read.
+            unknown: Are other columns wanted too? If not they are left out, and named.
+
+        Raises:
+            SourceChanged: It is not there any more as it was planned. Plan again.
+            DataError: It cannot be read at all.
+        """
+        ...
+
+    def lag(self, position: str) -> Lag:
+        """Measure what is not in the table at a position."""
+        ...

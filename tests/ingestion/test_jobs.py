@@ -1,0 +1,372 @@
+"""A job takes each row of its source into the table once, sets aside what is none, and keeps nothing anywhere else."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from faulty_store import Died, FaultyStore
+
+import hoodoo
+from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
+from hoodoo.ingestion import job as jobs
+from hoodoo.ingestion.positions import stored, whole
+from hoodoo.sources import BAD, Files, Lag, Limits, Planned, Rows
+from hoodoo.timeline.layout import POSITIONS
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hoodoo.Table:
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by="ts", clean_every=None)
+
+
+def row(number: int, ts: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": number, "part": "ab"[number % 2], "ts": ts, "v": f"v{number}", **more}
+
+
+def put(folder: Path, name: str, *rows: Any) -> None:
+    (folder / name).write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+
+
+def files(folder: Path) -> Files:
+    return Files(folder, settle_s=0)
+
+
+def ids(table: hoodoo.Table) -> list[int]:
+    return sorted(table.scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+def inserts(table: hoodoo.Table) -> list[int]:
+    found = table.changes(table.handle.history.oldest_slot(), versions="all").to_arrow()
+    return sorted(one["id"] for one in found["after"].to_pylist() if one)
+
+
+class Numbers:
+    """A source that users could write: whole numbers up to `there`, a fixed number of them in a batch."""
+
+    name = "numbers"
+
+    def __init__(self, there: int, at_once: int = 10) -> None:
+        self.there, self.at_once, self.reads = there, at_once, 0
+
+    def plan(self, position: str, limits: Limits) -> Planned | None:
+        start = int(position or 0)
+        stop = min(self.there, start + self.at_once)
+        return Planned((start, stop), str(stop)) if start < stop else None
+
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+        self.reads += 1
+        start, stop = planned.what  # type: ignore[misc]
+        yield Rows(pa.Table.from_pylist([row(number) for number in range(start, stop)], SCHEMA))
+
+    def lag(self, position: str) -> Lag:
+        return Lag(self.there - int(position or 0), "numbers", 0.0)
+
+
+# ---- once
+def test_rows_of_all_files_are_in_the_table_and_the_next_run_takes_new_ones_only(
+    folder: Path, table: hoodoo.Table
+) -> None:
+    put(folder, "a.jsonl", row(1), row(2))
+    put(folder, "b.jsonl", row(2, 2), row(3))
+    report = hoodoo.ingest(files(folder), table).run()
+    assert (report.batches, report.rows, report.bad, report.version) == (1, 4, 0, 0)
+    assert ids(table) == [1, 2, 3]
+    put(folder, "c.jsonl", row(4), {**row(1, 5), "_hoodie_is_deleted": True})
+    again = hoodoo.ingest(files(folder), hoodoo.open(table.path)).run()
+    assert (again.batches, again.rows, again.version) == (1, 2, 1)
+    assert ids(table) == [2, 3, 4]
+    assert hoodoo.ingest(files(folder), table).run().batches == 0
+    assert table.verify().problems == []
+
+
+def test_a_source_of_three_methods_is_a_source(table: hoodoo.Table) -> None:
+    report = hoodoo.ingest(Numbers(95), table, max_rows=10).run()
+    assert (report.batches, report.rows, report.position) == (10, 95, "95")
+    assert inserts(table) == list(range(95))
+    assert table.application("numbers").version == 9
+    assert [one["position"] for one in table.history()][:2] == ["95", "90"]
+
+
+def test_several_processes_of_one_job_commit_each_row_once(table: hoodoo.Table) -> None:
+    runs = [hoodoo.ingest(Numbers(300), hoodoo.open(table.path)) for _ in range(3)]
+    threads = [threading.Thread(target=each.run) for each in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inserts(table) == list(range(300))
+    assert sum(each.report.batches for each in runs) == 30 and table.application("numbers").version == 29
+
+
+@pytest.mark.parametrize("what", ["die", "die after", "lost", "lost after"])
+def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    put(folder, "a.jsonl", row(1), "no row", row(2))
+    number, hit = 0, True
+    while hit:
+        number, hit = number + 1, False
+        path = tmp_path / str(number)
+        hoodoo.create(
+            path, SCHEMA, key="id", partition_by="part", order_by="ts", compact_after_logs=None, clean_every=None
+        )
+        store = FaultyStore(str(path))
+
+        def fault(count: int, operation: str, key: str, at: int = number) -> str | None:
+            nonlocal hit
+            hit = hit or count == at
+            return what if count == at else None
+
+        store.fault = fault
+        try:
+            hoodoo.ingest(files(folder), hoodoo.Table(store), max_bad_share=1).run()
+        except Died:
+            pass
+        healed = hoodoo.open(path)
+        hoodoo.ingest(files(folder), healed, max_bad_share=1).run()
+        assert inserts(healed) == [1, 2]
+        assert healed.quarantine().rows()["position"].to_pylist() == ["a.jsonl:line:2"]
+        assert healed.application(f"files:{folder}").version == 0
+        assert healed.verify().problems == []
+    assert number > 8
+
+
+# ---- bad rows
+def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", row(1), '{"id": 5', {"part": "a", "ts": 1}, row(2))
+    report = hoodoo.ingest(files(folder), table, name="trips", max_bad_share=1).run()
+    assert (report.rows, report.bad, ids(table)) == (3, 2, [1, 2])
+    aside = table.quarantine().rows()
+    assert sorted(zip(aside["reason"].to_pylist(), aside["application"].to_pylist(), strict=True)) == [
+        ("decode", "trips"),
+        ("null_key", "trips"),
+    ]
+    assert b'{"id": 5' in aside["payload"].to_pylist()
+
+
+def test_too_many_bad_rows_stop_the_job_before_their_batch(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", *(row(number) for number in range(100)), "x", "y")
+    with pytest.raises(TooManyBadRows, match=r"2 of 102 rows are bad, the first at a\.jsonl:line:101"):
+        hoodoo.ingest(files(folder), table).run()
+    with pytest.raises(TooManyBadRows):
+        hoodoo.ingest(files(folder), table, max_bad_rows=1, max_bad_share=1).run()
+    assert ids(table) == [] and table.application(f"files:{folder}").version == -1
+    assert len(table.quarantine().rows()) == 2  # to be looked at
+    assert hoodoo.ingest(files(folder), table, max_bad_share=0.5).run().bad == 2
+    assert len(table.quarantine().rows()) == 2 and len(ids(table)) == 100
+
+
+def test_a_file_with_far_too_many_bad_lines_is_not_read_to_its_end(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", *["x"] * 5_000)
+    with pytest.raises(TooManyBadRows, match="more than 1,000 bad rows"):
+        hoodoo.ingest(files(folder), table).run()
+    assert len(table.quarantine().rows()) == 100
+
+
+def test_a_batch_of_bad_rows_only_moves_the_position(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", "x")
+    report = hoodoo.ingest(files(folder), table).run()
+    assert (report.batches, report.bad, report.version) == (1, 1, 0)
+    assert hoodoo.ingest(files(folder), table).run().batches == 0
+
+
+def test_a_long_bad_row_is_cut(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", "x" * (2 << 20))
+    hoodoo.ingest(files(folder), table).run()
+    [cut], [payload] = (table.quarantine().rows()[name].to_pylist() for name in ("payload_cut", "payload"))
+    assert cut and payload == b"x" * (64 << 10)
+
+
+# ---- columns
+def test_new_columns_are_left_out_and_named_or_added_or_refused(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", row(1, more=7))
+    with pytest.raises(ColumnError, match="'more'"):
+        hoodoo.ingest(files(folder), table, new_columns="fail").run()
+    assert hoodoo.ingest(files(folder), table, name="one").run().unknown == ("more",)
+    assert hoodoo.ingest(files(folder), table, name="two", new_columns="add").run().unknown == ()
+    assert table.scan().to_arrow()["more"].to_pylist() == [7]
+
+
+def test_files_of_one_batch_may_have_other_columns_and_types(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", {"id": 1, "part": "a", "ts": 1})
+    (folder / "b.csv").write_text("ts,id,part,v\n2,2,b,17\n")
+    pa.parquet.write_table(
+        pa.table(
+            {"id": pa.array([3], pa.int32()), "part": ["a"], "ts": [1.0], "v": pa.array(["x"], pa.large_string())}
+        ),
+        folder / "c.parquet",
+    )
+    assert hoodoo.ingest(files(folder), table).run().rows == 3
+    assert sorted(map(str, table.scan(["id", "ts", "v"]).to_arrow().to_pylist())) == [
+        "{'id': 1, 'ts': 1, 'v': None}",
+        "{'id': 2, 'ts': 2, 'v': '17'}",
+        "{'id': 3, 'ts': 1, 'v': 'x'}",
+    ]
+
+
+def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path, table: hoodoo.Table) -> None:
+    table.upsert([row(1)])
+    put(folder, "a.jsonl", {"id": 1, "part": "b", "ts": 2})
+    with pytest.raises(ColumnError):
+        hoodoo.ingest(files(folder), table, missing="fail").run()
+    hoodoo.ingest(files(folder), table, name="keep", missing="keep").run()
+    assert table.scan().to_arrow()["v"].to_pylist() == ["v1"]
+    hoodoo.ingest(files(folder), table, name="null").run()
+    assert table.scan().to_arrow()["v"].to_pylist() == [None]
+
+
+def test_an_insert_keeps_the_rows_that_are_there(folder: Path, table: hoodoo.Table) -> None:
+    table.upsert([row(1, v="old")])
+    put(folder, "a.jsonl", row(1, 9, v="new"), row(2))
+    for operation in ("insert", "bulk_insert"):
+        hoodoo.ingest(files(folder), table, name=operation, operation=operation).run()
+    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == ["old"] and ids(table) == [1, 2]
+
+
+def test_a_transform_sees_every_column_and_says_what_is_written(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", {"number": 4, "text": "x"}, {"number": 5, "text": "y"})
+
+    def rows(batch: pa.Table) -> pa.Table:
+        assert {"number", "text"} <= set(batch.column_names)
+        return pa.table(
+            {
+                "id": batch["number"],
+                "part": batch["text"],
+                "ts": batch["number"],
+                "v": batch["text"],
+                "odd": batch["text"],
+            }
+        )
+
+    hoodoo.ingest(files(folder), table, transform=rows).run()
+    assert ids(table) == [4, 5] and "odd" not in table.schema.names
+    with pytest.raises(DataError, match="instead of a pyarrow Table"):
+        hoodoo.ingest(files(folder), table, name="other", transform=lambda batch: None).run()  # type: ignore[arg-type,return-value]
+
+
+# ---- positions
+def test_a_position_that_is_too_long_for_a_slot_lies_in_a_file_that_a_sweep_keeps_until_it_is_passed(
+    folder: Path, table: hoodoo.Table
+) -> None:
+    for number in range(1_200):
+        put(folder, f"{number:050d}.jsonl", row(number))
+    hoodoo.ingest(files(folder), table, max_bytes=1 << 15).run()
+    assert ids(table) == list(range(1_200))
+    kept = table.application(f"files:{folder}").position
+    assert kept.startswith("sha256:")
+    store = table.handle.store
+    assert len(list(store.list(POSITIONS))) > 1
+    table.sweep(older_than_hours=0)
+    assert [key for key, _ in store.list(POSITIONS)] == [POSITIONS + kept.removeprefix("sha256:")]
+    assert hoodoo.ingest(files(folder), table).run().batches == 0
+    assert table.verify().problems == []
+    store.delete(POSITIONS + kept.removeprefix("sha256:"))
+    with pytest.raises(CorruptTable, match="how far a source was read"):
+        hoodoo.ingest(files(folder), table).run()
+
+
+@pytest.mark.parametrize("text", ["x", "ü" * 8_000, "ü" * 9_000, "7" * (1 << 20)])
+def test_a_position_of_any_length_is_read_back(table: hoodoo.Table, text: str) -> None:
+    store = table.handle.store
+    assert whole(store, stored(store, text)) == text and len(stored(store, text)) <= 16 << 10
+
+
+def test_a_position_of_a_source_cannot_name_a_file(table: hoodoo.Table) -> None:
+    with pytest.raises(OptionError, match="sha256:"):
+        stored(table.handle.store, "sha256:abc")
+
+
+def test_another_kind_of_source_under_the_same_name_is_refused(folder: Path, table: hoodoo.Table) -> None:
+    hoodoo.ingest(Numbers(5), table, name="job").run()
+    put(folder, "a.jsonl", row(77))
+    with pytest.raises(SourceLost, match="another source"):
+        hoodoo.ingest(files(folder), table, name="job").run()
+    assert ids(table) == list(range(5))
+
+
+# ---- races, ends
+def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
+    class Second(Numbers):
+        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+            yield from super().read(planned, columns, unknown)
+            at = table.application("numbers")
+            table.upsert([], transaction=at.next(f"{int(at.position or 0) + 1}"))
+
+    job = hoodoo.ingest(Second(10_000), hoodoo.open(table.path))
+    with pytest.raises(CommitConflict, match="Another process of application 'numbers' came first"):
+        job.run()
+    assert job.report.lost_races == jobs._RACES_MAX and ids(table) == []
+
+
+def test_a_job_that_goes_on_ends_when_it_is_stopped(folder: Path, table: hoodoo.Table) -> None:
+    job = hoodoo.ingest(files(folder), table)
+    done = threading.Thread(target=job.run, args=(False, 0.01))
+    done.start()
+    put(folder, "a.jsonl", row(1))
+    other = hoodoo.open(table.path)
+    while other.scan().count() == 0:
+        assert done.is_alive()
+    put(folder, "b.jsonl", row(2))
+    while other.scan().count() == 1:
+        assert done.is_alive()
+    job.stop()
+    done.join()
+    assert job.report.batches == 2 and job.run().batches == 2  # it stays stopped
+
+
+def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", row(1))
+
+    class Changing(Files):
+        changed = False
+
+        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+            if not self.changed:
+                self.changed = True
+                put(folder, "a.jsonl", row(1), row(2))
+            yield from super().read(planned, columns, unknown)
+
+    assert hoodoo.ingest(Changing(folder, settle_s=0), table).run().rows == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"source": "landing"}, "source"),
+        ({"table": "lake/t"}, "table"),
+        ({"name": ""}, "name"),
+        ({"operation": "append"}, "operation"),
+        ({"transform": "jobs:rows"}, "transform"),
+        ({"new_columns": "drop"}, "new_columns"),
+        ({"missing": "skip"}, "missing"),
+        ({"missing": "keep", "operation": "insert"}, "missing"),
+        ({"max_rows": 0}, "max_rows"),
+        ({"max_bytes": 1.5}, "max_bytes"),
+        ({"max_bad_rows": -1}, "max_bad_rows"),
+        ({"max_bad_share": None}, "max_bad_share"),
+    ],
+)
+def test_a_wrong_argument_is_named_before_anything_is_read(
+    table: hoodoo.Table, wrong: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(OptionError, match=named if named != "name" else "application") as refused:
+        hoodoo.ingest(**{"source": Numbers(1), "table": table, **wrong})
+    assert refused.value.details["option"] == named
+
+
+def test_bad_rows_of_a_source_have_the_columns_that_it_says() -> None:
+    assert Rows(SCHEMA.empty_table()).bad.schema == BAD

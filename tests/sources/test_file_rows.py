@@ -1,0 +1,141 @@
+"""What in a file is a row becomes one, what is none is named with its place and its bytes, and nothing is in both."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from hoodoo.errors import DataError, TooManyBadRows
+from hoodoo.sources.file_rows import file_rows
+
+COLUMNS = pa.schema(
+    [("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
+)
+
+
+def read(kind: str, text: str | bytes, columns: pa.Schema = COLUMNS, unknown: bool = False, bad_max: int = 1000):  # type: ignore[no-untyped-def]
+    data = text.encode() if isinstance(text, str) else text
+    return file_rows("f", kind, pa.py_buffer(data), columns, unknown, bad_max)
+
+
+BAD_LINES = [
+    '{"id": 1',
+    "no json",
+    '{"id": "x"}',
+    '{"id": 1.5}',
+    "[1, 2]",
+    "17",
+    '{"id": 1, "fare": "high"}',
+    '{"id": 1, "at": "yesterday"}',
+    '"text"',
+    '{"id": 1}}',
+    "null",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_LINES)
+def test_one_bad_line_is_named_and_all_others_are_rows(bad: str) -> None:
+    lines = [json.dumps({"id": number, "city": "x"}) for number in range(50)]
+    lines.insert(17, bad)
+    found = read("json", "\n".join(lines))
+    assert found.rows["id"].to_pylist() == list(range(50))
+    assert found.bad.select(["place", "payload"]).to_pylist() == [{"place": "f:line:18", "payload": bad.encode()}]
+    assert found.bad["reason"].to_pylist() == ["decode"] and found.bad["detail"][0].as_py()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_mix_of_lines_falls_into_rows_and_bad_ones(seed: int) -> None:
+    rng = random.Random(seed)
+    lines, good, bad = list[str](), list[int](), list[str]()
+    for number in range(rng.choice([1, 3, 200])):
+        if rng.random() < rng.choice([0.02, 0.5]):
+            bad.append(rng.choice(BAD_LINES))
+            lines.append(bad[-1])
+        elif rng.random() < 0.1:
+            lines.append(rng.choice(["", "   ", "\t"]))
+        else:
+            good.append(number)
+            lines.append(json.dumps({"id": number}))
+    found = read("json", "\n".join(lines) + rng.choice(["", "\n"]))
+    assert (found.rows["id"].to_pylist() if good else []) == good
+    assert [payload.decode() for payload in found.bad["payload"].to_pylist()] == bad
+
+
+def test_two_halves_of_an_object_on_two_lines_are_two_bad_lines() -> None:
+    found = read("json", '{"id": 1}\n{"id":\n2}\n{"id": 3} {"id": 4}\nx\n')
+    assert found.rows["id"].to_pylist() == [1, 3, 4] and found.bad["place"].to_pylist() == [
+        "f:line:2",
+        "f:line:3",
+        "f:line:5",
+    ]
+
+
+def test_columns_that_nobody_asked_for_are_left_out_and_named() -> None:
+    for text in ('{"id": 1, "more": 2}\n', '{"id": 1, "more": 2}\nx\n'):
+        found = read("json", text)
+        assert found.unknown == ("more",) and "more" not in found.rows.column_names
+        assert read("json", text, unknown=True).rows["more"].to_pylist() == [2]
+
+
+def test_a_row_of_csv_with_a_bad_cell_or_another_number_of_fields_is_bad_alone() -> None:
+    text = 'id,city,fare\n1,x,1.5\ntwo,x,1\n3,"a, b\nc",\n4,x\n5,"",7\n6,x,1,1\n7,x,high\n'
+    found = read("csv", text)
+    assert found.rows.to_pylist() == [
+        {"id": 1, "city": "x", "fare": 1.5},
+        {"id": 3, "city": "a, b\nc", "fare": None},
+        {"id": 5, "city": "", "fare": 7.0},
+    ]
+    assert sorted(found.bad["detail"].to_pylist()) == [
+        "2 fields instead of 3",
+        "4 fields instead of 3",
+        "Column 'fare': 'high' is no double.",
+        "Column 'id': 'two' is no int64.",
+    ]
+
+
+def test_a_csv_reads_the_same_with_a_bad_row_in_it_and_without_it() -> None:
+    """With a bad row every value takes another way; none may mean something else there."""
+    kinds = {
+        "id": pa.int64(),
+        "flag": pa.bool_(),
+        "small": pa.float32(),
+        "day": pa.date32(),
+        "at": pa.timestamp("us", "UTC"),
+        "local": pa.timestamp("us"),
+        "price": pa.decimal128(10, 2),
+        "text": pa.string(),
+    }
+    rows = [
+        '1,true,0.5,2026-01-01,2026-01-01T00:00:00Z,2026-01-01 00:00:00,1.50,"say ""no"""',
+        '2,0,1e3,,,,,""',
+        "3,False,NaN,1969-12-31,2026-01-01T02:00:00.123456+02:00,2026-01-01T00:00:00.5,-0.01, blank ",
+        "4,1,-inf,2026-01-01,2026-01-01 00:00:00Z,2026-01-01,7,NULL",
+        "5,,,,,,,",
+    ]
+    sound = read("csv", "\n".join([",".join(kinds), *rows]), pa.schema(kinds))
+    mixed = read("csv", "\n".join([",".join(kinds), *rows[:2], "x,,,,,,,", *rows[2:]]), pa.schema(kinds))
+    assert sound.bad.num_rows == 0 and mixed.bad["payload"].to_pylist() == [b'"x",,,,,,,']
+    assert str(mixed.rows.to_pylist()) == str(sound.rows.to_pylist()) and mixed.rows.schema == sound.rows.schema
+
+
+def test_the_search_ends_with_more_bad_rows_than_there_may_be() -> None:
+    with pytest.raises(TooManyBadRows, match="more than 3 bad rows, the first at f:line:1") as refused:
+        read("json", "x\n" * 100_000, bad_max=3)
+    assert refused.value.details["found"].num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"), [("parquet", b"PAR1 and so on"), ("avro", b"Obj\x01..."), ("csv", b"id,id\xff\n1,\xfe\n")]
+)
+def test_a_damaged_file_is_an_error_that_names_it(kind: str, content: bytes) -> None:
+    with pytest.raises(DataError, match="'f' cannot be read as"):
+        read(kind, content)
+
+
+def test_an_empty_file_has_no_row() -> None:
+    assert [read(kind, b"").rows.num_rows for kind in ("json", "csv")] == [0, 0]
+    assert read("json", b"\n \n").rows.num_rows == 0

@@ -26,6 +26,8 @@ from hoodoo.exports.results import (
     RegisterResult,
 )
 from hoodoo.format.transforms import Transform
+from hoodoo.ingestion.job import Job
+from hoodoo.ingestion.report import IngestReport
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
@@ -80,6 +82,8 @@ __all__ = [
     "Hook",
     "IcebergExport",
     "IncrementalRows",
+    "IngestReport",
+    "Job",
     "KeysLike",
     "Lag",
     "Merge",

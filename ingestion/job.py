@@ -11,9 +11,9 @@ from __future__ import annotations
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,20 +31,24 @@ from hoodoo.errors import (
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.report import IngestReport
+from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Limits, Planned, Rows, Source
+from hoodoo.sources.source import BAD, Limits, Part, Planned, Source
 from hoodoo.table import Table
-from hoodoo.table.quarantine.setting_aside import set_aside_messages
+from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.applications import Application
-from hoodoo.writers.batches.bad_rows import KEPT
-from hoodoo.writers.batches.write_options import BadRowLimits
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, none_of, together, without
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.column_alignment import filled
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
-_RACES_MAX = 10
+_RACES_MAX = 30  # of three processes that are equally fast none loses so many in a row
 _TRIES = 5
 _WAIT_MAX_S = 30.0
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
-Transform = Callable[[pa.Table], pa.Table]
+RowTransform = Callable[[pa.Table], pa.Table]
 
 
 def ingest(
@@ -52,7 +56,7 @@ def ingest(
     table: Table,
     name: str | None = None,
     operation: str = "upsert",
-    transform: Transform | None = None,
+    transform: RowTransform | None = None,
     new_columns: str = "ignore",
     missing: str = "null",
     max_rows: int = 500_000,
@@ -98,6 +102,16 @@ def ingest(
     return Job(source, table, name, operation, transform, new_columns, missing, limits, bad_limits)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What a part of a source brought: rows, what was none, rows that do not fit, and columns that were left out."""
+
+    rows: pa.Table
+    messages: pa.Table
+    misfits: BadRows
+    unknown: Collection[str]
+
+
 class Job:
     """One source, one table, and how the rows of one get into the other.
 
@@ -112,7 +126,7 @@ class Job:
         table: Table,
         name: str | None,
         operation: str,
-        transform: Transform | None,
+        transform: RowTransform | None,
         new_columns: str,
         missing: str,
         limits: Limits,
@@ -145,6 +159,9 @@ class Job:
         self.report = IngestReport()
         self._stopped = threading.Event()
 
+    def __repr__(self) -> str:
+        return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
+
     def stop(self) -> None:
         """Let `run` return once the batch in hand is committed. It can be called in signal handlers and threads."""
         self._stopped.set()
@@ -167,7 +184,7 @@ class Job:
                 committed, and the job stands before that batch.
             SourceLost: What comes next is gone from the source.
             DataError: A file is damaged, or a transformation does not return rows of the table.
-            CommitConflict: Another process of this job was first ten times in a row: one is enough.
+            CommitConflict: Another process of this job was first thirty times in a row: one is enough.
             TryAgainError: With `once`, the store or the source did not answer several times in a row.
         """
         flag("once", once)
@@ -175,13 +192,12 @@ class Job:
         failed = lost = 0
         with self._signals():
             while not self._stopped.is_set():
-                at = self.table.application(self.name)
-                self.report = replace(self.report, version=at.version, position=at.position)
                 try:
+                    at = self.table.application(self.name)
                     planned = self.source.plan(whole(self.table.handle.store, at.position), self.limits)
                     if planned is not None:
-                        won = self._take(at, planned)
-                        failed, lost = 0, 0 if won else lost + 1
+                        self._take(at, planned)
+                    failed = lost = 0
                 except CommitConflict:
                     lost += 1
                     self.report = replace(self.report, lost_races=self.report.lost_races + 1)
@@ -200,60 +216,97 @@ class Job:
         return self._reported()
 
     def position(self) -> str:
-        """How far the source was read, as the source says it; '' where it was not."""
+        """Look how far the source was read.
+
+        Returns:
+            The position of the newest commit, as the source says it; '' where it was not read.
+        """
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
     # ---- one batch
-    def _take(self, at: Application, planned: Planned) -> bool:
-        """Read a part and commit it. Returns False where it is in the table already, by another process."""
+    def _take(self, at: Application, planned: Planned) -> None:
+        """Read a part and commit it. Raises CommitConflict where another process was first."""
         transaction = at.next(stored(self.table.handle.store, planned.position))
-        rows, bad, unknown = self._read(planned, transaction)
-        found = len(rows)
-        if len(bad):
-            too_many = self.bad_limits.exceeded(len(bad), found + len(bad))
-            set_aside_messages(self.table.handle, bad.slice(0, KEPT) if too_many else bad, transaction)
-            if too_many:
-                raise self._too_many(bad, found + len(bad))
-        left = replace(self.bad_limits, rows=self.bad_limits.rows - len(bad))
-        result = self._write(self._transformed(rows), left, transaction)
-        if result is None or result.skipped:
-            return False
+        found = self._read(planned, transaction)
+        bad = len(found.messages) + found.misfits.count
+        read = len(found.rows) + bad
+        if bad:
+            self._set_aside(found, self.bad_limits.exceeded(bad, read), transaction)
+        left = replace(self.bad_limits, rows=max(0, self.bad_limits.rows - bad))
+        result = self._write(self._transformed(found.rows), left, transaction)
+        if result is None:
+            return  # nobody knows what became of it: the next look at the position tells
+        if result.skipped:
+            raise CommitConflict(f"Another process of application {printable(self.name)} has committed the same rows.")
         self.report = replace(
             self.report,
             batches=self.report.batches + 1,
-            rows=self.report.rows + found,
-            bad=self.report.bad + len(bad) + result.quarantined,
-            unknown=tuple(sorted({*self.report.unknown, *unknown})),
+            rows=self.report.rows + read,
+            bad=self.report.bad + bad + result.quarantined,
+            unknown=tuple(sorted({*self.report.unknown, *found.unknown})),
         )
-        return True
 
-    def _read(self, planned: Planned, transaction: ApplicationVersion) -> tuple[pa.Table, pa.Table, set[str]]:
-        """The rows of a part, what in it is none, and columns that were left out."""
-        spellings = self.table.handle.newest_config().spellings
-        columns = spellings.hints(self.table.schema).append(pa.field(IS_DELETED, pa.bool_()))
-        parts, bad, unknown = list[pa.Table](), [BAD.empty_table()], set[str]()
+    def _read(self, planned: Planned, transaction: ApplicationVersion) -> _Read:
+        """Read a part. Raises TooManyBadRows where the source gave up, once the first of them are set aside."""
+        config = self.table.handle.newest_config()
+        columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
                 unknown.update(part.unknown)
-                bad.append(part.bad)
+                messages.append(part.bad)
                 if part.rows.num_columns:
-                    parts.append(_aligned(part.rows, columns))
+                    rows, bad = part.rows, none_of(0)
+                    if self.transform is None:
+                        rows, bad = self._aligned(rows, columns, config)
+                    parts.append(rows)
+                    misfits.append(bad)
         except TooManyBadRows as problem:
             found = problem.details.get("found")
             if found is not None:
-                set_aside_messages(self.table.handle, pa.concat_tables([*bad, found]).slice(0, KEPT), transaction)
+                set_aside_messages(self.table.handle, pa.concat_tables([*messages, found]).slice(0, KEPT), transaction)
             raise
         try:
-            rows = pa.concat_tables(parts, promote_options="permissive") if parts else self.table.schema.empty_table()
-        except pa.ArrowInvalid as problem:
+            # types of known columns are equal by now; those of others are what their values look like
+            how = "permissive" if self.transform is None else "default"
+            rows = pa.concat_tables(parts, promote_options=how) if parts else config.schema.empty_table()
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
             raise ColumnError(
                 f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
-                "its own, with a transform that gives columns their types."
+                "their own."
             ) from None
-        return rows, pa.concat_tables(bad), unknown
+        return _Read(rows, pa.concat_tables(messages), together(misfits), unknown)
 
-    def _require_known(self, part: Rows) -> None:
+    def _aligned(self, rows: pa.Table, columns: pa.Schema, config: TableConfig) -> tuple[pa.Table, BadRows]:
+        """`rows` with the types of the table, so that parts of a batch have equal ones, and the rows that do not fit.
+
+        No common type is looked for: numbers of two types would be made doubles, which do not hold all of them.
+        """
+        try:
+            return _typed(rows, columns), none_of(len(rows))
+        except DataError:
+            if self.missing == "keep":
+                raise
+        known = config.spellings.rows(rows.select([name for name in rows.column_names if name in columns.names]))
+        most = max(self.bad_limits.rows, KEPT)
+        bad = bad_rows(known, filled(known, config, self.missing), config, checks.of(config), most, self.missing)
+        if bad.partial or not bad.count:
+            return _typed(rows.slice(0, 0), columns), bad
+        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad
+
+    def _set_aside(self, found: _Read, too_many: bool, transaction: ApplicationVersion) -> None:
+        """Keep what is bad, of too many the first hundred. Raises TooManyBadRows."""
+        handle, messages, misfits = self.table.handle, found.messages, found.misfits
+        if len(messages):
+            set_aside_messages(handle, messages.slice(0, KEPT) if too_many else messages, transaction)
+        limits = self.bad_limits if too_many else BadRowLimits(misfits.count, 1.0)
+        if misfits.count and not (too_many and len(messages)):
+            set_aside(handle, misfits, WriteOptions(limits=limits, transaction=transaction))
+        if too_many:
+            raise self._too_many(messages, misfits, len(found.rows))
+
+    def _require_known(self, part: Part) -> None:
         if part.unknown and self.new_columns == "fail":
             raise ColumnError(
                 f"The table does not have column {printable(part.unknown[0])}. Pass new_columns='add' "
@@ -272,7 +325,7 @@ class Job:
         hints = self.table.handle.config.spellings.hints(self.table.schema)
         known = {*self.table.schema.names, *hints.names, IS_DELETED}
         strange = [name for name in made.column_names if name not in known]
-        self._require_known(Rows(made, unknown=tuple(strange)))
+        self._require_known(Part(made, unknown=tuple(strange)))
         return made.drop_columns(strange) if strange else made
 
     def _write(self, rows: pa.Table, limits: BadRowLimits, transaction: ApplicationVersion) -> WriteResult | None:
@@ -291,15 +344,19 @@ class Job:
             problem.resolve()
             return None  # whatever became of it, the position tells
 
-    def _too_many(self, bad: pa.Table, rows: int) -> TooManyBadRows:
+    def _too_many(self, messages: pa.Table, misfits: BadRows, good: int) -> TooManyBadRows:
+        bad = len(messages) + misfits.count
+        first = (
+            f"the first at {messages['place'][0]}: {messages['detail'][0]}"
+            if len(messages)
+            else f"the first: {misfits.found['detail'][0]}"
+        )
         return TooManyBadRows(
-            f"{len(bad):,} of {rows:,} rows are bad, the first at {bad['place'][0]}: {bad['detail'][0]} At most "
-            f"{self.bad_limits.rows:,} rows and {self.bad_limits.share:.4g} of a batch may be. Nothing was committed; "
-            f"the first {min(len(bad), KEPT)} are in the quarantine of the table. Mend the source, or raise "
-            "max_bad_rows or max_bad_share.",
-            bad=len(bad),
-            rows=rows,
-            reasons={"decode": len(bad)},
+            f"{bad:,} of {good + bad:,} rows are bad, {first} At most {self.bad_limits.rows:,} rows and "
+            f"{self.bad_limits.share:.4g} of a batch may be. Nothing was committed; the first of them are in the "
+            "quarantine of the table. Mend the source, or raise max_bad_rows or max_bad_share.",
+            bad=bad,
+            rows=good + bad,
         )
 
     def _reported(self) -> IngestReport:
@@ -323,14 +380,9 @@ class Job:
                 signal.signal(number, handler)
 
 
-def _aligned(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """`rows` with the types of the table, where every value survives: parts of a batch may differ in them. What does
-    not is left to the write, which finds out which rows are bad.
-    """
+def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """`rows` with the types of the table. Raises DataError where a value does not fit."""
     for at, name in enumerate(rows.column_names):
-        if name in columns.names and rows.schema.field(at).type != (kind := columns.field(name).type):
-            try:
-                rows = rows.set_column(at, pa.field(name, kind), rows.column(at).cast(kind))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                continue
+        if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
+            rows = rows.set_column(at, columns.field(name), cast(rows.column(at), columns.field(name)))
     return rows

@@ -4,6 +4,6 @@ job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """
 
 from hoodoo.sources.files import Files
-from hoodoo.sources.source import BAD, Lag, Limits, Planned, Rows, Source
+from hoodoo.sources.source import BAD, Limits, Part, Planned, Source, SourceLag
 
-__all__ = ["BAD", "Files", "Lag", "Limits", "Planned", "Rows", "Source"]
+__all__ = ["BAD", "Files", "SourceLag", "Limits", "Planned", "Part", "Source"]

@@ -16,7 +16,7 @@ import pyarrow.csv
 from hoodoo.errors import ColumnError, DataError, HoodooError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Rows
+from hoodoo.sources.source import BAD, Part
 from hoodoo.writers.batches.row_files import rows_of
 
 _LINES = 20_000  # lines that are tried together once a file has a bad one
@@ -25,7 +25,7 @@ _PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDec
 _Parse = Callable[[pa.Buffer], pa.Table]
 
 
-def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown: bool, bad_max: int) -> Rows:
+def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown: bool, bad_max: int) -> Part:
     """Read the content of a file.
 
     Args:
@@ -54,14 +54,14 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         return rows.select([one for one in names if one not in left_out])
 
     try:
-        return Rows(parse(data), unknown=tuple(sorted(left_out)))
+        return Part(parse(data), unknown=tuple(sorted(left_out)))
     except _PROBLEMS as problem:
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None
     bad = _Bad(name, bad_max)
     parts = list((_json_parts if kind == "json" else _csv_parts)(data, parse, bad))
     rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
-    return Rows(rows, bad.table(), tuple(sorted(left_out)))
+    return Part(rows, bad.table(), tuple(sorted(left_out)))
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:

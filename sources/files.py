@@ -15,7 +15,7 @@ from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
 from hoodoo.sources.file_rows import damaged, file_rows
 from hoodoo.sources.folders import Folder, Listed, open_folder
-from hoodoo.sources.source import Lag, Limits, Planned, Rows
+from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.taken_files import TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 
@@ -23,7 +23,7 @@ _KINDS = ("json", "csv", "parquet", "avro")
 _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 
-class Files:
+class Files(Source):
     """The files of a folder, in any depth.
 
     A file is taken once, as a whole, in the order of times and then of names. Names that begin with '.' or '_', empty
@@ -97,18 +97,21 @@ class Files:
         after = taken.and_these(chosen, new[len(chosen) :], now_ms, self.grace_ms)
         return Planned(tuple(chosen), after.text())
 
-    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read the files one by one. See `Source.read`."""
         files: Any = planned.what
         for file in files:
             data = _decompressed(file.name, self.folder.content(file))
             yield file_rows(file.name, self.format or kind_of(file.name), data, columns, unknown, self.bad_max)
 
-    def lag(self, position: str) -> Lag:
+    def lag(self, position: str) -> SourceLag:
         """Count the files that wait, those that are still growing among them. See `Source.lag`."""
         now_ms = _now_ms()
         new = TakenFiles.of(position).new(self._files(now_ms, settle_ms=0))
-        return Lag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
+        return SourceLag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
+
+    def __repr__(self) -> str:
+        return f"<files of {self.folder.uri}>"
 
     def _files(self, now_ms: int, settle_ms: int | None = None) -> list[Listed]:
         settled = now_ms - (self.settle_ms if settle_ms is None else settle_ms)

@@ -6,9 +6,9 @@ up to it. So a source keeps nothing, and may be asked by several processes at on
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -43,8 +43,8 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows that a source read.
+class Part:
+    """What a source read.
 
     Attributes:
         rows: The rows, with the columns that they have there.
@@ -58,7 +58,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Lag:
+class SourceLag:
     """What a source has that is not in the table yet.
 
     Attributes:
@@ -72,7 +72,7 @@ class Lag:
     seconds: float
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where rows come from.
 
     Attributes:
@@ -81,6 +81,7 @@ class Source(Protocol):
 
     name: str
 
+    @abstractmethod
     def plan(self, position: str, limits: Limits) -> Planned | None:
         """Choose what the next commit brings.
 
@@ -94,10 +95,10 @@ class Source(Protocol):
         Raises:
             SourceLost: What comes after the position is gone.
         """
-        ...
 
-    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
-        """Read a part, in the order in which later rows win.
+    @abstractmethod
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+        """Read it, in the order in which later rows win.
 
         Args:
             planned: What `plan` gave, of this process.
@@ -108,8 +109,7 @@ class Source(Protocol):
             SourceChanged: It is not there any more as it was planned. Plan again.
             DataError: It cannot be read at all.
         """
-        ...
 
-    def lag(self, position: str) -> Lag:
+    @abstractmethod
+    def lag(self, position: str) -> SourceLag:
         """Measure what is not in the table at a position."""
-        ...

@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 import hoodoo
-from hoodoo import types
+from hoodoo import sources, types
 
-CLASSES = {name: value for name, value in vars(types).items() if isinstance(value, type) and name in types.__all__}
+CLASSES = {
+    name: value
+    for place in (types, sources)
+    for name, value in vars(place).items()
+    if isinstance(value, type) and name in place.__all__
+}
 _OPAQUE = {"Task"}  # travels and is called; what else it can is for those who run it
 
 
 def signatures() -> Iterator[tuple[str, Any]]:
-    for name in ("create", "on_commit", "open", "register", "sql"):
+    for name in ("create", "ingest", "on_commit", "open", "register", "sql"):
         yield name, getattr(hoodoo, name)
     for owner, kind in CLASSES.items():
         if owner in _OPAQUE:

@@ -74,7 +74,7 @@ class PurgeReport:
         bounds_in_slots: True if a slot or a checkpoint names a value of a key column as the least or greatest of a
             file; `archive` deletes those.
         quarantined: How many rows of the quarantine were purged.
-        quarantine_unread: How many rows of the quarantine are cut, so that their keys cannot be read.
+        quarantine_unread: How many rows of the quarantine are cut, or were no row, so that their keys cannot be read.
     """
 
     keys: int

@@ -12,7 +12,7 @@ from typing import Any
 
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
-from hoodoo.ingestion.job import Transform, ingest
+from hoodoo.ingestion.job import RowTransform, ingest
 from hoodoo.redact import printable
 from hoodoo.sources import Files
 from hoodoo.table import Table
@@ -54,7 +54,7 @@ def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str,
     return 0
 
 
-def _transform(text: str | None) -> Transform | None:
+def _transform(text: str | None) -> RowTransform | None:
     """The function that MODULE:FUNCTION names; modules of the working folder are found."""
     if text is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from faulty_store import Died, FaultyStore
 
@@ -16,7 +18,7 @@ import hoodoo
 from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
 from hoodoo.ingestion import job as jobs
 from hoodoo.ingestion.positions import stored, whole
-from hoodoo.sources import BAD, Files, Lag, Limits, Planned, Rows
+from hoodoo.sources import BAD, Files, Limits, Part, Planned, Source, SourceLag
 from hoodoo.timeline.layout import POSITIONS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
@@ -54,7 +56,7 @@ def inserts(table: hoodoo.Table) -> list[int]:
     return sorted(one["id"] for one in found["after"].to_pylist() if one)
 
 
-class Numbers:
+class Numbers(Source):
     """A source that users could write: whole numbers up to `there`, a fixed number of them in a batch."""
 
     name = "numbers"
@@ -67,13 +69,13 @@ class Numbers:
         stop = min(self.there, start + self.at_once)
         return Planned((start, stop), str(stop)) if start < stop else None
 
-    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         self.reads += 1
         start, stop = planned.what  # type: ignore[misc]
-        yield Rows(pa.Table.from_pylist([row(number) for number in range(start, stop)], SCHEMA))
+        yield Part(pa.Table.from_pylist([row(number) for number in range(start, stop)], SCHEMA))
 
-    def lag(self, position: str) -> Lag:
-        return Lag(self.there - int(position or 0), "numbers", 0.0)
+    def lag(self, position: str) -> SourceLag:
+        return SourceLag(self.there - int(position or 0), "numbers", 0.0)
 
 
 # ---- once
@@ -98,7 +100,7 @@ def test_a_source_of_three_methods_is_a_source(table: hoodoo.Table) -> None:
     assert (report.batches, report.rows, report.position) == (10, 95, "95")
     assert inserts(table) == list(range(95))
     assert table.application("numbers").version == 9
-    assert [one["position"] for one in table.history()][:2] == ["95", "90"]
+    assert [one.position for one in table.history()][:2] == ["95", "90"]
 
 
 def test_several_processes_of_one_job_commit_each_row_once(table: hoodoo.Table) -> None:
@@ -132,10 +134,8 @@ def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_pa
             return what if count == at else None
 
         store.fault = fault
-        try:
+        with contextlib.suppress(Died):
             hoodoo.ingest(files(folder), hoodoo.Table(store), max_bad_share=1).run()
-        except Died:
-            pass
         healed = hoodoo.open(path)
         hoodoo.ingest(files(folder), healed, max_bad_share=1).run()
         assert inserts(healed) == [1, 2]
@@ -149,13 +149,19 @@ def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_pa
 def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Path, table: hoodoo.Table) -> None:
     put(folder, "a.jsonl", row(1), '{"id": 5', {"part": "a", "ts": 1}, row(2))
     report = hoodoo.ingest(files(folder), table, name="trips", max_bad_share=1).run()
-    assert (report.rows, report.bad, ids(table)) == (3, 2, [1, 2])
+    assert (report.rows, report.bad, ids(table)) == (4, 2, [1, 2])
     aside = table.quarantine().rows()
     assert sorted(zip(aside["reason"].to_pylist(), aside["application"].to_pylist(), strict=True)) == [
         ("decode", "trips"),
         ("null_key", "trips"),
     ]
     assert b'{"id": 5' in aside["payload"].to_pylist()
+    assert table.quarantine().original("a.jsonl:line:2").to_pylist() == [{"payload": '{"id": 5'}]
+    done = table.quarantine().replay()
+    assert (done.replayed, done.bad) == (0, 2) and "no row that could be tried again" in str(done.details)
+    report_of_purge = table.purge([{"id": 1, "part": "b"}], older_than_hours=0)
+    assert report_of_purge.quarantine_unread == 1 and not report_of_purge.proved
+    assert table.quarantine().drop("a.jsonl:line:2") == 1
 
 
 def test_too_many_bad_rows_stop_the_job_before_their_batch(folder: Path, table: hoodoo.Table) -> None:
@@ -216,6 +222,27 @@ def test_files_of_one_batch_may_have_other_columns_and_types(folder: Path, table
         "{'id': 2, 'ts': 2, 'v': '17'}",
         "{'id': 3, 'ts': 1, 'v': 'x'}",
     ]
+
+
+def test_a_value_that_does_not_fit_in_one_file_changes_no_value_of_another(folder: Path, table: hoodoo.Table) -> None:
+    """A common type of whole numbers and doubles is double, which does not hold 2 ** 53 + 1."""
+    big = 2**53 + 1
+    put(folder, "a.jsonl", row(1, big))
+    doubles = pa.table({"id": [3, 4, 5], "part": ["a"] * 3, "ts": [1.5, 2.0, None], "v": ["x"] * 3})
+    pa.parquet.write_table(doubles, folder / "b.parquet")
+    report = hoodoo.ingest(files(folder), table, max_bad_share=1).run()
+    assert (report.rows, report.bad) == (4, 2)
+    assert sorted(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == [2, big]
+    assert sorted(table.quarantine().rows()["reason"].to_pylist()) == ["cast", "null_order"]
+
+
+def test_too_many_values_that_do_not_fit_stop_the_job(folder: Path, table: hoodoo.Table) -> None:
+    pa.parquet.write_table(
+        pa.table({"id": range(200), "part": ["a"] * 200, "ts": [1.5] * 200, "v": ["x"] * 200}), folder / "b.parquet"
+    )
+    with pytest.raises(TooManyBadRows, match="200 of 200 rows are bad|of 200 rows are bad"):
+        hoodoo.ingest(files(folder), table).run()
+    assert len(table.quarantine().rows()) == 100 and table.application(f"files:{folder}").version == -1
 
 
 def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path, table: hoodoo.Table) -> None:
@@ -301,7 +328,7 @@ def test_another_kind_of_source_under_the_same_name_is_refused(folder: Path, tab
 # ---- races, ends
 def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
     class Second(Numbers):
-        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
             yield from super().read(planned, columns, unknown)
             at = table.application("numbers")
             table.upsert([], transaction=at.next(f"{int(at.position or 0) + 1}"))
@@ -334,7 +361,7 @@ def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table:
     class Changing(Files):
         changed = False
 
-        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Rows]:
+        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
             if not self.changed:
                 self.changed = True
                 put(folder, "a.jsonl", row(1), row(2))
@@ -369,4 +396,4 @@ def test_a_wrong_argument_is_named_before_anything_is_read(
 
 
 def test_bad_rows_of_a_source_have_the_columns_that_it_says() -> None:
-    assert Rows(SCHEMA.empty_table()).bad.schema == BAD
+    assert Part(SCHEMA.empty_table()).bad.schema == BAD

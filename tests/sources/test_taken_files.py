@@ -1,4 +1,4 @@
-"""Each file of a folder is taken once, whatever the order in which files appear, are dated and are cut off by limits."""
+"""Each file of a folder is taken once, in whatever order files appear, are dated and are cut off by limits."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ FILES = frozenset(
         "test_examples.py",
         "test_hashing.py",
         "test_in_place.py",
+        "test_ingest_kills.py",
         "test_kill_loop.py",
         "test_lazy_exit.py",
         "test_merge_group.py",

@@ -55,6 +55,14 @@ def renamed_to_today(
                 yield from renamed_to_today(alone, config)
 
 
+def message_in(content: bytes) -> pa.Table:
+    """Show what a source brought that was no row: a table of one row, its bytes as text where they are UTF-8."""
+    try:
+        return pa.table({"payload": pa.array([content.decode()])})
+    except UnicodeDecodeError:
+        return pa.table({"payload": pa.array([content], pa.binary())})
+
+
 def row_in(content: bytes | None) -> pa.Table | None:
     """Decode one payload: a table of one row, or None if it is no row in Arrow's format."""
     try:

@@ -8,13 +8,13 @@ from typing import Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import flag, names, one_of
+from hoodoo.arguments import flag, is_utf8, names, one_of
 from hoodoo.errors import OptionError, TableNotFound
 from hoodoo.hints import explained
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.redact import printable
-from hoodoo.table.quarantine.payloads import row_in
+from hoodoo.table.quarantine.payloads import message_in, row_in
 from hoodoo.table.quarantine.replay import Replay, Replayed, mark
 from hoodoo.table.quarantine.schema import DROPPED, KEY, NEW, ROWS_AT_ONCE, SCHEMA, STATES, store_beside
 from hoodoo.table.quarantine.target import T, opened
@@ -115,22 +115,27 @@ class Quarantine(Generic[T]):
         return table.scan(None, f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
-        """Read a row as it came to the write.
+        """Read a row as it came to the write, or what a source brought that was no row.
 
         Args:
             position: The `position` of the row, as `rows` shows it.
 
         Returns:
-            A table of one row, with the columns and types of the batch.
+            A table of one row, with the columns and types of the batch. Of what was no row its one column is
+            `payload`: the bytes as they came, as text where they are UTF-8.
 
         Raises:
             OptionError: No row has this position, or only the beginning of the row was kept.
         """
         table = opened(self._target)
         found = SCHEMA.empty_table()
-        if table and isinstance(position, str) and position.isascii():
+        if table and isinstance(position, str) and is_utf8(position):
             found = table.scan(None, pc.field("position") == position).to_arrow()
-        row = row_in(found["payload"][0].as_py()) if len(found) and not found["payload_cut"][0].as_py() else None
+        row = None
+        if len(found) and not found["payload_cut"][0].as_py():
+            payload = found["payload"][0].as_py() or b""
+            row = row_in(payload)
+            row = message_in(payload) if row is None else row
         if row is None:
             why = "only its beginning was kept; rows() has it" if len(found) else "rows() names those there are"
             raise OptionError(f"There is no whole row at {printable(position)}: {why}.", option="position")
@@ -148,7 +153,7 @@ class Quarantine(Generic[T]):
         Raises:
             OptionError: `positions` is neither a text nor a list of texts.
         """
-        wanted = {position for position in names("positions", positions) if position.isascii()}
+        wanted = {position for position in names("positions", positions) if is_utf8(position)}
         table = opened(self._target)
         if table is None or not wanted:
             return 0

@@ -27,7 +27,7 @@ from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
 
 _NAMED = 10  # bad rows whose details are told
-_NO_ROW = "The payload is no row in Arrow's format: somebody else wrote it. Drop it."
+_NO_ROW = "It is no row that could be tried again. Write what it should say to the table, and drop it here."
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""`hoodoo ingest`: what it takes in, what it says, and by which exit code a program knows what became of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import wait_for
+
+import hoodoo
+from hoodoo.ingestion.job import Job
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    (tmp_path / "landing").mkdir()
+    return tmp_path / "landing"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hoodoo.Table:
+    return hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
+
+
+def put(landing: Path, name: str, *lines: Any) -> None:
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    (landing / name).write_text("".join(f"{text}\n" for text in texts))
+
+
+NOW = ("--once", "--settle-seconds", "0")
+
+
+def test_new_files_are_taken_in_and_the_answer_says_how_far_it_is(
+    landing: Path, table: hoodoo.Table, machine: Any, run: Any
+) -> None:
+    put(landing, "a.jsonl", {"id": 1}, {"id": 2, "more": 3})
+    put(landing, "note.txt", "hello")
+    said = machine("ingest", landing, table.path, *NOW)
+    assert (said["batches"], said["rows"], said["waiting"], said["unknown"]) == (1, 2, 0, ["more"])
+    assert said["application"] == f"files:{landing}" and said["passed_over"] == ["note.txt"]
+    assert machine("ingest", landing, table.path, *NOW)["batches"] == 0
+    code, out, _ = run("ingest", landing, table.path, *NOW)
+    assert code == 0 and "taken in" in out
+
+
+def test_too_many_bad_rows_end_with_3_and_what_is_gone_with_4(landing: Path, table: hoodoo.Table, run: Any) -> None:
+    put(landing, "a.jsonl", *["x"] * 200)
+    code, _, err = run("ingest", landing, table.path, *NOW)
+    assert code == 3 and "200 of 200 rows are bad" in err
+    assert run("ingest", landing, table.path, *NOW, "--max-bad-share", "1")[0] == 0
+    put(landing, "a.jsonl", {"id": 1})
+    code, _, err = run("ingest", landing, table.path, *NOW)
+    assert code == 4 and "--on-change again" in err
+    assert run("ingest", landing, table.path, *NOW, "--on-change", "again")[0] == 0 and table.scan().count() == 1
+
+
+def test_one_who_is_always_second_ends_with_5(
+    landing: Path, table: hoodoo.Table, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second(*_: Any) -> Any:
+        raise hoodoo.CommitConflict("Another process of application 'job' came first.")
+
+    monkeypatch.setattr(Job, "_take", second)
+    put(landing, "a.jsonl", {"id": 1})
+    assert run("ingest", landing, table.path, *NOW)[0] == 5
+
+
+def test_a_transform_is_found_in_the_working_folder(
+    landing: Path, table: hoodoo.Table, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs_of_this_test.py").write_text(
+        "import pyarrow.compute as pc\n"
+        "def rows(batch):\n"
+        "    return batch.set_column(1, 'v', pc.utf8_upper(batch['v']))\n"
+    )
+    put(landing, "a.jsonl", {"id": 1, "v": "x"})
+    assert run("ingest", landing, table.path, *NOW, "--transform", "jobs_of_this_test:rows")[0] == 0
+    assert table.scan().to_arrow()["v"].to_pylist() == ["X"]
+    for wrong in ("jobs_of_this_test:nothing", "nowhere:rows", "jobs_of_this_test", ":"):
+        code, _, err = run("ingest", landing, table.path, *NOW, "--transform", wrong)
+        assert code == 1 and "MODULE:FUNCTION" in err
+
+
+def test_without_once_it_goes_on_until_it_is_told_to_stop(
+    landing: Path, table: hoodoo.Table, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = list[Job]()
+    run_of = Job.run
+    monkeypatch.setattr(Job, "run", lambda self, *how: (jobs.append(self), run_of(self, *how))[1])
+
+    def later() -> None:
+        wait_for(lambda: hoodoo.open(table.path).scan().count() == 1, "the first file")
+        put(landing, "b.jsonl", {"id": 2})
+        wait_for(lambda: hoodoo.open(table.path).scan().count() == 2, "the second file")
+        jobs[0].stop()
+
+    put(landing, "a.jsonl", {"id": 1})
+    other = threading.Thread(target=later)
+    other.start()
+    code, out, _ = run("ingest", landing, table.path, "--settle-seconds", "0", "--poll-seconds", "0.05", "--json")
+    other.join()
+    assert code == 0 and json.loads(out)["batches"] == 2

@@ -1,0 +1,88 @@
+"""Processes of one job are killed at any moment, and each row is in exactly one commit all the same."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from patience import wait_for
+from tiers import sized
+
+import hoodoo
+
+PROCESSES = 3
+KILLS = sized(4, 25)
+FILES, LINES = sized((40, 25), (200, 100))
+BAD_EVERY = 97
+
+
+@pytest.mark.both
+def test_each_row_is_in_one_commit_whoever_is_killed(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    folder, path = tmp_path / "in", tmp_path / "t"
+    folder.mkdir()
+    table = hoodoo.create(path, {"id": "bigint", "v": "string"}, key="id", compact_after_logs=20)
+    good, bad = list[int](), 0
+    for number in range(FILES):
+        lines = []
+        for line in range(LINES):
+            row = number * LINES + line
+            if row % BAD_EVERY:
+                good.append(row)
+                lines.append(json.dumps({"id": row, "v": f"v{row}"}))
+            else:
+                bad += 1
+                lines.append(f'{{"id": {row}')
+        (folder / f"{number:04d}.jsonl").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "hoodoo", "ingest", str(folder), str(path), "--name", "job"]
+    command += [
+        "--settle-seconds",
+        "0",
+        "--max-bytes",
+        "1",
+        "--max-bad-share",
+        "1",
+        "--poll-seconds",
+        "0.05",
+    ]  # a file a commit
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    running = [start() for _ in range(PROCESSES)]
+    try:
+        for _ in range(KILLS):
+            before = table.application("job").version
+            wait_for(lambda seen=before: table.application("job").version > seen + 1 or done(table), "two more commits")
+            if done(table):
+                break
+            time.sleep(rng.random() * 0.1)  # at any moment of what they do; nothing is said of how long that takes
+            victim = running.pop(rng.randrange(PROCESSES))
+            victim.kill()
+            victim.communicate()
+            running.append(start())
+        wait_for(lambda: done(table), "all files to be taken")
+        for process in running:
+            process.terminate()
+        for process in running:
+            _, said = process.communicate()
+            assert process.returncode in (0, 5), said  # 5: others were always first
+    finally:
+        for process in running:
+            process.kill()
+    changes = table.changes(1, versions="all").to_arrow()
+    assert sorted(one["id"] for one in changes["after"].to_pylist() if one) == good
+    assert set(changes["op"].to_pylist()) == {"i"}
+    assert len(table.quarantine().rows()) == bad
+    assert table.application("job").version == FILES - 1
+    table.sweep(older_than_hours=0)
+    assert table.verify().problems == []
+
+
+def done(table: hoodoo.Table) -> bool:
+    return table.application("job").version == FILES - 1

@@ -91,13 +91,14 @@ def ingest(
     Raises:
         OptionError: An argument does not have one of the values above.
     """
-    limits = Limits(
-        number_from("max_rows", max_rows, 1, whole=True, optional=False),
-        number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
-    )
     bad_limits = BadRowLimits(
         number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
         number_from("max_bad_share", max_bad_share, 0, optional=False),
+    )
+    limits = Limits(
+        number_from("max_rows", max_rows, 1, whole=True, optional=False),
+        number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
+        bad_limits.rows,
     )
     return Job(source, table, name, operation, transform, new_columns, missing, limits, bad_limits)
 
@@ -132,7 +133,6 @@ class Job:
         limits: Limits,
         bad_limits: BadRowLimits,
     ) -> None:
-        """Make a job, with what `ingest` takes."""
         for method in ("plan", "read", "lag"):
             if not callable(getattr(source, method, None)):
                 raise OptionError(

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -77,12 +77,23 @@ class Files(Source):
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
         self.name = f"files:{self.folder.uri}"
         self.passed_over: tuple[str, ...] = ()
-        self.bad_max = 1_000
         if wanted is None and is_file_name(pattern):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest files that were not taken, up to `limits.bytes`, at least one. See `Source.plan`."""
+        """Choose the oldest files that were not taken.
+
+        Args:
+            position: The position of an earlier plan; '' for none.
+            limits: The files have at most `limits.bytes` together; one file may have more.
+
+        Returns:
+            The files, or None where there is no new one.
+
+        Raises:
+            SourceLost: A file was written anew after it was read, or the position is that of another source.
+            CallError: There is no such folder.
+        """
         taken, now_ms = TakenFiles.of(position), _now_ms()
         new = taken.new(self._files(now_ms))
         self._require_unchanged(taken, new)
@@ -95,17 +106,38 @@ class Files(Source):
         if not chosen:
             return None
         after = taken.and_these(chosen, new[len(chosen) :], now_ms, self.grace_ms)
-        return Planned(tuple(chosen), after.text())
+        return Planned((tuple(chosen), limits.bad_rows), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the files one by one. See `Source.read`."""
-        files: Any = planned.what
+        """Read files one by one.
+
+        Args:
+            planned: What `plan` gave.
+            columns: The columns of the table, as text is to be read.
+            unknown: Are columns wanted that `columns` does not have?
+
+        Yields:
+            The rows of a file, and what in it is none.
+
+        Raises:
+            SourceChanged: A file was deleted or written anew since it was planned.
+            DataError: A file is not what its name says, or is damaged.
+            TooManyBadRows: A file has more bad rows than the plan was told.
+        """
+        files, bad_max = cast("tuple[tuple[Listed, ...], int]", planned.what)
         for file in files:
             data = _decompressed(file.name, self.folder.content(file))
-            yield file_rows(file.name, self.format or kind_of(file.name), data, columns, unknown, self.bad_max)
+            yield file_rows(file.name, self.format or kind_of(file.name), data, columns, unknown, bad_max)
 
     def lag(self, position: str) -> SourceLag:
-        """Count the files that wait, those that are still growing among them. See `Source.lag`."""
+        """Count the files that wait, those that are still growing among them.
+
+        Args:
+            position: How far the folder was read.
+
+        Returns:
+            How many files there are, and for how long the oldest has been waiting.
+        """
         now_ms = _now_ms()
         new = TakenFiles.of(position).new(self._files(now_ms, settle_ms=0))
         return SourceLag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)

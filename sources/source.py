@@ -23,10 +23,12 @@ class Limits:
     Attributes:
         rows: Rows, where the source can count them before it reads them.
         bytes: Bytes, as the source has them.
+        bad_rows: What is no row; with more of it reading may end with TooManyBadRows.
     """
 
     rows: int = 500_000
     bytes: int = 256 << 20
+    bad_rows: int = 1_000
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ class Source(ABC):
             columns: The columns of the table, as text is to be read.
             unknown: Are other columns wanted too? If not they are left out, and named.
 
+        Yields:
+            Rows, and what was none, in pieces of any size.
+
         Raises:
             SourceChanged: It is not there any more as it was planned. Plan again.
             DataError: It cannot be read at all.
@@ -112,4 +117,11 @@ class Source(ABC):
 
     @abstractmethod
     def lag(self, position: str) -> SourceLag:
-        """Measure what is not in the table at a position."""
+        """Measure what is not in the table yet.
+
+        Args:
+            position: How far the source was read.
+
+        Returns:
+            How much waits, and for how long.
+        """

@@ -13,10 +13,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from patience import wait_for
 
 import hoodoo
 from hoodoo.cli.examples import EXAMPLES
 from hoodoo.cli.main import main, parser
+from hoodoo.sources import Files, Limits
 
 INSTANT = "20260131120000000"
 CSV = "id,city,at,fare\na,rome,2026-01-01T00:00:00Z,1.5\nb,oslo,2026-01-01T00:00:00Z,-2.0\n"
@@ -68,9 +70,18 @@ def pending(path: Path) -> str:
     return hoodoo.open(path).handle.context().timeline.begin("deltacommit").instant
 
 
+def land(table: Path) -> None:
+    """A file that is there for long enough to be taken."""
+    landing = table.parents[1] / "landing" / "trips"
+    landing.mkdir(parents=True)
+    (landing / "rides.csv").write_text("id,city,at,fare,seats\nd,bonn,2026-01-01T00:00:00Z,2.5,\n")
+    wait_for(lambda: Files(landing).plan("", Limits()), "the file to be one that does not grow")
+
+
 BEFORE: dict[str, Callable[[Path], Any]] = {
     "create": shutil.rmtree,
     "upsert": lambda path: hoodoo.open(path).drop_column("seats", rewrite=True),
+    "ingest": land,
     "restore": lambda path: hoodoo.open(path).savepoint("friday"),
     "quarantine": lambda path: hoodoo.open(path).set_checks({"fare": "fare >= 0"}),
 }
@@ -109,6 +120,7 @@ def test_each_example_works(
         "changes": lambda: Path("changes.csv").read_text().splitlines()[0].startswith('"op","instant","before.id"'),
         "incremental": lambda: Path("changed.parquet").exists(),
         "resolve": lambda: "no" in said.out,
+        "ingest": lambda: found.get("d")["city"].to_pylist() == ["bonn"],
         "scan": lambda: "rome" in said.out and "oslo" not in said.out,
         "get": lambda: "rome" in said.out and "oslo" in said.out,
     }

@@ -19,7 +19,7 @@ _SECTION = re.compile(r"^(Args|Returns|Yields|Raises|Attributes):$", re.MULTILIN
 def _names() -> dict[str, Any]:
     """Everything public by its dotted name: classes, functions, and the public methods and properties of classes."""
     found: dict[str, Any] = {}
-    for module in (hoodoo, hoodoo.types):
+    for module in (hoodoo, hoodoo.types, hoodoo.sources):
         for name in module.__all__:
             value = getattr(module, name)
             if not (inspect.isclass(value) or inspect.isfunction(value)):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from faulty_store import Died, FaultyStore
+from tiers import sized
 
 import hoodoo
 from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
@@ -114,7 +115,8 @@ def test_several_processes_of_one_job_commit_each_row_once(table: hoodoo.Table) 
     assert sum(each.report.batches for each in runs) == 30 and table.application("numbers").version == 29
 
 
-@pytest.mark.parametrize("what", ["die", "die after", "lost", "lost after"])
+@pytest.mark.both
+@pytest.mark.parametrize("what", sized(["die", "lost after"], ["die", "die after", "lost", "lost after"]))
 def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -181,6 +183,7 @@ def test_a_file_with_far_too_many_bad_lines_is_not_read_to_its_end(folder: Path,
     with pytest.raises(TooManyBadRows, match="more than 1,000 bad rows"):
         hoodoo.ingest(files(folder), table).run()
     assert len(table.quarantine().rows()) == 100
+    assert hoodoo.ingest(files(folder), table, max_bad_rows=5_000, max_bad_share=1).run().bad == 5_000
 
 
 def test_a_batch_of_bad_rows_only_moves_the_position(folder: Path, table: hoodoo.Table) -> None:

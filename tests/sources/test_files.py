@@ -67,9 +67,9 @@ def test_a_batch_ends_at_the_bytes_that_it_may_take_and_has_a_file_at_least(fold
     source = files(folder)
     size = len('{"id": 0}\n')
     planned = source.plan("", Limits(bytes=2 * size))
-    assert planned and len(planned.what) == 2  # type: ignore[arg-type]
+    assert planned and len(planned.what[0]) == 2  # type: ignore[index]
     planned = source.plan("", Limits(bytes=1))
-    assert planned and len(planned.what) == 1  # type: ignore[arg-type]
+    assert planned and len(planned.what[0]) == 1  # type: ignore[index]
     assert sorted(taken(source, "", Limits(bytes=2 * size))[0]) == list(range(5))
 
 

@@ -7,21 +7,18 @@ damaged is an error of the file.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.csv
 
-from hoodoo.errors import ColumnError, DataError, HoodooError, TooManyBadRows
-from hoodoo.format.names import IS_DELETED
+from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Part
+from hoodoo.sources.bad_messages import BadMessages, said
+from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, objects_in
+from hoodoo.sources.source import Part
 from hoodoo.writers.batches.row_files import rows_of
 
-_LINES = 20_000  # lines that are tried together once a file has a bad one
-_DETAIL_MAX = 500
-_PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDecodeError, ValueError)
 _Parse = Callable[[pa.Buffer], pa.Table]
 
 
@@ -43,101 +40,40 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         DataError: The file is not what its name says, or is damaged.
         TooManyBadRows: It has more bad rows. `details` has them as `found`.
     """
-    left_out = set[str]()
+    decoder = JsonDecoder(columns, unknown)
 
     def parse(content: pa.Buffer) -> pa.Table:
-        rows = rows_of(kind, content, columns, lambda column: False)
-        names = list(rows.schema.names)  # Arrow decodes the names only now
-        if unknown:
-            return rows
-        left_out.update(one for one in names if one not in columns.names and one != IS_DELETED)
-        return rows.select([one for one in names if one not in left_out])
+        return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
 
     try:
-        return Part(parse(data), unknown=tuple(sorted(left_out)))
-    except _PROBLEMS as problem:
+        rows = parse(data)
+        if kind != "json" or len(rows) == objects_in(data):
+            return Part(rows, unknown=tuple(sorted(decoder.left_out)))
+    except PROBLEMS as problem:
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None
-    bad = _Bad(name, bad_max)
-    parts = list((_json_parts if kind == "json" else _csv_parts)(data, parse, bad))
+    shown = name.encode(errors="backslashreplace").decode()
+    bad = BadMessages(shown, bad_max, lambda number: f"{shown}:{'line' if kind == 'json' else 'row'}:{number}")
+    if kind == "json":
+        lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
+        parts = [rows for rows, _ in decoder.rows(lines, bad)]
+    else:
+        parts = list(_csv_parts(data, parse, bad))
     rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
-    return Part(rows, bad.table(), tuple(sorted(left_out)))
+    return Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
     """Return the error that a file is not what its name says. kind: what that is."""
     return DataError(
-        f"{printable(name)} cannot be read as {kind}: {printable(_said(problem), 500)} Take it away, or put a sound "
+        f"{printable(name)} cannot be read as {kind}: {printable(said(problem), 500)} Take it away, or put a sound "
         "one in its place.",
         file=name,
     )
 
 
-def _said(problem: BaseException) -> str:
-    return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]
-
-
-class _Bad:
-    """The bad rows of one file."""
-
-    def __init__(self, name: str, most: int) -> None:
-        self.name, self.most = name.encode(errors="backslashreplace").decode(), most
-        self.found: list[dict[str, object]] = []
-
-    def note(self, place: str, detail: str, payload: bytes) -> None:
-        said = detail.encode(errors="backslashreplace").decode()[:_DETAIL_MAX]
-        self.found.append({"place": f"{self.name}:{place}", "reason": "decode", "detail": said, "payload": payload})
-        if len(self.found) > self.most:
-            first = self.found[0]
-            raise TooManyBadRows(
-                f"{printable(self.name)} has more than {self.most:,} bad rows, the first at {first['place']}: "
-                f"{first['detail']}",
-                file=self.name,
-                bad=len(self.found),
-                found=self.table(),
-            )
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_pylist(self.found, BAD)
-
-
-# ---- JSON lines
-def _json_parts(data: pa.Buffer, parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
-    lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
-    for start in range(0, len(lines), _LINES):
-        yield from _good_lines(lines[start : start + _LINES], parse, bad)
-
-
-def _good_lines(lines: Sequence[tuple[int, bytes]], parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
-    problem: BaseException
-    try:
-        rows = parse(pa.py_buffer(b"\n".join(line for _, line in lines) + b"\n"))
-        if len(rows) == len(lines) or len(lines) == 1 and len(rows):
-            yield rows
-            return
-        problem = ValueError("no object")  # or lines among these hold parts of objects, which stand for no line
-    except _PROBLEMS as found:
-        problem = found
-    if len(lines) > 1:
-        middle = len(lines) // 2
-        yield from _good_lines(lines[:middle], parse, bad)
-        yield from _good_lines(lines[middle:], parse, bad)
-        return
-    [(number, line)] = lines
-    bad.note(f"line:{number}", _why(line, problem), line)
-
-
-def _why(line: bytes, problem: BaseException) -> str:
-    """What is wrong with a line, in words that point into it where it is no JSON at all."""
-    try:
-        json.loads(line)
-    except ValueError as syntax:
-        return f"no JSON object: {syntax}"
-    return _said(problem)
-
-
 # ---- CSV
-def _csv_parts(data: pa.Buffer, parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
+def _csv_parts(data: pa.Buffer, parse: _Parse, bad: BadMessages) -> Iterator[pa.Table]:
     """Rows as texts first: a row with too few or too many fields, or with a cell that is no value of its column, is bad
     alone.
     """
@@ -145,8 +81,8 @@ def _csv_parts(data: pa.Buffer, parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
         data = pa.py_buffer(data.to_pybytes() + b"\n")
 
     def odd(row: pa.csv.InvalidRow) -> str:
-        said = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        bad.note(f"line:{row.number}", said, row.text.encode())
+        fields = f"{row.actual_columns} fields instead of {row.expected_columns}"
+        bad.note_at(f"{bad.where}:line:{row.number}", fields, row.text.encode())
         return "skip"
 
     reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, min(data.size, 64 << 20)))
@@ -160,9 +96,9 @@ def _csv_parts(data: pa.Buffer, parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
         parsing = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd)
         rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
-        raise damaged(bad.name, "csv", problem) from None
-    for start in range(0, len(rows), _LINES):
-        yield from _good_rows(rows.slice(start, _LINES), start + 1, parse, bad)
+        raise damaged(bad.where, "csv", problem) from None
+    for start in range(0, len(rows), AT_ONCE):
+        yield from _good_rows(rows.slice(start, AT_ONCE), start + 1, parse, bad)
 
 
 def _header(data: pa.Buffer, reading: pa.csv.ReadOptions) -> list[str]:
@@ -171,21 +107,23 @@ def _header(data: pa.Buffer, reading: pa.csv.ReadOptions) -> list[str]:
         return list(found.schema.names)
 
 
-def _good_rows(rows: pa.Table, first: int, parse: _Parse, bad: _Bad) -> Iterator[pa.Table]:
+def _good_rows(
+    rows: pa.Table, first: int, parse: Callable[[pa.Buffer], pa.Table], bad: BadMessages
+) -> Iterator[pa.Table]:
     sink = pa.BufferOutputStream()
     pa.csv.write_csv(rows, sink)
     text = sink.getvalue()
     try:
         yield parse(text)
         return
-    except _PROBLEMS as found:
+    except PROBLEMS as found:
         problem = found
     if len(rows) > 1:
         middle = len(rows) // 2
         yield from _good_rows(rows.slice(0, middle), first, parse, bad)
         yield from _good_rows(rows.slice(middle), first + middle, parse, bad)
         return
-    said = _said(problem)
+    why = said(problem)
     if isinstance(problem, ColumnError):  # of a file of one row
-        said = said.replace(", line 2", "").replace(" Correct the file.", "")
-    bad.note(f"row:{first}", said, text.to_pybytes().partition(b"\n")[2].rstrip(b"\n"))
+        why = why.replace(", line 2", "").replace(" Correct the file.", "")
+    bad.note(first, why, text.to_pybytes().partition(b"\n")[2].rstrip(b"\n"))

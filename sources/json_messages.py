@@ -1,0 +1,112 @@
+"""JSON objects, one a message or a line, as rows.
+
+All are decoded together, fast. Where that fails, they are cut in halves until each bad one stands alone. Each message
+is one object: half an object in one and half in another are two bad ones, never a row that stands for neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import DataError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.sources.bad_messages import BadMessages, said
+from hoodoo.writers.batches.row_files import rows_of
+
+PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDecodeError, ValueError)
+"""How text says that it is not what it should be."""
+AT_ONCE = 20_000  # messages that are tried together
+Numbered = tuple[int, bytes]
+
+
+class JsonDecoder:
+    """Decodes messages by the columns of a table.
+
+    Attributes:
+        left_out: Columns that nobody asked for, as far as they have been met.
+    """
+
+    def __init__(self, columns: pa.Schema, unknown: bool) -> None:
+        """Take what is asked for.
+
+        Args:
+            columns: What text is read as.
+            unknown: Are columns wanted that `columns` does not have?
+        """
+        self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
+
+    def parse(self, content: pa.Buffer) -> pa.Table:
+        """Decode objects that follow each other. Raises one of PROBLEMS."""
+        return self.wanted(rows_of("json", content, self.columns, lambda column: False))
+
+    def wanted(self, rows: pa.Table) -> pa.Table:
+        """Leave out what nobody asked for."""
+        names = list(rows.schema.names)  # Arrow decodes the names only now
+        if self.unknown:
+            return rows
+        self.left_out.update(one for one in names if one not in self.columns.names and one != IS_DELETED)
+        return rows.select([one for one in names if one not in self.left_out])
+
+    def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Decode messages.
+
+        Args:
+            messages: Their numbers and their bytes.
+            bad: Where those go that are no object.
+
+        Yields:
+            Rows in the order of the messages, and the numbers of these.
+        """
+        for start in range(0, len(messages), AT_ONCE):
+            yield from self._halved(messages[start : start + AT_ONCE], bad)
+
+    def _halved(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+        problem: BaseException
+        try:
+            text = b"\n".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() for _, message in messages)
+            rows = self.parse(pa.py_buffer(text + b"\n"))
+            if len(rows) == len(messages) == objects_in(pa.py_buffer(text)):
+                yield rows, [number for number, _ in messages]
+                return
+            problem = ValueError("not one JSON object")
+        except PROBLEMS as found:
+            problem = found
+        if len(messages) > 1:
+            middle = len(messages) // 2
+            yield from self._halved(messages[:middle], bad)
+            yield from self._halved(messages[middle:], bad)
+            return
+        [(number, message)] = messages
+        bad.note(number, _why(message, problem), message)
+
+
+def objects_in(text: pa.Buffer) -> int:
+    """How many lines there are, if each begins and ends as an object does; else -1.
+
+    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
+    object on two lines are one row, and two objects on one line are two.
+    """
+    data = np.frombuffer(text, np.uint8)
+    ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
+    starts = np.append(0, ends[:-1] + 1)
+    there = ends > starts
+    starts, last = starts[there], ends[there] - 1
+    last -= data[last] == ord("\r")
+    sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
+    return len(starts) if sound.all() else -1
+
+
+def _why(message: bytes, problem: BaseException) -> str:
+    """What is wrong with a message, in words that point into it where it is no JSON at all."""
+    try:
+        json.loads(message)
+    except ValueError as syntax:
+        return f"no JSON object: {syntax}"
+    return said(problem)
+
+
+__all__ = ["PROBLEMS", "JsonDecoder"]

@@ -7,6 +7,7 @@
     │   ├── LockHeld             a writer of Apache Hudi keeps the lock of the table
     │   ├── PurgeBlocked         a savepoint, a reader or a consumer needs what a purge has to delete
     │   ├── SourceChanged        what was to be read from a source was deleted or written anew meanwhile
+    │   ├── SourceUnavailable    a source did not answer within the deadline
     │   └── StoreUnavailable     the store did not answer within the deadline
     ├── CallError            fix the call
     │   ├── OptionError          unknown option, or one that contradicts the table
@@ -147,6 +148,12 @@ class SourceChanged(TryAgainError):
     """What was to be read from a source was deleted or written anew meanwhile."""
 
     code = "SOURCE_CHANGED"
+
+
+class SourceUnavailable(TryAgainError):
+    """A source did not answer within the deadline."""
+
+    code = "SOURCE_UNAVAILABLE"
 
 
 class StoreUnavailable(TryAgainError):

@@ -4,6 +4,7 @@ job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """
 
 from hoodoo.sources.files import Files
+from hoodoo.sources.kafka import Kafka
 from hoodoo.sources.source import BAD, Limits, Part, Planned, Source, SourceLag
 
-__all__ = ["BAD", "Files", "SourceLag", "Limits", "Planned", "Part", "Source"]
+__all__ = ["BAD", "Files", "Kafka", "SourceLag", "Limits", "Planned", "Part", "Source"]

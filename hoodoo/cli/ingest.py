@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,23 +15,20 @@ from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
 from hoodoo.ingestion.job import RowTransform, ingest
 from hoodoo.redact import printable
-from hoodoo.sources import Files
+from hoodoo.sources import Files, Kafka, Source
 from hoodoo.table import Table
 
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
 
+_OF_FILES = ("format", "pattern", "grace_s", "settle_s", "on_change")
+_OF_TOPICS = ("start", "on_loss", "tombstones")
+_KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
+
+
 def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str, Any] | None) -> int:
     """Run `hoodoo ingest SOURCE PATH`, and return the exit code."""
-    source = Files(
-        given.source,
-        given.format,
-        given.pattern,
-        given.grace_seconds,
-        given.settle_seconds,
-        given.on_change,
-        storage if given.source.startswith(("s3://", "s3a://")) else None,
-    )
+    source = _source(given, storage)
     job = ingest(
         source,
         table,
@@ -39,9 +37,10 @@ def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str,
         _transform(given.transform),
         given.new_columns,
         given.missing,
-        max_bytes=given.max_bytes,
-        max_bad_rows=given.max_bad_rows,
-        max_bad_share=given.max_bad_share,
+        given.max_rows,
+        given.max_bytes,
+        given.max_bad_rows,
+        given.max_bad_share,
     )
     try:
         report = job.run(given.once, given.poll_seconds)
@@ -52,6 +51,43 @@ def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str,
     said = asdict(report) | {"application": job.name, "waiting": lag.waiting}
     out.document(said, "taken in")
     return 0
+
+
+def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
+    """What SOURCE names. Raises CallError for an argument that is about another kind of source."""
+    named = {name: getattr(given, name) for name in (*_OF_FILES, *_OF_TOPICS) if getattr(given, name) is not None}
+    settings = {**_settings(given.settings_from), **dict(given.settings or [])}
+    if not given.source.startswith("kafka:"):
+        if others := [*(named.keys() & set(_OF_TOPICS)), *(["settings"] if settings else [])]:
+            raise _not_of(others[0], "a topic of Kafka")
+        return Files(given.source, storage=storage if given.source.startswith(("s3://", "s3a://")) else None, **named)
+    if others := sorted(named.keys() & set(_OF_FILES)):
+        raise _not_of(others[0], "a folder")
+    if (found := _KAFKA.fullmatch(given.source)) is None:
+        raise CallError(
+            f"{printable(given.source)} is no topic: write kafka://broker:9092/topic, with commas between brokers.",
+            source=given.source,
+        )
+    return Kafka(found["servers"], found["topic"], settings=settings, **named)
+
+
+def _not_of(name: str, kind: str) -> CallError:
+    option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds", "settings": "setting"}.get(name, name)
+    return CallError(f"--{option.replace('_', '-')} is about {kind}, and SOURCE is none. Leave it out.", option=name)
+
+
+def _settings(file: str | None) -> dict[str, str]:
+    """Settings of the client from a file of lines NAME=VALUE; empty lines, and those after #, say nothing."""
+    if file is None:
+        return {}
+    try:
+        with open(file, encoding="utf-8") as lines:
+            said = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CallError(f"Cannot read {printable(file)}: {problem}.", file=file) from None
+    if wrong := [number for number, line in enumerate(said, 1) if "=" not in line]:
+        raise CallError(f"Setting {wrong[0]} of {printable(file)} is not NAME=VALUE.", file=file)
+    return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in said)}
 
 
 def _transform(text: str | None) -> RowTransform | None:

@@ -104,3 +104,32 @@ def test_without_once_it_goes_on_until_it_is_told_to_stop(
     code, out, _ = run("ingest", landing, table.path, "--settle-seconds", "0", "--poll-seconds", "0.05", "--json")
     other.join()
     assert code == 0 and json.loads(out)["batches"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["kafka://broker:9092", "--start", "latest"], "is no topic: write kafka://broker:9092/topic"),
+        (["kafka:broker/topic"], "is no topic"),
+        (["kafka://b:1/t/u"], "is no topic"),
+        (["kafka://b:1/t", "--grace-seconds", "5"], "--grace-seconds is about a folder"),
+        (["kafka://b:1/t", "--setting", "enable.auto.commit=true"], "enable.auto.commit is not for settings"),
+        (["kafka://b:1/t", "--settings-from", "nowhere"], "Cannot read 'nowhere'"),
+        (["in", "--on-loss", "skip"], "--on-loss is about a topic of Kafka"),
+        (["in", "--setting", "a=b"], "--setting is about a topic of Kafka"),
+        (["in"], "There is no folder"),
+    ],
+)
+def test_an_argument_about_another_kind_of_source_is_refused(
+    table: hoodoo.Table, run: Any, arguments: list[str], said: str
+) -> None:
+    source, *more = arguments
+    code, _, err = run("ingest", source, table.path, "--once", *more)
+    assert code == 1 and said in err
+
+
+def test_what_is_secret_comes_from_a_file(table: hoodoo.Table, run: Any, tmp_path: Path) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text("# ours\n\nsasl.password = a=b\nsocket.timeout.ms=10\nnonsense\n")
+    code, _, err = run("ingest", "kafka://b:1/t", table.path, "--settings-from", settings)
+    assert code == 1 and "Setting 3 of" in err and "a=b" not in err

@@ -1,0 +1,343 @@
+"""A topic of Apache Kafka: JSON messages, each once.
+
+Partitions are assigned, never subscribed to: the position in the table decides what is read, and no group and no
+rebalance does. Nothing is told to the broker. Only what is committed there is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.arguments import number_from, one_of
+from hoodoo.errors import EngineError, OptionError, SourceLost, SourceUnavailable
+from hoodoo.redact import printable
+from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.json_messages import JsonDecoder
+from hoodoo.sources.kafka_position import TopicPosition, shares
+from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+    from confluent_kafka.admin import AdminClient
+
+_OURS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+}
+"""What decides that each message is read once: no setting of a user may say otherwise."""
+_DEFAULTS = {"group.id": "hoodoo", "queued.max.messages.kbytes": 65_536, "fetch.queue.backoff.ms": 10, "log_level": 2}
+_AT_ONCE = 10_000  # messages of one call of the client
+_ASK_S, _ASK_ID_S = 10.0, 5.0
+PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """What is read: of each partition from an offset up to another one, that excluded."""
+
+    of: Mapping[int, tuple[int, int]]
+    bad_max: int
+
+
+class Kafka(Source):
+    """The messages of a topic.
+
+    A message is a JSON object. A table with a column `_kafka_partition` (int), `_kafka_offset` (bigint),
+    `_kafka_timestamp` (timestamp) or `_kafka_key` (string) gets what the broker says of it.
+
+    Attributes:
+        name: 'kafka:' and the topic.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        start: str = "earliest",
+        on_loss: str = "fail",
+        tombstones: str = "quarantine",
+        idle_s: float = 30.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Name a topic. Nothing is asked yet.
+
+        Args:
+            servers: Some brokers, as "broker-1:9092,broker-2:9092".
+            topic: The topic.
+            start: Where a job begins that has read nothing: 'earliest' (default) or 'latest'.
+            on_loss: What to do where messages are gone that were not read: 'fail' (default) raises SourceLost before
+                anything is read, 'skip' goes on with the oldest that are there, in the partition concerned only.
+            tombstones: What to do about messages without a value: 'quarantine' (default) or 'skip'.
+            idle_s: For how long the broker may send nothing of what is there, in seconds. Default 30.
+            settings: More settings of the client (librdkafka's), such as {"security.protocol": "SSL"}. Take secrets
+                from the environment: they are neither logged nor stored.
+
+        Raises:
+            OptionError: An argument does not have one of the values above, or a setting would lose messages.
+            EngineError: confluent-kafka is not installed.
+        """
+        for option, value in (("servers", servers), ("topic", topic)):
+            if not isinstance(value, str) or not value:
+                raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
+        one_of("start", start, ("earliest", "latest"))
+        one_of("on_loss", on_loss, ("fail", "skip"))
+        one_of("tombstones", tombstones, ("quarantine", "skip"))
+        given = dict(settings or {})
+        if ours := sorted(given.keys() & {*_OURS, "bootstrap.servers"}):
+            raise OptionError(
+                f"{ours[0]} is not for settings: the position in the table decides what is read. Leave it out.",
+                option="settings",
+            )
+        try:
+            import confluent_kafka
+        except ImportError:
+            raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
+        self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
+        self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
+        self.name = f"kafka:{topic}"
+        self._kafka = confluent_kafka
+        self._settings = {**_DEFAULTS, **given, **_OURS, "bootstrap.servers": servers}
+        self._client: Consumer | None = None
+        self._admin: AdminClient | None = None
+        self._tells_no_id = False
+
+    def __repr__(self) -> str:
+        return f"<topic {self.topic} of Kafka at {self._settings['bootstrap.servers']}>"
+
+    # ---- plan
+    def plan(self, position: str, limits: Limits) -> Planned | None:
+        """Choose offsets after a position.
+
+        Args:
+            position: The position of an earlier plan; '' for none.
+            limits: Of all partitions together at most `limits.rows` offsets are taken.
+
+        Returns:
+            A range of each partition, or None where there is nothing new.
+
+        Raises:
+            SourceLost: Messages after the position are gone, or the topic is another one by now.
+            SourceUnavailable: The broker does not answer.
+        """
+        was = TopicPosition.of(position, self.topic)
+        bounds, topic_id = self._bounds(), self._topic_id(was.id if was else "")
+        begin = self._begin(was, bounds, topic_id)
+        waiting = {one: bounds[one][1] - begin[one] for one in begin}
+        taken = shares(waiting, limits.rows)
+        if not any(taken.values()) and was is not None:
+            return None
+        after = TopicPosition(self.topic, topic_id, {one: begin[one] + taken[one] for one in begin})
+        ranges = {one: (begin[one], begin[one] + count) for one, count in taken.items() if count}
+        return Planned(_Ranges(ranges, limits.bad_rows), after.text())
+
+    def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
+        """Where each partition is read from."""
+        known = was.offsets if was else {}
+        if was and was.id and topic_id and was.id != topic_id:
+            raise self._lost("the topic was deleted and made anew")
+        if gone := sorted(set(known) - set(bounds)):
+            raise self._lost(f"partition {gone[0]} is gone")
+        begin = {}
+        for partition, (low, high) in bounds.items():
+            # a partition that came later is read from its beginning
+            at = known.get(partition, high if was is None and self.start == "latest" else low)
+            if not low <= at <= high:
+                if self.on_loss == "fail":
+                    raise self._lost(
+                        f"partition {partition} has messages {low} to {high} by now, and {at} would be next",
+                        partition=partition,
+                        offset=at,
+                    )
+                at = low
+            begin[partition] = at
+        return begin
+
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """The first offset of each partition, and the one after the last that is committed, asked for now."""
+
+        def ask() -> dict[int, tuple[int, int]]:
+            found = self._consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic]
+            if found.error is not None:
+                raise self._failed(found.error)
+            return {
+                partition: self._consumer.get_watermark_offsets(
+                    self._kafka.TopicPartition(self.topic, partition), timeout=_ASK_S, cached=False
+                )
+                for partition in sorted(found.partitions)
+            }
+
+        return cast("dict[int, tuple[int, int]]", self._asked(ask))
+
+    def _topic_id(self, known: str) -> str:
+        """The id of the topic; '' where the broker is too old to say. known: what it was."""
+        if self._tells_no_id:
+            return known
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            of_consumers = {"group.id", "fetch.queue.backoff.ms", "queued.max.messages.kbytes", *_OURS}
+            self._admin = AdminClient({name: self._settings[name] for name in self._settings.keys() - of_consumers})
+        asked = self._admin.describe_topics(self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S)
+        try:
+            return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
+        except (self._kafka.KafkaException, TimeoutError) as problem:
+            if known:  # it has told before: without it nobody would see that the topic is another one
+                raise SourceUnavailable(
+                    f"Kafka did not say whether topic {self.topic!r} is still the same: {problem}.", topic=self.topic
+                ) from None
+            self._tells_no_id = True
+            return ""
+
+    # ---- read
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+        """Read ranges, in the order of partition and offset.
+
+        Args:
+            planned: What `plan` gave.
+            columns: The columns of the table.
+            unknown: Are columns wanted that `columns` does not have?
+
+        Yields:
+            The rows, and the messages that are none.
+
+        Raises:
+            SourceLost: Messages were deleted since they were planned.
+            SourceUnavailable: The broker does not answer.
+            TooManyBadRows: There are more bad messages than the plan was told.
+        """
+        ranges = cast("_Ranges", planned.what)
+        messages = sorted(self._messages(ranges.of), key=lambda one: (one.partition(), one.offset()))
+        bad = BadMessages(
+            self.topic, ranges.bad_max, lambda number: f"{messages[number].partition()}:{messages[number].offset()}"
+        )
+        numbered = list[tuple[int, bytes]]()
+        for number, message in enumerate(messages):
+            value = message.value()
+            if value is not None:
+                numbered.append((number, value))
+            elif self.tombstones == "quarantine":
+                bad.note(number, "a message without a value", message.key() or b"", "tombstone")
+        decoder = JsonDecoder(columns, unknown)
+        parts = [
+            _told(rows, [messages[number] for number in numbers], columns, unknown)
+            for rows, numbers in decoder.rows(numbered, bad)
+        ]
+        rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
+        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+
+    def _messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
+        """All messages in ranges. A range ends at its last offset, or where the partition ends: behind the last message
+        there may be marks of transactions only, and what was aborted or compacted away.
+        """
+        consumer, left = self._consumer, set(ranges)
+        found: list[Message] = []
+        if not left:
+            return found
+        consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
+        heard, missing = time.monotonic(), sum(stop - start for start, stop in ranges.values())
+        try:
+            while left:
+                # it returns once it has so many, so that a small range does not wait for more
+                for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
+                    heard = time.monotonic()
+                    partition, problem = message.partition(), message.error()
+                    if problem is not None:
+                        if problem.code() == self._kafka.KafkaError._PARTITION_EOF:
+                            left.discard(cast("int", partition))
+                        elif not problem.retriable():
+                            raise self._failed(problem)
+                    elif partition in left:
+                        offset, stop = cast("int", message.offset()), ranges[partition][1]
+                        if offset < stop:
+                            found.append(message)
+                            missing -= 1
+                        if offset + 1 >= stop:
+                            left.discard(partition)
+                if time.monotonic() - heard > self.idle_s:
+                    raise SourceUnavailable(
+                        f"Kafka sent nothing of topic {self.topic!r} for {self.idle_s:g} s, with messages left in "
+                        f"partitions {sorted(left)}. Nothing was written.",
+                        topic=self.topic,
+                    )
+        finally:
+            consumer.unassign()
+        return found
+
+    # ---- lag
+    def lag(self, position: str) -> SourceLag:
+        """Count the offsets that wait, marks of transactions among them.
+
+        Args:
+            position: How far the topic was read.
+
+        Returns:
+            How many there are, and how old the oldest message of them is.
+        """
+        was = TopicPosition.of(position, self.topic)
+        bounds = self._bounds()
+        begin = self._begin(was, bounds, was.id if was else "")
+        waiting = {one: bounds[one][1] - begin[one] for one in begin}
+        oldest = self._messages({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
+        times = [message.timestamp()[1] for message in oldest]
+        age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
+        return SourceLag(sum(waiting.values()), "messages", age)
+
+    # ---- the client
+    @property
+    def _consumer(self) -> Consumer:
+        if self._client is None:
+            self._client = self._kafka.Consumer(self._settings)
+        return self._client
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except self._kafka.KafkaException as problem:
+            raise self._failed(problem.args[0]) from None
+
+    def _failed(self, problem: Any) -> SourceLost | SourceUnavailable:
+        lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
+        gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
+        if problem.code() in (*lost, *gone):
+            return self._lost(problem.str())
+        return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
+
+    def _lost(self, why: str, **details: Any) -> SourceLost:
+        return SourceLost(
+            f"Topic {self.topic!r} does not have what comes after the position: {why}. Nothing was read. To go on with "
+            "what is there, pass on_loss='skip'; a topic that was made anew needs a job of another name.",
+            topic=self.topic,
+            **details,
+        )
+
+
+def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, unknown: bool) -> pa.Table:
+    """`rows` with what the broker says of each message, as far as it is wanted."""
+    said: dict[str, Any] = {
+        PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
+        OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
+        TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
+        KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
+    }
+    for name, values in said.items():
+        if unknown or name in columns.names:
+            if name in rows.column_names:
+                rows = rows.drop_columns([name])
+            rows = rows.append_column(name, values())
+    return rows
+
+
+def _text(key: Any) -> str | None:
+    return None if key is None else bytes(key).decode(errors="backslashreplace")
+
+
+__all__ = ["Kafka"]

@@ -1,0 +1,77 @@
+"""The position of a topic: the next offset of each partition, spelled as Apache Hudi's streamer spells it.
+
+    {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
+
+Beside the offsets stands the topic's id: a topic that was deleted and made anew may be longer than the position, which
+offsets alone do not show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hoodoo.errors import SourceLost
+from hoodoo.redact import printable
+
+_KIND = "kafka"
+_OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TopicPosition:
+    """How far a topic was read.
+
+    Attributes:
+        topic: Its name.
+        id: Its id, '' where the broker does not say.
+        offsets: The next offset of each partition that has ever been seen.
+    """
+
+    topic: str
+    id: str = ""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, position: str, topic: str) -> TopicPosition | None:
+        """Read a position; None where the topic was never read. Raises SourceLost where it is none of the topic."""
+        if not position:
+            return None
+        try:
+            said = json.loads(position)
+            found = _OFFSETS.fullmatch(said["offsets"])
+            if said["source"] == _KIND and isinstance(said["id"], str) and found and found["topic"] == topic:
+                pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
+                return cls(topic, said["id"], {int(partition): int(offset) for partition, offset in pairs})
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise SourceLost(
+            f"The application has read another source before: its position {printable(position)} is none of topic "
+            f"{topic!r}. Give the job another name.",
+            position=position[:1000],
+        )
+
+    def text(self) -> str:
+        """The position as text."""
+        offsets = ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
+        return json.dumps({"source": _KIND, "id": self.id, "offsets": offsets}, separators=(",", ":"))
+
+
+def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
+    """Share a number of messages among partitions.
+
+    Args:
+        waiting: How many messages each has.
+        most: How many are taken in all; one at least.
+
+    Returns:
+        How many are taken of each: even shares, and what one does not need the others get.
+    """
+    left, taken = max(most, 1), dict[int, int]()
+    for at, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):
+        share = -(-left // (len(waiting) - at))
+        taken[partition] = min(count, share, left)
+        left -= taken[partition]
+    return taken

@@ -1,0 +1,214 @@
+"""A topic as a source: librdkafka's own mock is the broker, so it says nothing of transactions, loss and topics made
+anew, which tests/kafka ask a real one about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+import hoodoo
+from hoodoo.errors import OptionError, SourceLost, SourceUnavailable, TooManyBadRows
+from hoodoo.sources import Kafka, Limits, Part
+from hoodoo.sources.kafka_position import TopicPosition, shares
+
+COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a broker in this process."""
+    broker = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 3})
+    yield ",".join(f"{one.host}:{one.port}" for one in broker.list_topics(timeout=10).brokers.values())
+    broker.flush(1)
+
+
+@pytest.fixture(autouse=True)
+def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mock never answers who asks for the id of a topic."""
+    monkeypatch.setattr("hoodoo.sources.kafka._ASK_ID_S", 0.05)
+
+
+@pytest.fixture
+def put(cluster: str) -> Callable[..., None]:
+    """Puts messages: (topic, partition, values); a dict is JSON."""
+    producer = Producer({"bootstrap.servers": cluster, "allow.auto.create.topics": True})
+
+    def call(topic: str, partition: int, *values: Any, key: bytes | None = None) -> None:
+        for value in values:
+            sent = json.dumps(value).encode() if isinstance(value, dict) else value
+            producer.produce(topic, sent, key, partition)
+        assert producer.flush(10) == 0
+
+    return call
+
+
+def read(source: Kafka, position: str = "", limits: Limits | None = None, **how: Any) -> tuple[Part, str]:
+    planned = source.plan(position, limits or Limits())
+    assert planned is not None
+    [part] = source.read(planned, how.get("columns", COLUMNS), how.get("unknown", False))
+    return part, planned.position
+
+
+def test_messages_are_read_once_in_the_order_of_partition_and_offset(cluster: str, put: Any) -> None:
+    for number in range(40):
+        put("once", number % 4, {"id": number})
+    source = Kafka(cluster, "once")
+    part, position = read(source)
+    assert part.rows["id"].to_pylist() == sorted(range(40), key=lambda number: (number % 4, number))
+    assert json.loads(position)["offsets"] == "once,0:10,1:10,2:10,3:10"
+    assert source.plan(position, Limits()) is None and source.lag(position).waiting == 0
+    put("once", 2, {"id": 99})
+    assert source.lag(position).waiting == 1
+    assert read(Kafka(cluster, "once"), position)[0].rows["id"].to_pylist() == [99]
+
+
+def test_a_batch_has_as_many_messages_as_it_may(cluster: str, put: Any) -> None:
+    put("some", 0, *({"id": number} for number in range(50)))
+    put("some", 1, *({"id": 100 + number} for number in range(3)))
+    source, position, sizes, found = Kafka(cluster, "some"), "", [], list[int]()
+    while planned := source.plan(position, Limits(rows=10)):
+        [part] = source.read(planned, COLUMNS, False)
+        sizes.append(len(part.rows))
+        found += part.rows["id"].to_pylist()
+        position = planned.position
+    assert max(sizes) == 10 and sorted(found) == [*range(50), 100, 101, 102]
+
+
+def test_a_plan_holds_the_same_messages_whatever_comes_later(cluster: str, put: Any) -> None:
+    put("bounded", 0, {"id": 1}, {"id": 2})
+    source = Kafka(cluster, "bounded")
+    planned = source.plan("", Limits())
+    assert planned
+    put("bounded", 0, {"id": 3})
+    [part] = source.read(planned, COLUMNS, False)
+    assert part.rows["id"].to_pylist() == [1, 2]
+    assert read(source, planned.position)[0].rows["id"].to_pylist() == [3]
+
+
+def test_what_is_no_object_is_known_by_partition_and_offset(cluster: str, put: Any) -> None:
+    put("bad", 0, {"id": 1}, b"no json", b'{"id": 2}{"id": 3}', b'{"id":\n 4}', b' {"id": 5}\r\n', b"", b"null")
+    put("bad", 0, None, key=b"k")
+    part, _ = read(Kafka(cluster, "bad"))
+    assert part.rows["id"].to_pylist() == [1, 4, 5]
+    assert part.bad.select(["place", "reason", "payload"]).to_pylist() == [
+        {"place": "0:7", "reason": "tombstone", "payload": b"k"},
+        {"place": "0:1", "reason": "decode", "payload": b"no json"},
+        {"place": "0:2", "reason": "decode", "payload": b'{"id": 2}{"id": 3}'},
+        {"place": "0:5", "reason": "decode", "payload": b""},
+        {"place": "0:6", "reason": "decode", "payload": b"null"},
+    ]
+    assert "tombstone" not in read(Kafka(cluster, "bad", tombstones="skip"))[0].bad["reason"].to_pylist()
+    with pytest.raises(TooManyBadRows, match="more than 2 bad rows"):
+        read(Kafka(cluster, "bad"), limits=Limits(bad_rows=2))
+
+
+def test_a_table_gets_what_the_broker_says_if_it_has_the_columns(cluster: str, put: Any) -> None:
+    put("told", 1, {"id": 1, "_kafka_offset": 77}, b"x", {"id": 2}, key="ü".encode())
+    told = [("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64()), ("_kafka_key", pa.string())]
+    columns = pa.schema([*COLUMNS, *told, ("_kafka_timestamp", pa.timestamp("ms", "UTC"))])
+    rows = read(Kafka(cluster, "told"), columns=columns)[0].rows
+    assert rows.select(["id", *(name for name, _ in told)]).to_pylist() == [
+        {"id": 1, "_kafka_partition": 1, "_kafka_offset": 0, "_kafka_key": "ü"},
+        {"id": 2, "_kafka_partition": 1, "_kafka_offset": 2, "_kafka_key": "ü"},
+    ]
+    assert rows["_kafka_timestamp"].null_count == 0
+    assert read(Kafka(cluster, "told"))[0].rows.column_names == ["id"]
+
+
+def test_a_job_that_begins_with_the_latest_message_passes_over_older_ones_for_ever(cluster: str, put: Any) -> None:
+    put("late", 0, {"id": 1})
+    source = Kafka(cluster, "late", start="latest")
+    part, position = read(source)  # nothing to read, and a position to commit
+    assert not len(part.rows) and source.plan(position, Limits()) is None
+    put("late", 0, {"id": 2})
+    assert read(source, position)[0].rows["id"].to_pylist() == [2]
+
+
+def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) -> None:
+    put("short", 0, {"id": 1})
+    position = TopicPosition("short", "", {0: 9}).text()
+    with pytest.raises(SourceLost, match="partition 0 has messages 0 to 1 by now, and 9 would be next"):
+        Kafka(cluster, "short").plan(position, Limits())
+    assert read(Kafka(cluster, "short", on_loss="skip"), position)[0].rows["id"].to_pylist() == [1]
+    with pytest.raises(SourceLost, match="partition 17 is gone"):
+        Kafka(cluster, "short", on_loss="skip").plan(TopicPosition("short", "", {17: 0}).text(), Limits())
+
+
+def test_a_job_takes_a_topic_into_a_table(cluster: str, put: Any, tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    put("whole", 0, *({"id": number, "v": "x"} for number in range(250)), b"x")
+    put("whole", 3, *({"id": number, "v": "y"} for number in range(100, 350)))
+    report = hoodoo.ingest(Kafka(cluster, "whole"), table, max_rows=100, max_bad_share=1).run()
+    assert (report.rows, report.bad, table.scan().count()) == (501, 1, 350)
+    assert hoodoo.ingest(Kafka(cluster, "whole"), table).run().batches == 0
+    [aside] = table.quarantine().rows().select(["source", "position"]).to_pylist()
+    assert aside == {"source": "kafka:whole", "position": "0:250"}
+
+
+def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 0.2)
+    with pytest.raises(SourceUnavailable, match="did not answer"):
+        Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"servers": ""}, "servers"),
+        ({"topic": None}, "topic"),
+        ({"start": "now"}, "start"),
+        ({"on_loss": "ignore"}, "on_loss"),
+        ({"tombstones": "delete"}, "tombstones"),
+        ({"idle_s": -1}, "idle_s"),
+        ({"settings": {"enable.auto.commit": True}}, "settings"),
+        ({"settings": {"isolation.level": "read_uncommitted"}}, "settings"),
+    ],
+)
+def test_a_wrong_argument_is_named(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        Kafka(**{"servers": "broker:9092", "topic": "t", **wrong})
+    assert refused.value.details["option"] == named
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["{}", "t,0:1", "[]", '{"source":"files","upto":1,"seen":{}}', '{"source":"kafka","id":"","offsets":"u,0:1"}']
+    + [
+        f'{{"source":"kafka","id":"","offsets":"{text}"}}'
+        for text in ("", "t,", "t,0", "t,0:", "t,0:-1", "t,0:1,", "t,٣:1")
+    ]
+    + ['{"source":"kafka","id":null,"offsets":"t,0:1"}', '{"source":"kafka","id":"","offsets":7}'],
+)
+def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(position: str) -> None:
+    with pytest.raises(SourceLost, match="another source"):
+        TopicPosition.of(position, "t")
+
+
+def test_a_position_is_read_back_as_it_was_written() -> None:
+    where = TopicPosition("a.b-c_D", "7co8koLWSQO1AkDGcZgNOQ", {10: 2, 9: 10**15, 0: 0})
+    assert TopicPosition.of(where.text(), "a.b-c_D") == where
+    assert json.loads(where.text())["offsets"] == "a.b-c_D,0:0,9:1000000000000000,10:2"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "most", "taken"),
+    [
+        ({0: 5, 1: 5}, 4, {0: 2, 1: 2}),
+        ({0: 1, 1: 50}, 10, {0: 1, 1: 9}),
+        ({0: 0, 1: 3}, 10, {0: 0, 1: 3}),
+        ({0: 9, 1: 9, 2: 9}, 1, {0: 1, 1: 0, 2: 0}),
+        ({0: 9, 1: 9, 2: 9}, 10, {0: 4, 1: 3, 2: 3}),
+        ({}, 10, {}),
+    ],
+)
+def test_what_one_partition_does_not_need_the_others_get(
+    waiting: dict[int, int], most: int, taken: dict[int, int]
+) -> None:
+    assert shares(waiting, most) == taken

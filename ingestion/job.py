@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -169,7 +169,8 @@ class Job:
     def run(self, once: bool = True, poll_s: float = 5.0) -> IngestReport:
         """Take in what the source has.
 
-        SIGTERM and SIGINT stop it as `stop` does, where it runs in the main thread.
+        SIGTERM and SIGINT stop it as `stop` does, where it runs in the main thread; the second one ends it at once,
+        which leaves nothing to see of the batch in hand.
 
         Args:
             once: True (default) returns when the source has nothing new. False goes on until `stop` is called, and
@@ -370,9 +371,16 @@ class Job:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before: Mapping[int, Any] = {
-            number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        before: dict[int, Any] = {}
+
+        def told(number: int, frame: object) -> None:
+            if self._stopped.is_set():
+                signal.signal(number, before[number])
+                signal.raise_signal(number)
+            self.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, told)
         try:
             yield
         finally:

@@ -16,20 +16,21 @@ DETAIL_MAX = 500
 class BadMessages:
     """The bad messages, or lines, of one part of a source."""
 
-    def __init__(self, where: str, most: int, place: Callable[[int], str]) -> None:
+    def __init__(self, where: str, most: int, place: Callable[[int, bytes], str]) -> None:
         """Begin with none.
 
         Args:
             where: The file or the topic, in words.
             most: With more of them the search ends.
-            place: What the number of a message says of where it stands: the same whenever it is read.
+            place: What the number and the bytes of a message say of where it stands: the same whenever it is read, and
+                another one for other bytes.
         """
         self.where, self.most, self.place = where, most, place
         self.found: list[dict[str, object]] = []
 
     def note(self, number: int, detail: str, payload: bytes, reason: str = "decode") -> None:
         """Add one. Raises TooManyBadRows, whose `details` have those so far as `found`."""
-        self.note_at(self.place(number), detail, payload, reason)
+        self.note_at(self.place(number, payload), detail, payload, reason)
 
     def note_at(self, place: str, detail: str, payload: bytes, reason: str = "decode") -> None:
         """Add one that stands at `place`. Raises TooManyBadRows."""

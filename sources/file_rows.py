@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.csv
+import xxhash
 
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
@@ -53,7 +54,8 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None
     shown = name.encode(errors="backslashreplace").decode()
-    bad = BadMessages(shown, bad_max, lambda number: f"{shown}:{'line' if kind == 'json' else 'row'}:{number}")
+    unit = "line" if kind == "json" else "row"
+    bad = BadMessages(shown, bad_max, lambda number, payload: _place(shown, unit, number, payload))
     if kind == "json":
         lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
         parts = [rows for rows, _ in decoder.rows(lines, bad)]
@@ -61,6 +63,11 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         parts = list(_csv_parts(data, parse, bad))
     rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
     return Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+
+
+def _place(name: str, unit: str, number: int, payload: bytes) -> str:
+    """Where something stands in a file, with a digest of it: the file may be written anew, and read again."""
+    return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
@@ -82,7 +89,8 @@ def _csv_parts(data: pa.Buffer, parse: _Parse, bad: BadMessages) -> Iterator[pa.
 
     def odd(row: pa.csv.InvalidRow) -> str:
         fields = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        bad.note_at(f"{bad.where}:line:{row.number}", fields, row.text.encode())
+        text = row.text.encode()
+        bad.note_at(_place(bad.where, "line", row.number, text), fields, text)
         return "skip"
 
     reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, min(data.size, 64 << 20)))

@@ -217,7 +217,7 @@ class Kafka(Source):
         ranges = cast("_Ranges", planned.what)
         messages = sorted(self._messages(ranges.of), key=lambda one: (one.partition(), one.offset()))
         bad = BadMessages(
-            self.topic, ranges.bad_max, lambda number: f"{messages[number].partition()}:{messages[number].offset()}"
+            self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):

@@ -379,8 +379,8 @@ class Job:
                 signal.raise_signal(number)
             self.stop()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, told)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            before[each] = signal.signal(each, told)
         try:
             yield
         finally:

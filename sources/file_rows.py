@@ -16,9 +16,9 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, objects_in
+from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.source import Part
-from hoodoo.writers.batches.row_files import rows_of
+from hoodoo.writers.batches.row_files import objects_in, rows_of
 
 _Parse = Callable[[pa.Buffer], pa.Table]
 

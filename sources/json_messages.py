@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import DataError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.writers.batches.row_files import rows_of
+from hoodoo.writers.batches.row_files import objects_in, rows_of
 
 PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDecodeError, ValueError)
 """How text says that it is not what it should be."""
@@ -82,22 +81,6 @@ class JsonDecoder:
             return
         [(number, message)] = messages
         bad.note(number, _why(message, problem), message)
-
-
-def objects_in(text: pa.Buffer) -> int:
-    """How many lines there are, if each begins and ends as an object does; else -1.
-
-    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
-    object on two lines are one row, and two objects on one line are two.
-    """
-    data = np.frombuffer(text, np.uint8)
-    ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
-    starts = np.append(0, ends[:-1] + 1)
-    there = ends > starts
-    starts, last = starts[there], ends[there] - 1
-    last -= data[last] == ord("\r")
-    sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
-    return len(starts) if sound.all() else -1
 
 
 def _why(message: bytes, problem: BaseException) -> str:

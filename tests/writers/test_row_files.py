@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
+from hoodoo.writers.batches.row_files import rows_in
 
 SCHEMA = pa.schema(
     [
@@ -248,3 +249,28 @@ def test_a_cell_may_be_large_and_a_file_empty(tmp_path: Path, table: hoodoo.Tabl
     (tmp_path / "2.csv").write_text("")
     assert table.upsert(tmp_path / "*.csv").inserted == 1
     assert rows(table)[0]["note"] == note
+
+
+@pytest.mark.parametrize(
+    ("lines", "there"),
+    [
+        (['{"id": 1}'], False),
+        (['{"id": 1, "v": null}'], True),
+        (['{"id": 1}', '{"id": 2, "v" : null}', '{"id": 3}'], True),
+        (['{"id": 1, "w": {"v": 2}}'], False),
+        (['{"id": 1, "w": "\\"v\\": 3"}'], False),
+        (['{"id": 1, "w": {"v": 2}}', '{"id": 1, "w": {"v": 2}, "v": null}'], True),
+        (['{"id": 1, "w": {"v": 2}}'] * 50 + ['{"id": 2, "v": null}'], True),
+        (['{"id": 1, "w": {"v": 2}}'] * 50, False),
+        (['{"id": 1, "\\u0076": null}'], True),
+        (['{"id": 1, "w": "' + "x" * 100_000 + '", "v": null}'], True),
+        (['{"id": 1, "w": "' + "x" * 100_000 + '"}', '{"id": 1}'], False),
+    ],
+)
+def test_a_column_of_nulls_is_there_if_a_line_has_it_and_away_if_none_has(
+    tmp_path: Path, lines: list[str], there: bool
+) -> None:
+    """One that is away keeps its default; one of nulls is null."""
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    columns = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+    assert ("v" in rows_in(tmp_path / "a.jsonl", columns).column_names) == there

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -42,6 +43,8 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PATTERN = re.compile(r"[*?\[]")
 _VALUE = re.compile(r"\S")
 _NO_OBJECT = re.compile(rb"(?:\A|\})\s*(null\b[^\n]*)")
+_LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
+_ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
@@ -270,11 +273,14 @@ def _of_avro(data: pa.Buffer) -> pa.Table:
 def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
         return columns.empty_table()
-    if (found := _NO_OBJECT.search(data)) is not None:  # Arrow takes the process down with it
+    if objects_in(data) < 0 and (found := _NO_OBJECT.search(data)):  # Arrow takes the process down with it
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
     rows = _parse_json(data, list(columns))
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
+    told = {name: _occurs(name, data) for name in unsure}
+    rows = rows.drop_columns([name for name in unsure if told[name] is False])
+    unsure = [name for name in unsure if told[name] is None]
     if unsure:  # Arrow makes nulls of a column that does not occur; read without its type, it stays away
         occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
         rows = rows.drop_columns([name for name in unsure if name not in occurring])
@@ -283,6 +289,42 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
         if field.name in rows.column_names:
             rows = rows.set_column(rows.column_names.index(field.name), field.name, _from_json(rows[field.name], field))
     return rows
+
+
+def _occurs(name: str, data: pa.Buffer) -> bool | None:
+    """Tell whether a line has a column; None where only reading all of them tells."""
+    if _ESCAPED.search(data) is not None:
+        return None  # it may be spelled otherwise
+    places = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
+    for count, place in enumerate(places):
+        if count == _LOOKS:
+            return None
+        content = memoryview(data)
+        start = bytes(content[max(0, place.start() - _LINE) : place.start()]).rfind(b"\n") + 1
+        start += max(0, place.start() - _LINE) if start else 0
+        stop = bytes(content[place.end() : place.end() + _LINE]).find(b"\n")
+        try:
+            if name in json.loads(bytes(content[start : None if stop < 0 else place.end() + stop])):
+                return True
+        except ValueError:
+            return None  # of a line that is longer, or an object on several ones
+    return False
+
+
+def objects_in(text: pa.Buffer) -> int:
+    """How many lines there are, if each begins and ends as an object does; else -1.
+
+    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
+    object on two lines are one row, and two objects on one line are two.
+    """
+    data = np.frombuffer(text, np.uint8)
+    ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
+    starts = np.append(0, ends[:-1] + 1)
+    there = ends > starts
+    starts, last = starts[there], ends[there] - 1
+    last -= data[last] == ord("\r")
+    sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
+    return len(starts) if sound.all() else -1
 
 
 def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
@@ -366,4 +408,4 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         ) from None
 
 
-__all__ = ["compression_of", "is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]
+__all__ = ["compression_of", "is_file_name", "kind_of", "objects_in", "rows_in", "rows_of", "schema_in"]

@@ -286,13 +286,16 @@ class Job:
         """
         try:
             return _typed(rows, columns), none_of(len(rows))
-        except DataError:
+        except DataError as problem:
             if self.missing == "keep":
                 raise
+            why = problem
         known = config.spellings.rows(rows.select([name for name in rows.column_names if name in columns.names]))
         most = max(self.bad_limits.rows, KEPT)
         bad = bad_rows(known, filled(known, config, self.missing), config, checks.of(config), most, self.missing)
-        if bad.partial or not bad.count:
+        if not bad.count:
+            raise why
+        if bad.partial:
             return _typed(rows.slice(0, 0), columns), bad
         return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad
 

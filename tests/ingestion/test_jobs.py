@@ -245,6 +245,17 @@ def test_a_value_that_does_not_fit_in_one_file_changes_no_value_of_another(folde
     assert sorted(table.quarantine().rows()["reason"].to_pylist()) == ["cast", "null_order"]
 
 
+def test_a_column_of_another_kind_stops_the_job_and_loses_no_row(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", row(1))
+    wrong = pa.table({"id": [2], "part": pa.array([b"a"]), "ts": [1], "v": ["x"]})
+    pa.parquet.write_table(wrong, folder / "b.parquet")
+    with pytest.raises(ColumnError, match="'part' is binary, the table has string"):
+        hoodoo.ingest(files(folder), table).run()
+    coded = pa.table({"id": [2], "part": pa.array(["b"]).dictionary_encode(), "ts": [1], "v": ["x"]})
+    pa.parquet.write_table(coded, folder / "b.parquet")
+    assert hoodoo.ingest(files(folder), table).run().rows == 2 and ids(table) == [1, 2]
+
+
 def test_too_many_values_that_do_not_fit_stop_the_job(folder: Path, table: hoodoo.Table) -> None:
     pa.parquet.write_table(
         pa.table({"id": range(200), "part": ["a"] * 200, "ts": [1.5] * 200, "v": ["x"] * 200}), folder / "b.parquet"

@@ -7,22 +7,26 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import hoodoo
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
 from hoodoo.ingestion.job import RowTransform, ingest
 from hoodoo.redact import printable
-from hoodoo.sources import Files, Kafka, Source
+from hoodoo.sources import Files, Kafka, Source, TableChanges
+from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
+from hoodoo.timeline.layout import PROPERTIES
 
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
 
 _OF_FILES = ("format", "pattern", "grace_s", "settle_s", "on_change")
 _OF_TOPICS = ("start", "on_loss", "tombstones")
+_OF_TABLES = ("moves", "hold")
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
@@ -55,25 +59,45 @@ def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str,
 
 def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
     """What SOURCE names. Raises CallError for an argument that is about another kind of source."""
-    named = {name: getattr(given, name) for name in (*_OF_FILES, *_OF_TOPICS) if getattr(given, name) is not None}
+    every = (*_OF_FILES, *_OF_TOPICS, *_OF_TABLES)
+    named = {name: getattr(given, name) for name in every if getattr(given, name) is not None}
     settings = {**_settings(given.settings_from), **dict(given.settings or [])}
-    if not given.source.startswith("kafka:"):
-        if others := [*(named.keys() & set(_OF_TOPICS)), *(["settings"] if settings else [])]:
-            raise _not_of(others[0], "a topic of Kafka")
-        return Files(given.source, storage=storage if given.source.startswith(("s3://", "s3a://")) else None, **named)
-    if others := sorted(named.keys() & set(_OF_FILES)):
-        raise _not_of(others[0], "a folder")
-    if (found := _KAFKA.fullmatch(given.source)) is None:
+    if given.source.startswith("kafka:"):
+        _require_of(named, _OF_TOPICS)
+        return _topic(given.source, settings, named)
+    if settings:
+        raise CallError("--setting is about a topic of Kafka, and SOURCE is none. Leave it out.", option="settings")
+    on_s3 = storage if given.source.startswith(("s3://", "s3a://")) else None
+    if _is_table(given.source, on_s3):
+        _require_of(named, _OF_TABLES)
+        return TableChanges(hoodoo.open(given.source, storage=on_s3), **named)
+    _require_of(named, _OF_FILES)
+    return Files(given.source, storage=on_s3, **named)
+
+
+def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -> Kafka:
+    if (found := _KAFKA.fullmatch(source)) is None:
         raise CallError(
-            f"{printable(given.source)} is no topic: write kafka://broker:9092/topic, with commas between brokers.",
-            source=given.source,
+            f"{printable(source)} is no topic: write kafka://broker:9092/topic, with commas between brokers.",
+            source=source,
         )
     return Kafka(found["servers"], found["topic"], settings=settings, **named)
 
 
-def _not_of(name: str, kind: str) -> CallError:
-    option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds", "settings": "setting"}.get(name, name)
-    return CallError(f"--{option.replace('_', '-')} is about {kind}, and SOURCE is none. Leave it out.", option=name)
+def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
+    if not path.startswith(("s3://", "s3a://")):
+        return os.path.exists(os.path.join(path, PROPERTIES))
+    return open_store(path, storage).exists(PROPERTIES)
+
+
+def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise CallError for an argument that is about another kind of source."""
+    kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a topic of Kafka", _OF_TABLES: "a table"}
+    for names, kind in kinds.items():
+        for name in names:
+            if name in named and name not in known:
+                option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds"}.get(name, name).replace("_", "-")
+                raise CallError(f"--{option} is about {kind}, and SOURCE is none. Leave it out.", option=name)
 
 
 def _settings(file: str | None) -> dict[str, str]:

@@ -184,13 +184,15 @@ def _about(command: Command) -> None:
 def _ingest(command: Command) -> None:
     taking = command(
         "ingest",
-        "take in what others put into a folder, or send to a topic, each row once",
+        "take in what others put into a folder, send to a topic, or change in another table, each row once",
         "How far the source was read lies in the table, with the rows. Bad rows go to the table's quarantine. Exit "
         "codes: 3 too many bad rows, 4 what comes next is gone from the source, 5 another process of this job is "
         "always first.",
     )
     taking.add_argument(
-        "source", metavar="SOURCE", help="a folder, s3://bucket/prefix, or kafka://broker:9092[,broker:9092]/topic"
+        "source",
+        metavar="SOURCE",
+        help="a folder of files, or a table, also as s3://bucket/prefix; or kafka://broker:9092[,broker:9092]/topic",
     )
     taking.add_argument("path", metavar="PATH", help="of the table")
     taking.add_argument(
@@ -247,6 +249,16 @@ def _ingest(command: Command) -> None:
         "--on-change",
         choices=("fail", "again"),
         help="what to do about a file that is written anew after it was read (default: fail)",
+    )
+    tables = taking.add_argument_group("tables")
+    tables.add_argument(
+        "--moves",
+        type=names,
+        metavar="A,B",
+        help="columns of which the partitions of PATH are made, if those of SOURCE are made of others",
+    )
+    tables.add_argument(
+        "--hold", metavar="NAME", help="have cleaning of SOURCE keep what was not read, by a consumer of this name"
     )
     topics = taking.add_argument_group("topics of Kafka", "They need confluent-kafka: pip install 'hoodoo[kafka]'.")
     topics.add_argument("--start", choices=("earliest", "latest"), help="where a new job begins (default: earliest)")

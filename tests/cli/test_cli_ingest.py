@@ -112,11 +112,13 @@ def test_without_once_it_goes_on_until_it_is_told_to_stop(
         (["kafka://broker:9092", "--start", "latest"], "is no topic: write kafka://broker:9092/topic"),
         (["kafka:broker/topic"], "is no topic"),
         (["kafka://b:1/t/u"], "is no topic"),
-        (["kafka://b:1/t", "--grace-seconds", "5"], "--grace-seconds is about a folder"),
+        (["kafka://b:1/t", "--grace-seconds", "5"], "--grace-seconds is about a folder of files"),
         (["kafka://b:1/t", "--setting", "enable.auto.commit=true"], "enable.auto.commit is not for settings"),
         (["kafka://b:1/t", "--settings-from", "nowhere"], "Cannot read 'nowhere'"),
         (["in", "--on-loss", "skip"], "--on-loss is about a topic of Kafka"),
         (["in", "--setting", "a=b"], "--setting is about a topic of Kafka"),
+        (["in", "--moves", "v"], "--moves is about a table"),
+        (["kafka://b:1/t", "--hold", "x"], "--hold is about a table"),
         (["in"], "There is no folder"),
     ],
 )
@@ -133,3 +135,14 @@ def test_what_is_secret_comes_from_a_file(table: hoodoo.Table, run: Any, tmp_pat
     settings.write_text("# ours\n\nsasl.password = a=b\nsocket.timeout.ms=10\nnonsense\n")
     code, _, err = run("ingest", "kafka://b:1/t", table.path, "--settings-from", settings)
     assert code == 1 and "Setting 3 of" in err and "a=b" not in err
+
+
+def test_a_table_follows_another_one(table: hoodoo.Table, machine: Any, run: Any, tmp_path: Path) -> None:
+    copy = hoodoo.create(tmp_path / "copy", {"id": "bigint", "v": "string"}, key="id")
+    table.upsert([{"id": 1, "v": "x"}, {"id": 2, "v": "y"}])
+    assert machine("ingest", table.path, copy.path, "--once", "--hold", "copy")["rows"] == 2
+    table.delete([{"id": 1}])
+    assert machine("ingest", table.path, copy.path, "--once", "--hold", "copy")["waiting"] == 0
+    assert copy.scan().to_arrow()["id"].to_pylist() == [2] and [one.name for one in table.consumers()] == ["copy"]
+    code, _, err = run("ingest", table.path, copy.path, "--once", "--pattern", "*")
+    assert code == 1 and "--pattern is about a folder of files" in err

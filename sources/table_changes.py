@@ -1,0 +1,198 @@
+"""A table as a source: what changes in it, deletes too, so that another table follows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.arguments import names
+from hoodoo.errors import (
+    ColumnError,
+    OptionError,
+    PositionError,
+    RangeUndone,
+    SnapshotExpired,
+    SourceLost,
+    TableReplaced,
+)
+from hoodoo.format.equality import equal_values
+from hoodoo.format.names import IS_DELETED
+from hoodoo.redact import printable
+from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+from hoodoo.table import Table
+
+_KIND = "table"
+_COUNTED = ("inserts", "updates", "deletes")
+T = TypeVar("T")
+
+
+class TableChanges(Source):
+    """The changes of a table, hoodoo's or Apache Hudi's: new rows, new versions of rows, and deletes.
+
+    A batch has the changes of whole commits, one for each key. A job that has read nothing gets all rows first.
+
+    Attributes:
+        name: 'table:' and the path of the table.
+    """
+
+    def __init__(self, table: Table, moves: Sequence[str] = (), hold: str | None = None) -> None:
+        """Name a table. Nothing is read yet.
+
+        Args:
+            table: The table to follow.
+            moves: Columns of which the partitions of the table that follows are made, if they are not the same: where
+                one of them changes, the row is deleted from the partition in which it was. Default: none.
+            hold: The name of a consumer of `table`, by which cleaning keeps what the job has not read. None (default):
+                what is cleaned away before it was read is lost to the job, which then says so.
+
+        Raises:
+            OptionError: `table` is no table, or an argument is not of the kind above.
+            ColumnError: The table does not have a column of `moves`.
+        """
+        if not isinstance(table, Table):
+            raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+        self.table, self.moves, self.hold = table, tuple(names("moves", moves)), hold
+        if strange := [name for name in self.moves if name not in table.schema.names]:
+            raise ColumnError(f"{table.path} has no column {strange[0]!r}.", column=strange[0])
+        self.name = f"table:{table.path}"
+
+    def __repr__(self) -> str:
+        return f"<changes of {self.table.path}>"
+
+    def plan(self, position: str, limits: Limits) -> Planned | None:
+        """Choose commits after a position.
+
+        Args:
+            position: The position of an earlier plan; '' for none.
+            limits: The commits have at most `limits.rows` changes together; one commit may have more.
+
+        Returns:
+            A range of slots, or None where no row has changed since.
+
+        Raises:
+            SourceLost: The changes since the position were cleaned away or taken back, or the table is another one.
+        """
+        after = self._slot(position)
+        if self.hold is not None:
+            self._hold(after)
+        config, history, view = self.table.handle.look()
+        if after > view.seq:
+            raise self._lost(f"it has {view.seq} slots, and slot {after} was read")
+        start = after or max(view.min_readable, history.oldest_slot()) - 1
+        changes, until = 0, after
+        for seq in range(start + 1, view.seq + 1):
+            slot = self._asked(lambda seq=seq: history.slot(seq))  # type: ignore[misc]
+            if slot.writes_rows or not after:
+                until = seq
+                changes += sum(slot.counts.get(name, 0) for name in _COUNTED)
+            if changes >= limits.rows:
+                break
+        if until == after:
+            return None
+        said = {"source": _KIND, "table": view.table, "slot": until}
+        return Planned((after, until), json.dumps(said, separators=(",", ":")))
+
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+        """Read a range of slots.
+
+        Args:
+            planned: What `plan` gave.
+            columns: The columns of the table that follows.
+            unknown: Are columns wanted that `columns` does not have?
+
+        Yields:
+            Rows; those with `_hoodie_is_deleted` are deletes.
+
+        Raises:
+            SourceLost: The range was cleaned away or taken back since it was planned.
+        """
+        after, until = cast("tuple[int, int]", planned.what)
+        found = self._asked(lambda: self.table.changes(after if after else "earliest", until))
+        pieces = iter(found.tables())
+        while (piece := self._asked(lambda: next(pieces, None))) is not None:
+            rows = self._rows(piece)
+            strange = () if unknown else tuple(one for one in rows.column_names if one not in columns.names)
+            yield Part(rows.drop_columns(list(strange)), unknown=tuple(one for one in strange if one != IS_DELETED))
+
+    def _rows(self, changes: pa.Table) -> pa.Table:
+        """Changes as rows to upsert: what is gone first, so that what is there now wins over it."""
+        kinds = changes["op"].combine_chunks()
+        before, after = (changes[name].combine_chunks() for name in ("before", "after"))
+        gone = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
+        for name in self.moves:
+            was, now = (pc.struct_field(image, name) for image in (before, after))
+            changed = ~equal_values(was, now)
+            gone |= pc.equal(kinds, "u").to_numpy(zero_copy_only=False) & changed
+        there = pc.not_equal(kinds, "d").to_numpy(zero_copy_only=False)
+        return pa.concat_tables([_marked(before, gone, True), _marked(after, there, False)])
+
+    def lag(self, position: str) -> SourceLag:
+        """Count the commits that wait.
+
+        Args:
+            position: How far the table was read.
+
+        Returns:
+            How many commits changed rows since, and how old the oldest of them is.
+        """
+        after = self._slot(position)
+        config, history, view = self.table.handle.look()
+        waiting = [
+            slot
+            for seq in range(max(after, history.oldest_slot() - 1) + 1, view.seq + 1)
+            if (slot := history.slot(seq)).writes_rows
+        ]
+        now = self.table.handle.environment.now_ms()
+        age = max(0.0, (now - waiting[0].completed_at) / 1000) if waiting else 0.0
+        return SourceLag(len(waiting), "commits", age)
+
+    # ---- positions
+    def _slot(self, position: str) -> int:
+        """The slot up to which the table was read; 0 for none."""
+        if not position:
+            return 0
+        try:
+            said = json.loads(position)
+            kind, table, slot = said["source"], said["table"], said["slot"]
+        except (ValueError, KeyError, TypeError):
+            kind, table, slot = "", "", 0
+        if kind != _KIND or not isinstance(slot, int) or slot < 1:
+            raise SourceLost(
+                f"The application has read another source before: its position {printable(position)} is none of a "
+                "table. Give the job another name.",
+                position=position[:1000],
+            )
+        if table != self.table.handle.look().view.table:
+            raise self._lost("there is another table at its path than the one that was read")
+        return slot
+
+    def _hold(self, after: int) -> None:
+        """Have cleaning keep what comes after a slot. Positions of consumers only grow."""
+        assert self.hold is not None
+        consumer = self.table.consumer(self.hold)
+        if after > consumer.position.seq:
+            consumer.commit(after)
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except (SnapshotExpired, RangeUndone, TableReplaced, PositionError) as problem:
+            raise self._lost(problem.message) from None
+
+    def _lost(self, why: str) -> SourceLost:
+        return SourceLost(
+            f"{self.table.path} does not have what comes after the position: {why} To begin anew, give the job another "
+            "name: it then reads all rows there are, and not what was deleted before.",
+            path=self.table.path,
+        )
+
+
+def _marked(rows: pa.StructArray, mask: np.ndarray, deleted: bool) -> pa.Table:
+    picked = rows.filter(pa.array(mask))
+    columns = {field.name: pc.struct_field(picked, field.name) for field in rows.type}
+    return pa.table({**columns, IS_DELETED: pa.array(np.full(len(picked), deleted))})

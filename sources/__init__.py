@@ -3,9 +3,39 @@
 job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """
 
-from hoodoo.sources.files import Files
-from hoodoo.sources.kafka import Kafka
-from hoodoo.sources.source import BAD, Limits, Part, Planned, Source, SourceLag
-from hoodoo.sources.table_changes import TableChanges
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["BAD", "Files", "Kafka", "SourceLag", "TableChanges", "Limits", "Planned", "Part", "Source"]
+from hoodoo.sources.source import BAD, Limits, Part, Planned, Source, SourceLag
+
+if TYPE_CHECKING:
+    from hoodoo.sources.files import Files
+    from hoodoo.sources.kafka import Kafka
+    from hoodoo.sources.sql_table import SqlTable
+    from hoodoo.sources.table_changes import TableChanges
+
+_HOMES = {"Files": "files", "Kafka": "kafka", "SqlTable": "sql_table", "TableChanges": "table_changes"}
+
+__all__ = [
+    "BAD",
+    "Files",
+    "Kafka",
+    "Limits",
+    "Part",
+    "Planned",
+    "Source",
+    "SourceLag",
+    "SqlTable",
+    "TableChanges",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Sources load what they need when they are first used."""
+    if name in _HOMES:
+        return getattr(import_module(f"hoodoo.sources.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'hoodoo.sources' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"]

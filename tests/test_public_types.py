@@ -16,8 +16,8 @@ from hoodoo import sources, types
 CLASSES = {
     name: value
     for place in (types, sources)
-    for name, value in vars(place).items()
-    if isinstance(value, type) and name in place.__all__
+    for name in place.__all__
+    if isinstance(value := getattr(place, name), type)
 }
 _OPAQUE = {"Task"}  # travels and is called; what else it can is for those who run it
 

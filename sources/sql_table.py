@@ -1,0 +1,233 @@
+"""A table of a database, read by a column that grows: each row once, and again whenever it gets a larger value.
+
+The connection is the caller's: any driver with Python's DBAPI. Deletes are not seen, as nothing is left that could be
+read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, cast
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from hoodoo.errors import ColumnError, HoodooError, OptionError, SourceUnavailable
+from hoodoo.redact import printable, redact
+from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources.sql_position import SqlPosition
+
+_AT_ONCE = 10_000  # rows of one call of the driver
+Connect = Callable[[], Any]
+
+
+class SqlTable(Source):
+    """The rows of a table in a database.
+
+    A row is read when its column has grown beyond the last row that was read. A number or a time is taken when a row is
+    written, but seen when that commits: a row that commits late has a smaller value than others that were read before.
+    So rows that are younger than `lag` wait; transactions that take longer lose rows.
+
+    Attributes:
+        name: 'sql:' and the table.
+    """
+
+    def __init__(
+        self, connect: Connect, table: str, column: str, key: str, lag: dt.timedelta | int | float, dialect: str = ""
+    ) -> None:
+        """Name a table. Nothing is asked yet.
+
+        Args:
+            connect: A function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each look and
+                each read opens one, and closes it.
+            table: The table, such as "shop.orders".
+            column: A column that grows whenever a row is written: a number, a time or a date. An index on it and the
+                key makes each look cheap.
+            key: A column that tells rows with one value of `column` apart.
+            lag: For how long a transaction may take that writes rows. With a column of times: a timedelta, and rows
+                younger than that, by the clock of this machine, wait. With one of numbers: how far behind the largest
+                number a row may be that is not seen yet. 0 where rows are written by one transaction after another.
+            dialect: How the database spells SQL, as sqlglot calls it: "postgres", "mysql", "tsql", "sqlite", ... ""
+                (default): the standard.
+
+        Raises:
+            OptionError: An argument is not of the kind above.
+        """
+        for option, value in (("table", table), ("column", column), ("key", key)):
+            if not isinstance(value, str) or not value:
+                raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
+        if not callable(connect):
+            raise OptionError(
+                f"connect takes a function that opens a connection, got {printable(connect)}: write lambda: "
+                "driver.connect(...).",
+                option="connect",
+            )
+        is_number = isinstance(lag, int | float) and not isinstance(lag, bool)
+        if not (is_number and cast("float", lag) >= 0 or isinstance(lag, dt.timedelta) and lag >= dt.timedelta()):
+            raise OptionError(f"lag takes a timedelta or a number from 0, got {printable(lag)}.", option="lag")
+        try:
+            sqlglot.Dialect.get_or_raise(dialect or None)
+            self._table = exp.to_table(table, dialect=dialect or None)  # what is no name becomes one, in quotes
+        except (ValueError, sqlglot.ParseError) as problem:
+            said = printable(str(problem).partition("\n")[0], 300)
+            raise OptionError(
+                f"There is no such dialect, or {printable(table)} is no table: {said}.", option="dialect"
+            ) from None
+        self.connect, self.table, self.column, self.key = connect, table, column, key
+        self.waits, self.dialect = lag, dialect
+        self.name = f"sql:{table}"
+
+    def __repr__(self) -> str:
+        return f"<rows of {self.table} by {self.column}>"
+
+    def plan(self, position: str, limits: Limits) -> Planned | None:
+        """Choose rows after a position.
+
+        Args:
+            position: The position of an earlier plan; '' for none.
+            limits: At most `limits.rows` are taken.
+
+        Returns:
+            The range, or None where no row has grown since, or all that have are too young.
+
+        Raises:
+            SourceLost: The position is of another source.
+            SourceUnavailable: The database does not answer.
+            ColumnError: `column` has values that do not grow, such as texts.
+        """
+        after = SqlPosition.of(position, self.table)
+        with closing(self._connected()) as connection:
+            until = self._until(connection)
+            if until is None:
+                return None
+            wanted = self._select(after, until)
+            last = self._rows(connection, wanted.limit(1).offset(limits.rows - 1))
+            if not last:  # there are fewer: up to the last of them
+                last = self._rows(connection, self._select(after, until, newest_first=True).limit(1))
+        if not last:
+            return None
+        end = SqlPosition(self.table, *last[0])
+        return Planned((after, end), end.text())
+
+    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+        """Read a range in the order of column and key.
+
+        A row that has grown out of it since it was planned is read by a later one.
+
+        Args:
+            planned: What `plan` gave.
+            columns: The columns of the table of hoodoo.
+            unknown: Are columns wanted that `columns` does not have?
+
+        Yields:
+            The rows.
+
+        Raises:
+            SourceUnavailable: The database does not answer.
+            ColumnError: Values of one column are of several types.
+        """
+        after, end = cast("tuple[SqlPosition | None, SqlPosition]", planned.what)
+        select = self._select(after, end.value, end.key).select("*", append=False)
+        with closing(self._connected()) as connection, closing(connection.cursor()) as cursor:
+            self._asked(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
+            names = [str(one[0]) for one in cursor.description]
+            strange = () if unknown else tuple(name for name in names if name not in columns.names)
+            while rows := self._asked(lambda: cursor.fetchmany(_AT_ONCE)):
+                values = dict(zip(names, zip(*rows, strict=True), strict=True))
+                made = {name: _array(name, values[name], columns) for name in names if name not in strange}
+                yield Part(pa.table(made), unknown=strange)
+
+    def lag(self, position: str) -> SourceLag:
+        """Count the rows that wait, those that are too young among them.
+
+        Args:
+            position: How far the table was read.
+
+        Returns:
+            How many there are, and how old the oldest of them is where the column is one of times.
+        """
+        after = SqlPosition.of(position, self.table)
+        column = exp.column(self.column, quoted=True)
+        counted = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
+        if after is not None:
+            counted = counted.where(self._beyond(after.value, after.key))
+        with closing(self._connected()) as connection:
+            [(count, oldest)] = self._rows(connection, counted)
+        age = (_now(oldest) - oldest).total_seconds() if isinstance(oldest, dt.datetime) else 0.0
+        return SourceLag(int(count), "rows", max(0.0, age))
+
+    # ---- SQL
+    def _until(self, connection: Any) -> Any:
+        """The largest value that is old enough; None where there is no row."""
+        column = exp.column(self.column, quoted=True)
+        [(largest,)] = self._rows(connection, exp.select(exp.Max(this=column)).from_(self._table))
+        if largest is None:
+            return None
+        if isinstance(largest, dt.date) != isinstance(self.waits, dt.timedelta) or isinstance(largest, str | bytes):
+            raise ColumnError(
+                f"Column {self.column!r} of {self.table} has {printable(largest)} as its largest value, and lag is "
+                f"{self.waits!r}. Choose a column of times and a timedelta, or one of numbers and a number.",
+                column=self.column,
+            )
+        if isinstance(largest, dt.datetime):
+            return min(largest, _now(largest) - cast("dt.timedelta", self.waits))
+        if isinstance(largest, dt.date):
+            return min(largest, (dt.datetime.now(dt.timezone.utc) - cast("dt.timedelta", self.waits)).date())
+        return largest - type(largest)(cast("float", self.waits))
+
+    def _select(self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False) -> exp.Select:
+        """Column and key of the rows after a position, up to a value, or up to a key that has it, in order."""
+        columns = [exp.column(name, quoted=True) for name in (self.column, self.key)]
+        select = exp.select(*columns).from_(self._table)
+        select = select.order_by(*(exp.Ordered(this=each.copy(), desc=newest_first) for each in columns))
+        if after is not None:
+            select = select.where(self._beyond(after.value, after.key))
+        if key is None:
+            return select.where(exp.LTE(this=columns[0].copy(), expression=exp.convert(value)))
+        return select.where(exp.not_(self._beyond(value, key)))
+
+    def _beyond(self, value: Any, key: Any) -> exp.Condition:
+        """Rows that come after one: not all databases compare pairs."""
+        column, tie = (exp.column(name, quoted=True) for name in (self.column, self.key))
+        larger = exp.GT(this=column, expression=exp.convert(value))
+        equal = exp.EQ(this=column.copy(), expression=exp.convert(value))
+        return exp.or_(larger, exp.and_(equal, exp.GT(this=tie, expression=exp.convert(key))))
+
+    def _rows(self, connection: Any, select: exp.Select) -> list[tuple[Any, ...]]:
+        with closing(connection.cursor()) as cursor:
+            self._asked(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
+            return [tuple(row) for row in self._asked(cursor.fetchall)]
+
+    def _connected(self) -> Any:
+        return self._asked(self.connect)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except HoodooError:
+            raise
+        except Exception as problem:  # each driver has errors of its own
+            said = printable(redact(str(problem)).partition("\n")[0], 300)
+            raise SourceUnavailable(
+                f"The database did not answer for {self.table}: {said}.", table=self.table
+            ) from None
+
+
+def _now(like: dt.datetime) -> dt.datetime:
+    """The time, with a zone or in UTC without one, as another time has it."""
+    now = dt.datetime.now(dt.timezone.utc)
+    return now if like.tzinfo else now.replace(tzinfo=None)
+
+
+def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
+    """Values as the column of the table has them, if all fit; else as what they are, and the job finds the bad ones."""
+    kinds = [columns.field(name).type] if name in columns.names else []
+    for kind in (*kinds, None):
+        try:
+            return pa.array(values, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            continue
+    raise ColumnError(f"Column {name!r} has values of several types, or of one that Arrow does not know.", column=name)

@@ -250,13 +250,19 @@ class Job:
     def _read(self, planned: Planned, transaction: ApplicationVersion) -> _Read:
         """Read a part. Raises TooManyBadRows where the source gave up, once the first of them are set aside."""
         config = self.table.handle.newest_config()
-        columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        columns = self._columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
                 unknown.update(part.unknown)
                 messages.append(part.bad)
+                if not part.rows.num_columns and part.unknown:
+                    raise ColumnError(
+                        f"{printable(self.source.name)} has no column of the table; it has {printable(part.unknown)}. "
+                        "Give the job a transform that makes the columns.",
+                        column=part.unknown[0],
+                    )
                 if part.rows.num_columns:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
@@ -278,6 +284,15 @@ class Job:
                 "their own."
             ) from None
         return _Read(rows, pa.concat_tables(messages), together(misfits), unknown)
+
+    def _columns(self, config: TableConfig) -> pa.Schema:
+        """The columns of the table as a source is told them: a row needs those of the key, unless a transform makes
+        them.
+        """
+        hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        if self.transform is not None or config.spellings:  # the key may come under another name
+            return hints
+        return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
 
     def _aligned(self, rows: pa.Table, columns: pa.Schema, config: TableConfig) -> tuple[pa.Table, BadRows]:
         """`rows` with the types of the table, so that parts of a batch have equal ones, and the rows that do not fit.
@@ -395,5 +410,6 @@ def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """`rows` with the types of the table. Raises DataError where a value does not fit."""
     for at, name in enumerate(rows.column_names):
         if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
-            rows = rows.set_column(at, columns.field(name), cast(rows.column(at), columns.field(name)))
+            field = pa.field(name, columns.field(name).type)
+            rows = rows.set_column(at, field, cast(rows.column(at), field))
     return rows

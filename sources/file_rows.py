@@ -7,7 +7,7 @@ damaged is an error of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +20,7 @@ from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.source import Part
 from hoodoo.writers.batches.row_files import objects_in, rows_of
 
+_MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 _Parse = Callable[[pa.Buffer], pa.Table]
 
 
@@ -42,17 +43,24 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         TooManyBadRows: It has more bad rows. `details` has them as `found`.
     """
     decoder = JsonDecoder(columns, unknown)
+    if kind == "json" and data.size > 2 and bytes(data[:3]) == _MARK:
+        data = data.slice(3)
 
     def parse(content: pa.Buffer) -> pa.Table:
         return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
 
     try:
-        rows = parse(data)
-        if kind != "json" or len(rows) == objects_in(data):
-            return Part(rows, unknown=tuple(sorted(decoder.left_out)))
+        found = rows_of(kind, data, columns, lambda column: False)
+        list(found.schema.names)  # Arrow decodes the names only now
     except PROBLEMS as problem:
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None
+    else:
+        if kind != "json":
+            _require_columns(name, found.column_names, columns, len(found))
+        rows = decoder.wanted(found)
+        if kind != "json" or len(found) == objects_in(data) and not decoder.lacking(rows):
+            return Part(rows, unknown=tuple(sorted(decoder.left_out)))
     shown = name.encode(errors="backslashreplace").decode()
     unit = "line" if kind == "json" else "row"
     bad = BadMessages(shown, bad_max, lambda number, payload: _place(shown, unit, number, payload))
@@ -60,9 +68,33 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
         parts = [rows for rows, _ in decoder.rows(lines, bad)]
     else:
-        parts = list(_csv_parts(data, parse, bad))
-    rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
-    return Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+        parts = list(_csv_parts(data, columns, parse, bad))
+    return Part(together(name, parts, columns), bad.table(), tuple(sorted(decoder.left_out)))
+
+
+def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema) -> pa.Table:
+    """Rows of one source as one table. Raises ColumnError where a column has values of several types."""
+    try:
+        return pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise ColumnError(
+            f"A column of {printable(name)} that the table does not have has values of several types: "
+            f"{printable(str(problem), 300)}. Leave it out, or add it to the table with the type that it is to have.",
+            file=name,
+        ) from None
+
+
+def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
+    """Raise ColumnError where a file has a column twice, or lacks one that each row needs."""
+    if twice := [one for one in there if there.count(one) > 1]:
+        raise ColumnError(f"{printable(name)} has the column {twice[0]!r} twice.", file=name, column=twice[0])
+    if rows and (lacks := [field.name for field in columns if not field.nullable and field.name not in there]):
+        raise ColumnError(
+            f"{printable(name)} has no column {lacks[0]!r}, which is a key column; it has {printable(list(there))}. "
+            "Take it away, or give the job a transform that makes the column.",
+            file=name,
+            column=lacks[0],
+        )
 
 
 def _place(name: str, unit: str, number: int, payload: bytes) -> str:
@@ -80,7 +112,7 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
 
 
 # ---- CSV
-def _csv_parts(data: pa.Buffer, parse: _Parse, bad: BadMessages) -> Iterator[pa.Table]:
+def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages) -> Iterator[pa.Table]:
     """Rows as texts first: a row with too few or too many fields, or with a cell that is no value of its column, is bad
     alone.
     """
@@ -95,8 +127,13 @@ def _csv_parts(data: pa.Buffer, parse: _Parse, bad: BadMessages) -> Iterator[pa.
 
     reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, min(data.size, 64 << 20)))
     try:
+        header = _header(data, reading)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
+        raise damaged(bad.where, "csv", problem) from None
+    _require_columns(bad.where, header, columns, 1)
+    try:
         texts = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(_header(data, reading), pa.string()),
+            column_types=dict.fromkeys(header, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],

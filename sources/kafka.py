@@ -18,6 +18,7 @@ from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import EngineError, OptionError, SourceLost, SourceUnavailable
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.file_rows import together
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
@@ -231,7 +232,7 @@ class Kafka(Source):
             _told(rows, [messages[number] for number in numbers], columns, unknown)
             for rows, numbers in decoder.rows(numbered, bad)
         ]
-        rows = pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
+        rows = together(self.topic, parts, columns)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
     def _messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:

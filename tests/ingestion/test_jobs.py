@@ -168,7 +168,7 @@ def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Pat
     done = table.quarantine().replay()
     assert (done.replayed, done.bad) == (0, 2) and "no row that could be tried again" in str(done.details)
     report_of_purge = table.purge([{"id": 1, "part": "b"}], older_than_hours=0)
-    assert report_of_purge.quarantine_unread == 1 and not report_of_purge.proved
+    assert report_of_purge.quarantine_unread == 2 and not report_of_purge.proved
     assert table.quarantine().drop(position) == 1
 
 
@@ -274,6 +274,43 @@ def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path
     assert table.scan().to_arrow()["v"].to_pylist() == ["v1"]
     hoodoo.ingest(files(folder), table, name="null").run()
     assert table.scan().to_arrow()["v"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column; it has"),
+        ("a.csv", "id;part;ts;v\n1;a;1;x\n", "has no column 'id'"),
+        ("a.csv", "id,id\n1,2\n", "has the column 'id' twice"),
+        ("a.csv", "part,ts\na,1\nb,x\n", "has no column 'id'"),
+    ],
+)
+def test_a_file_without_a_key_column_stops_the_job_and_is_not_taken(
+    folder: Path, table: hoodoo.Table, name: str, text: str, said: str
+) -> None:
+    """Its columns were all left out as unknown, and its rows with them."""
+    (folder / name).write_text(text)
+    with pytest.raises(ColumnError, match=said):
+        hoodoo.ingest(files(folder), table).run()
+    assert table.application(f"files:{folder}").version == -1
+
+
+def test_an_object_without_a_key_is_kept_as_it_came(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", '{"ID": 7, "v": "x"}', row(1), {**row(2), "id": None})
+    assert hoodoo.ingest(files(folder), table, max_bad_share=1).run().bad == 2 and ids(table) == [1]
+    aside = table.quarantine().rows()
+    assert aside["reason"].to_pylist() == ["null_key"] * 2 and b'{"ID": 7, "v": "x"}' in aside["payload"].to_pylist()
+    put(folder, "b.jsonl", '{"ID": 8}')
+    assert hoodoo.ingest(files(folder), table).run().bad == 1 and len(table.quarantine().rows()) == 3
+
+
+def test_a_source_that_has_none_of_the_columns_stops_the_job(table: hoodoo.Table) -> None:
+    class Strange(Numbers):
+        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+            yield Part(pa.table({}), unknown=("x",))
+
+    with pytest.raises(ColumnError, match="no column of the table"):
+        hoodoo.ingest(Strange(5), table).run()
 
 
 def test_an_insert_keeps_the_rows_that_are_there(folder: Path, table: hoodoo.Table) -> None:

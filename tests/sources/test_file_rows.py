@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from hoodoo.errors import DataError, TooManyBadRows
+from hoodoo.errors import ColumnError, DataError, TooManyBadRows
 from hoodoo.sources.file_rows import file_rows
 
 COLUMNS = pa.schema(
@@ -90,6 +90,30 @@ def test_columns_that_nobody_asked_for_are_left_out_and_named() -> None:
         found = read("json", text)
         assert found.unknown == ("more",) and "more" not in found.rows.column_names
         assert read("json", text, unknown=True).rows["more"].to_pylist() == [2]
+
+
+def test_fields_of_structs_that_nobody_asked_for_are_left_out_and_named() -> None:
+    columns = pa.schema([("id", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
+    text = '{"id": 1, "s": {"x": 1, "y": 2}}\n{"id": 2, "s": null}\n{"id": 3}\n'
+    found = read("json", text, columns)
+    assert found.rows["s"].to_pylist() == [{"x": 1}, None, None] and found.unknown == ("s.y",)
+    assert read("json", text, columns, unknown=True).rows["s"].to_pylist()[0] == {"x": 1, "y": 2}
+
+
+def test_the_mark_that_some_editors_put_first_is_no_sign_of_the_first_line() -> None:
+    assert read("json", b"\xef\xbb\xbf" + b'{"id": 1}\n').rows["id"].to_pylist() == [1]
+    assert read("csv", b"\xef\xbb\xbf" + b"id\n1\nx\n").rows["id"].to_pylist() == [1]
+
+
+def test_a_bad_object_that_is_nested_too_deeply_to_be_looked_into_is_bad_alone() -> None:
+    deep = '{"s": ' * 5_000 + "1" + "}" * 5_000
+    found = read("json", f'{{"id": "x", "s": {deep}}}\n{{"id": 2}}\n')
+    assert found.rows["id"].to_pylist() == [2] and "nested" in found.bad["detail"][0].as_py()
+
+
+def test_a_new_column_with_values_of_several_types_is_named() -> None:
+    with pytest.raises(ColumnError, match="values of several types"):
+        read("json", '{"id": 1, "new": 1}\n{"id": 2, "new": "x"}\n', unknown=True)
 
 
 def test_a_row_of_csv_with_a_bad_cell_or_another_number_of_fields_is_bad_alone() -> None:

@@ -39,7 +39,7 @@ BUDGET_S: dict[str, int] = {
     "schema": 60,
     "security": 40,
     "simulator": 60,
-    "sources": 15,
+    "sources": 40,
     "spark": 190,
     "storage": 60,
     "table": 130,

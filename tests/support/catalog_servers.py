@@ -5,29 +5,18 @@ opens the server with a socket of its own.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from java_program import ROOT, java
 from patience import PATIENCE_S, NotInTime
 
-ROOT = Path(__file__).parents[2]
 _HERE = Path(__file__).parent / "java"
 _SPARK_JARS = next((ROOT / ".venv").glob("lib/python*/site-packages/pyspark/jars"), Path("pyspark is not installed"))
 _REST_JARS = ROOT / ".jars" / "rest"
-
-
-def _java() -> str:
-    home = (
-        os.environ.get("JAVA_HOME")
-        or subprocess.run(["make", "--silent", "java"], cwd=ROOT, check=True, capture_output=True, text=True)
-        .stdout.strip()
-        .splitlines()[-1]
-    )
-    return f"{home}/bin/java"
 
 
 @contextmanager
@@ -51,7 +40,7 @@ def rest_catalog(folder: Path) -> Iterator[str]:
     if not (_REST_JARS / "complete").exists():
         ivy = next(_SPARK_JARS.glob("ivy-*.jar"))
         pattern = f"{_REST_JARS}/[artifact]-[revision](-[classifier]).[ext]"
-        fetched = [_java(), "-jar", str(ivy), "-ivy", str(_HERE / "rest-ivy.xml"), "-cache", f"{ROOT}/.jars/ivy-rest"]
+        fetched = [java(), "-jar", str(ivy), "-ivy", str(_HERE / "rest-ivy.xml"), "-cache", f"{ROOT}/.jars/ivy-rest"]
         subprocess.run([*fetched, "-retrieve", pattern, "-types", "jar", "bundle"], check=True, capture_output=True)
         (_REST_JARS / "complete").touch()
     settings = {"uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
@@ -65,7 +54,7 @@ def _served(program: str, folder: Path, classes: list[str], settings: Mapping[st
     told, log = folder / "port", folder / "log"
     given = [f"-D{name}={value}" for name, value in settings.items()]
     command = [
-        _java(),
+        java(),
         "-cp",
         ":".join(classes),
         *given,

@@ -5,11 +5,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats golden bench clean
+.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
 	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
+	@echo 'make kafka     fetch the jars of Apache Kafka that tests start a broker by, once'
 	@echo 'make test      lint, types, import rules, and every property once'
 	@echo 'make test-deep what takes long: crashes, pairs, models, soak, load, fuzz, thousands of seeds'
 	@echo '               FOLDER=tests/writers one folder; AFFECTED=1 those that the changes since main need; LF=1 what failed last;'
@@ -42,6 +43,9 @@ venv: .venv/stamp
 java:
 	@tools/java.sh
 
+kafka: venv
+	@$(JAVA) && $(BIN)/python tests/support/kafka_broker.py
+
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
@@ -56,7 +60,7 @@ PYTEST = HOODOO_DRAW=$(or $(DRAW),fixed) $(BIN)/python -m pytest -q -n 2 --dist 
 TIDY = end=$$?; rm -rf $(SCRATCH); exit $$end
 
 # Every property once, in minutes: tests/support/tiers.py says which test belongs to which tier. Tests run though lint fails.
-test: venv
+test: venv kafka
 	@lint=0; $(MAKE) --no-print-directory lint || lint=$$?; \
 	$(JAVA); $(PYTEST) --tier=quick; end=$$?; rm -rf $(SCRATCH); exit $$((end ? end : lint))
 
@@ -65,7 +69,7 @@ test: venv
 DEEP = $(PYTEST) --tier=deep $(if $(LF),--last-failed --last-failed-no-failures=none) $(if $(RESUME),--resume) \
 	$(or $(FOLDER),$(if $(AFFECTED),$$($(BIN)/python tests/support/affected.py)))
 NONE_IS_FINE = code=$$?; [ $$code = 5 ] && code=0
-test-deep: venv
+test-deep: venv kafka
 	@$(JAVA); $(DEEP) -m 'not alone'; $(NONE_IS_FINE); many=$$code; \
 	$(DEEP) -m alone -n 0; $(NONE_IS_FINE); rm -rf $(SCRATCH); exit $$((many ? many : code))
 

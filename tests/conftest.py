@@ -52,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of the other tiers go. Tests of Spark stay together under `--dist loadgroup`, so that one worker alone
-    starts a JVM.
+    """Tests of the other tiers go. Those of Spark stay together under `--dist loadgroup`, and those of Kafka, so that
+    one worker alone starts their JVM.
     """
     tier = config.getoption("--tier")
     done = resume.passed() if config.getoption("--resume") else frozenset()
@@ -67,8 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = here
     for item in items:
         fixtures = frozenset(getattr(item, "fixturenames", ()))
-        if "spark" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for group in {"spark", "kafka"} & fixtures:
+            item.add_marker(pytest.mark.xdist_group(group))
         slow = 3 if tiers.is_deep() else 1
         if outside.is_outside(item.path, tiers.folder_of(item.path), fixtures):
             item.add_marker(pytest.mark.outside)

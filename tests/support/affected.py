@@ -14,6 +14,8 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "format": ("fuzz", "schema", "crash"),
     "compactor": ("soak", "crash", "compactor"),
     "engine": ("spark_kill",),
+    "sources": ("ingestion", "kafka"),
+    "ingestion": ("ingestion", "kafka"),
 }
 """Of rooms whose faults show elsewhere than in their rows."""
 OTHERS = ("schema", "table", "readers", "writers")

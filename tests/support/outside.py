@@ -1,4 +1,4 @@
-"""Tests that need something outside their own process: a JVM, an S3 server, worker processes, sockets.
+"""Tests that need something outside their own process: a JVM, a server, worker processes, sockets.
 
 They carry the mark `outside`, by a fixture or by their file, and have more time. One retry is theirs alone, and only
 for failures that the outside can cause: a lost connection, a start or a state that did not come in time. An assertion
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from patience import NotInTime
 
-FIXTURES = frozenset({"spark", "s3", "hudi", "server"})
-FOLDERS = frozenset({"crash", "fuzz", "interop", "load", "soak", "spark", "spark_kill"})
+FIXTURES = frozenset({"spark", "s3", "hudi", "server", "kafka"})
+FOLDERS = frozenset({"crash", "fuzz", "interop", "kafka", "load", "soak", "spark", "spark_kill"})
 FILES = frozenset(
     {
         "test_cli_data.py",

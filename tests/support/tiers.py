@@ -33,6 +33,7 @@ BUDGET_S: dict[str, int] = {
     "format": 60,
     "index": 20,
     "ingestion": 60,
+    "kafka": 60,
     "merge": 20,
     "readers": 70,
     "reliability": 60,

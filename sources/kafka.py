@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
-from hoodoo.errors import EngineError, OptionError, SourceLost, SourceUnavailable
+from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.file_rows import together
@@ -127,6 +127,7 @@ class Kafka(Source):
 
         Raises:
             SourceLost: Messages after the position are gone, or the topic is another one by now.
+            OptionError: The client refuses a setting.
             SourceUnavailable: The broker does not answer.
         """
         was = TopicPosition.of(position, self.topic)
@@ -155,6 +156,7 @@ class Kafka(Source):
                 if self.on_loss == "fail":
                     raise self._lost(
                         f"partition {partition} has messages {low} to {high} by now, and {at} would be next",
+                        can_skip=True,
                         partition=partition,
                         offset=at,
                     )
@@ -180,8 +182,8 @@ class Kafka(Source):
 
     def _topic_id(self, known: str) -> str:
         """The id of the topic; '' where the broker is too old to say. known: what it was."""
-        if self._tells_no_id:
-            return known
+        if self._tells_no_id and not known:
+            return ""
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -212,11 +214,13 @@ class Kafka(Source):
 
         Raises:
             SourceLost: Messages were deleted since they were planned.
+            SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
             SourceUnavailable: The broker does not answer.
             TooManyBadRows: There are more bad messages than the plan was told.
         """
         ranges = cast("_Ranges", planned.what)
         messages = sorted(self._messages(ranges.of), key=lambda one: (one.partition(), one.offset()))
+        self._require_same(planned)
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
@@ -235,9 +239,19 @@ class Kafka(Source):
         rows = together(self.topic, parts, columns)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
+    def _require_same(self, planned: Planned) -> None:
+        """Raise SourceChanged where what was read is of another topic of that name than what was planned."""
+        was = TopicPosition.of(planned.position, self.topic)
+        if was and was.id and self._topic_id(was.id) != was.id:
+            raise SourceChanged(
+                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
+                topic=self.topic,
+            )
+
     def _messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
-        """All messages in ranges. A range ends at its last offset, or where the partition ends: behind the last message
-        there may be marks of transactions only, and what was aborted or compacted away.
+        """All messages in ranges. A range ends at its last offset, or where the partition ends behind it: behind the
+        last message there may be marks of transactions only, and what was aborted or compacted away. A partition that
+        ends within the range does not end it: a replica may lag behind the one that was asked for its end.
         """
         consumer, left = self._consumer, set(ranges)
         found: list[Message] = []
@@ -249,20 +263,20 @@ class Kafka(Source):
             while left:
                 # it returns once it has so many, so that a small range does not wait for more
                 for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
-                    heard = time.monotonic()
-                    partition, problem = message.partition(), message.error()
-                    if problem is not None:
-                        if problem.code() == self._kafka.KafkaError._PARTITION_EOF:
-                            left.discard(cast("int", partition))
-                        elif not problem.retriable():
-                            raise self._failed(problem)
-                    elif partition in left:
-                        offset, stop = cast("int", message.offset()), ranges[partition][1]
-                        if offset < stop:
-                            found.append(message)
-                            missing -= 1
-                        if offset + 1 >= stop:
-                            left.discard(partition)
+                    partition, problem = cast("int", message.partition()), message.error()
+                    ended = problem is not None and problem.code() == self._kafka.KafkaError._PARTITION_EOF
+                    if problem is not None and not ended and not problem.retriable():
+                        raise self._failed(problem)
+                    if partition not in left or (problem is not None and not ended):
+                        continue
+                    heard = time.monotonic()  # other partitions say nothing of those that are waited for
+                    offset, stop = cast("int", message.offset()), ranges[partition][1]
+                    if not ended and offset < stop:
+                        found.append(message)
+                        missing -= 1
+                    if offset + (not ended) >= stop:
+                        left.discard(partition)
+                        consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
                 if time.monotonic() - heard > self.idle_s:
                     raise SourceUnavailable(
                         f"Kafka sent nothing of topic {self.topic!r} for {self.idle_s:g} s, with messages left in "
@@ -270,6 +284,7 @@ class Kafka(Source):
                         topic=self.topic,
                     )
         finally:
+            consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
             consumer.unassign()
         return found
 
@@ -296,7 +311,12 @@ class Kafka(Source):
     @property
     def _consumer(self) -> Consumer:
         if self._client is None:
-            self._client = self._kafka.Consumer(self._settings)
+            try:
+                self._client = self._kafka.Consumer(self._settings)
+            except self._kafka.KafkaException as problem:
+                raise OptionError(
+                    f"Kafka's client refuses a setting: {problem.args[0].str()}.", option="settings"
+                ) from None
         return self._client
 
     def _asked(self, ask: Any) -> Any:
@@ -305,17 +325,24 @@ class Kafka(Source):
         except self._kafka.KafkaException as problem:
             raise self._failed(problem.args[0]) from None
 
-    def _failed(self, problem: Any) -> SourceLost | SourceUnavailable:
+    def _failed(self, problem: Any) -> SourceLost | SourceChanged | SourceUnavailable:
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
         gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
+        if problem.code() in lost and self.on_loss == "skip":
+            return SourceChanged(
+                f"Messages of topic {self.topic!r} were deleted since they were planned: {problem.str()}. Nothing was "
+                "written. Plan again.",
+                topic=self.topic,
+            )
         if problem.code() in (*lost, *gone):
-            return self._lost(problem.str())
+            return self._lost(problem.str(), can_skip=problem.code() in lost)
         return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
 
-    def _lost(self, why: str, **details: Any) -> SourceLost:
+    def _lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
+        remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
         return SourceLost(
             f"Topic {self.topic!r} does not have what comes after the position: {why}. Nothing was read. To go on with "
-            "what is there, pass on_loss='skip'; a topic that was made anew needs a job of another name.",
+            f"what is there, {remedy}.",
             topic=self.topic,
             **details,
         )

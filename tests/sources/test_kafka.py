@@ -5,6 +5,7 @@ anew, which tests/kafka ask a real one about.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from confluent_kafka import Producer
 
 import hoodoo
 from hoodoo.errors import OptionError, SourceLost, SourceUnavailable, TooManyBadRows
-from hoodoo.sources import Kafka, Limits, Part
+from hoodoo.sources import Kafka, Limits, Part, Planned
 from hoodoo.sources.kafka_position import TopicPosition, shares
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -38,7 +39,7 @@ def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def put(cluster: str) -> Callable[..., None]:
     """Puts messages: (topic, partition, values); a dict is JSON."""
-    producer = Producer({"bootstrap.servers": cluster, "allow.auto.create.topics": True})
+    producer = Producer({"bootstrap.servers": cluster, "allow.auto.create.topics": True, "log_level": 2})
 
     def call(topic: str, partition: int, *values: Any, key: bytes | None = None) -> None:
         for value in values:
@@ -141,6 +142,51 @@ def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) ->
         Kafka(cluster, "short", on_loss="skip").plan(TopicPosition("short", "", {17: 0}).text(), Limits())
 
 
+def wider(source: Kafka, ranges: dict[int, tuple[int, int]]) -> Planned:
+    """A plan of more than there is, as a broker may make whose replicas lag behind the one that was asked."""
+    planned = source.plan("", Limits())
+    assert planned is not None
+    return Planned(type(planned.what)(ranges, 0), planned.position)
+
+
+def test_a_partition_that_ends_before_its_range_has_not_been_read(cluster: str, put: Any) -> None:
+    """Its end was taken for the range's: the messages that came late were passed over for ever."""
+    put("behind", 0, {"id": 1}, {"id": 2})
+    source = Kafka(cluster, "behind", idle_s=0.5)
+    with pytest.raises(SourceUnavailable, match=r"messages left in partitions \[0\]"):
+        list(source.read(wider(source, {0: (0, 3)}), COLUMNS, False))
+    assert read(source)[0].rows["id"].to_pylist() == [1, 2]
+
+
+def test_a_partition_that_brings_nothing_is_noticed_whatever_others_bring(cluster: str, put: Any) -> None:
+    """Each message counted as an answer, those of partitions that were read already too: a job hung for ever."""
+    put("quiet", 0, {"id": 1})
+    put("quiet", 1, {"id": 2})
+    source, over = Kafka(cluster, "quiet", idle_s=0.5), threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            put("quiet", 1, {"id": 3})
+
+    others = threading.Thread(target=go_on)
+    others.start()
+    try:
+        with pytest.raises(SourceUnavailable, match=r"messages left in partitions \[0\]"):
+            list(source.read(wider(source, {0: (0, 9), 1: (0, 1)}), COLUMNS, False))
+    finally:
+        over.set()
+        others.join()
+
+
+def test_a_broker_that_told_the_id_of_a_topic_is_asked_until_it_tells_again(cluster: str, put: Any) -> None:
+    """A process that had not been told it once took every topic for the one that another process had seen."""
+    put("untold", 0, {"id": 1})
+    source = Kafka(cluster, "untold")
+    assert json.loads(read(source)[1])["id"] == ""
+    with pytest.raises(SourceUnavailable, match="still the same"):
+        source.plan(TopicPosition("untold", "7co8koLWSQO1AkDGcZgNOQ", {0: 1}).text(), Limits())
+
+
 def test_a_job_takes_a_topic_into_a_table(cluster: str, put: Any, tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
     put("whole", 0, *({"id": number, "v": "x"} for number in range(250)), b"x")
@@ -156,6 +202,16 @@ def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.Monkey
     monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("no.such.setting", "x"), ("fetch.min.bytes", "many"), ("ssl.ca.location", "/nowhere")]
+)
+def test_a_setting_that_the_client_refuses_is_no_broker_that_does_not_answer(name: str, value: str) -> None:
+    """A job that goes on until it is stopped waited for ever for the broker."""
+    settings = {name: value, **({"security.protocol": "SSL"} if name.startswith("ssl") else {})}
+    with pytest.raises(OptionError, match=f"refuses a setting: .*{name}"):
+        Kafka("127.0.0.1:1", "t", settings=settings).plan("", Limits())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ keys nor tables; which of two rows is newer, policy.py says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -58,8 +58,8 @@ class MergeMode:
 
     Attributes:
         keep_non_null: True if a null of the newer row keeps the older value.
-        unavailable: The text, or the bytes of it, that stands for a value that was not sent, and keeps the older value.
-            None: there is none.
+        unavailable: The text that stands for a value that was not sent, and keeps the older value; also its bytes, and
+            lists of the text or of its character codes. None: there is none.
         custom: The function that merges. None: column by column.
     """
 
@@ -107,13 +107,35 @@ class MergeMode:
         return found & values.is_valid().to_numpy() if self.keep_non_null else found
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return which values are no values, but say that one was not sent."""
+        """Return which values are no values, but say that one was not sent: the text or its bytes, a list of that text
+        alone, or a list of the codes of its characters.
+        """
         kind = values.type
-        if self.unavailable is None or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        if self.unavailable is None:
             return np.zeros(len(values), bool)
-        marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
-        found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
-        return found
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
+            found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
+            return found
+        if pa.types.is_list(kind) and self.unavailable:
+            codes: list[Any] = [ord(one) for one in self.unavailable]
+            if pa.types.is_string(kind.value_type):
+                return _are(values, [self.unavailable])
+            if pa.types.is_integer(kind.value_type) and max(codes, default=0) < 1 << (kind.value_type.bit_width - 1):
+                return _are(values, codes)
+        return np.zeros(len(values), bool)
+
+
+def _are(lists: pa.ChunkedArray, items: Sequence[Any]) -> np.ndarray:
+    """Which lists have exactly these items."""
+    found: np.ndarray = pc.fill_null(pc.equal(pc.list_value_length(lists), len(items)), False).to_numpy().astype(bool)
+    some = np.flatnonzero(found)
+    if len(some) and items:
+        flat = pc.list_flatten(lists.take(pa.array(some)))
+        wanted = pa.array(list(items) * len(some), flat.type)
+        equal = pc.fill_null(pc.equal(flat, wanted), False).to_numpy().astype(bool)
+        found[some] = equal.reshape(len(some), len(items)).all(axis=1)
+    return found
 
 
 def _function_meant(merge: object) -> str:

@@ -124,8 +124,9 @@ class Writable(Updatable):
                 `hoodoo.CustomMerge` calls a function. A row that is stale changes nothing all the same. Several rows of
                 one key are merged with each other first. As with `columns`, stored rows are read.
             unavailable: A text that stands for a value that was not sent, such as Debezium's
-                '__debezium_unavailable_value': in columns of text and bytes it keeps the stored value. A new key needs
-                all values. None (default): there is no such text.
+                '__debezium_unavailable_value': in columns of text and bytes, and in lists that have only this text or
+                the codes of its characters, it keeps the stored value. A new key needs all values. None (default):
+                there is no such text.
 
         Returns:
             The cursor of the commit, and counts of rows and files.

@@ -31,9 +31,11 @@ from hoodoo.errors import (
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.report import IngestReport
+from hoodoo.ingestion.unsent_values import homeless, lacks_values
+from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Limits, Part, Planned, Source
+from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source
 from hoodoo.table import Table
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.table.results import WriteResult
@@ -105,12 +107,16 @@ def ingest(
 
 @dataclass(frozen=True)
 class _Read:
-    """What a part of a source brought: rows, what was none, rows that do not fit, and columns that were left out."""
+    """What a part of a source brought: rows, what was none, rows that do not fit, columns that were left out, how many
+    messages change nothing, and the text that stands for a value that was not sent.
+    """
 
     rows: pa.Table
     messages: pa.Table
     misfits: BadRows
     unknown: Collection[str]
+    skipped: int
+    unavailable: str | None
 
 
 class Job:
@@ -234,7 +240,13 @@ class Job:
         if bad:
             self._set_aside(found, self.bad_limits.exceeded(bad, read), transaction)
         left = replace(self.bad_limits, rows=max(0, self.bad_limits.rows - bad))
-        result = self._write(self._transformed(found.rows), left, transaction)
+        rows, mode = self._transformed(found.rows), MergeMode(unavailable=found.unavailable)
+        if lacks_values(rows, mode):
+            rows, more = self._completable(rows, mode, left, transaction)
+            bad += more
+        else:
+            mode = REPLACES
+        result = self._write(rows, left, transaction, mode.unavailable)
         if result is None:
             return  # nobody knows what became of it: the next look at the position tells
         if result.skipped:
@@ -245,13 +257,15 @@ class Job:
             rows=self.report.rows + read,
             bad=self.report.bad + bad + result.quarantined,
             unknown=tuple(sorted({*self.report.unknown, *found.unknown})),
+            skipped=self.report.skipped + found.skipped,
         )
 
     def _read(self, planned: Planned, transaction: ApplicationVersion) -> _Read:
         """Read a part. Raises TooManyBadRows where the source gave up, once the first of them are set aside."""
         config = self.table.handle.newest_config()
-        columns = self._columns(config)
+        columns = _placing(config).noted_on(self._columns(config))
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
+        skipped, unavailable = 0, None
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
@@ -263,6 +277,10 @@ class Job:
                         "Give the job a transform that makes the columns.",
                         column=part.unknown[0],
                     )
+                skipped += part.skipped
+                if part.unavailable is not None:
+                    self._require_upsert()
+                    unavailable = part.unavailable
                 if part.rows.num_columns:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
@@ -283,7 +301,7 @@ class Job:
                 f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
                 "their own."
             ) from None
-        return _Read(rows, pa.concat_tables(messages), together(misfits), unknown)
+        return _Read(rows, pa.concat_tables(messages), together(misfits), unknown, skipped, unavailable)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
         """The columns of the table as a source is told them: a row needs those of the key, unless a transform makes
@@ -325,6 +343,37 @@ class Job:
         if too_many:
             raise self._too_many(messages, misfits, len(found.rows))
 
+    def _require_upsert(self) -> None:
+        if self.operation != "upsert":
+            raise OptionError(
+                f"The source brings changes of rows, and operation={self.operation!r} would keep the rows that are "
+                "there. Leave it out.",
+                option="operation",
+            )
+
+    def _completable(
+        self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits, transaction: ApplicationVersion
+    ) -> tuple[pa.Table, int]:
+        """`rows` by the names of the table, of which some lack values that neither rows before them nor the table have:
+        without these and others that do not fit, which are set aside, and how many those are.
+        """
+        handle, config = self.table.handle, self.table.handle.newest_config()
+        rows, bad = config.spellings.rows(rows), none_of(len(rows))
+        if self.missing != "keep":
+            known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
+            most = max(limits.rows, KEPT)
+            bad = bad_rows(known, filled(known, config, self.missing), config, checks.of(config), most, self.missing)
+            set_aside(handle, bad, WriteOptions(limits=limits, transaction=transaction))
+            rows = without(rows, bad.found["row"].to_numpy())
+        positions, lost = homeless(rows, self.table, config, mode)
+        if len(lost):
+            too_many = limits.exceeded(bad.count + len(lost), bad.rows)
+            set_aside_messages(handle, lost.slice(0, KEPT) if too_many else lost, transaction)
+            if too_many:
+                raise self._too_many(lost, bad, len(rows) - len(lost))
+            rows = without(rows, positions)
+        return rows, bad.count + len(lost)
+
     def _require_known(self, part: Part) -> None:
         if part.unknown and self.new_columns == "fail":
             raise ColumnError(
@@ -347,13 +396,22 @@ class Job:
         self._require_known(Part(made, unknown=tuple(strange)))
         return made.drop_columns(strange) if strange else made
 
-    def _write(self, rows: pa.Table, limits: BadRowLimits, transaction: ApplicationVersion) -> WriteResult | None:
+    def _write(
+        self,
+        rows: pa.Table,
+        limits: BadRowLimits,
+        transaction: ApplicationVersion,
+        unavailable: str | None = None,
+    ) -> WriteResult | None:
+        """Write rows and the position. unavailable: what stands for values that were not sent; then all rows fit."""
         how: dict[str, Any] = {
             "transaction": transaction,
             "evolve": self.new_columns == "add",
             "missing": self.missing,
         }
-        if self.missing != "keep":
+        if unavailable is not None:
+            how["unavailable"] = unavailable
+        elif self.missing != "keep":
             how |= {"on_bad_rows": "quarantine", "max_bad_rows": max(0, limits.rows), "max_bad_share": limits.share}
         try:
             if self.operation == "upsert":
@@ -404,6 +462,18 @@ class Job:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _placing(config: TableConfig) -> Placing:
+    """How a table tells rows apart, by both names of each column."""
+
+    def names(name: str) -> tuple[str, ...]:
+        return (name, *config.spellings.original_names([name]))
+
+    told = [name for name in config.placing if name not in config.transforms]
+    return Placing(
+        tuple(names(name) for name in config.key), tuple(one for name in told for one in names(name)), config.order_by
+    )
 
 
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:

@@ -19,6 +19,7 @@ class IngestReport:
         position: How far the source was read, as its commits say; '' where it was not.
         unknown: Columns that the table does not have, and that were left out.
         passed_over: Files whose names do not tell what they hold.
+        skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
     """
 
     batches: int = 0
@@ -29,3 +30,4 @@ class IngestReport:
     position: str = ""
     unknown: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
+    skipped: int = 0

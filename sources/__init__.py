@@ -6,7 +6,7 @@ job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hoodoo.sources.source import BAD, Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source, SourceLag
 
 if TYPE_CHECKING:
     from hoodoo.sources.files import Files
@@ -22,6 +22,7 @@ __all__ = [
     "Kafka",
     "Limits",
     "Part",
+    "Placing",
     "Planned",
     "Source",
     "SourceLag",

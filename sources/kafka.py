@@ -1,4 +1,4 @@
-"""A topic of Apache Kafka: JSON messages, each once.
+"""A topic of Apache Kafka: JSON messages, or change events of Debezium, each once.
 
 Partitions are assigned, never subscribed to: the position in the table decides what is read, and no group and no
 rebalance does. Nothing is told to the broker. Only what is committed there is read.
@@ -7,7 +7,7 @@ rebalance does. Nothing is told to the broker. Only what is committed there is r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,10 +18,11 @@ from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.file_rows import together
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
-from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -38,6 +39,7 @@ _OURS = {
 _DEFAULTS = {"group.id": "hoodoo", "queued.max.messages.kbytes": 65_536, "fetch.queue.backoff.ms": 10, "log_level": 2}
 _AT_ONCE = 10_000  # messages of one call of the client
 _ASK_S, _ASK_ID_S = 10.0, 5.0
+DEBEZIUM = "debezium-json"
 PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
 
 
@@ -52,8 +54,9 @@ class _Ranges:
 class Kafka(Source):
     """The messages of a topic.
 
-    A message is a JSON object. A table with a column `_kafka_partition` (int), `_kafka_offset` (bigint),
-    `_kafka_timestamp` (timestamp) or `_kafka_key` (string) gets what the broker says of it.
+    A message is a JSON object, which is a row, or an event that says how a row has changed. A table with a column
+    `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string) gets
+    what the broker says of it.
 
     Attributes:
         name: 'kafka:' and the topic.
@@ -68,6 +71,9 @@ class Kafka(Source):
         tombstones: str = "quarantine",
         idle_s: float = 30.0,
         settings: Mapping[str, Any] | None = None,
+        format: str = "json",
+        truncate: str = "fail",
+        unavailable: str = UNAVAILABLE,
     ) -> None:
         """Name a topic. Nothing is asked yet.
 
@@ -77,21 +83,30 @@ class Kafka(Source):
             start: Where a job begins that has read nothing: 'earliest' (default) or 'latest'.
             on_loss: What to do where messages are gone that were not read: 'fail' (default) raises SourceLost before
                 anything is read, 'skip' goes on with the oldest that are there, in the partition concerned only.
-            tombstones: What to do about messages without a value: 'quarantine' (default) or 'skip'.
+            tombstones: What to do about messages without a value: 'quarantine' (default) or 'skip'. Those of Debezium
+                are always skipped: the delete stands before them.
             idle_s: For how long the broker may send nothing of what is there, in seconds. Default 30.
             settings: More settings of the client (librdkafka's), such as {"security.protocol": "SSL"}. Take secrets
                 from the environment: they are neither logged nor stored.
+            format: What messages are: 'json' (default), rows, or 'debezium-json', change events of Debezium as JSON,
+                with schemas or without.
+            truncate: What to do where Debezium says that the source table was emptied: 'fail' (default) or 'ignore',
+                which keeps the rows.
+            unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
+                change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
             EngineError: confluent-kafka is not installed.
         """
-        for option, value in (("servers", servers), ("topic", topic)):
+        for option, value in (("servers", servers), ("topic", topic), ("unavailable", unavailable)):
             if not isinstance(value, str) or not value:
                 raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
         one_of("start", start, ("earliest", "latest"))
         one_of("on_loss", on_loss, ("fail", "skip"))
         one_of("tombstones", tombstones, ("quarantine", "skip"))
+        one_of("format", format, ("json", DEBEZIUM))
+        one_of("truncate", truncate, ("fail", "ignore"))
         given = dict(settings or {})
         if ours := sorted(given.keys() & {*_OURS, "bootstrap.servers"}):
             raise OptionError(
@@ -103,6 +118,7 @@ class Kafka(Source):
         except ImportError:
             raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
+        self.format, self.truncate, self.unavailable = format, truncate, unavailable
         self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self.name = f"kafka:{topic}"
         self._kafka = confluent_kafka
@@ -217,6 +233,7 @@ class Kafka(Source):
             SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
             SourceUnavailable: The broker does not answer.
             TooManyBadRows: There are more bad messages than the plan was told.
+            DataError: Change events have no key, or another one than the table, or do not say what the table needs.
         """
         ranges = cast("_Ranges", planned.what)
         messages = sorted(self._messages(ranges.of), key=lambda one: (one.partition(), one.offset()))
@@ -224,6 +241,9 @@ class Kafka(Source):
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
+        if self.format == DEBEZIUM:
+            yield self._changes(messages, columns, unknown, bad)
+            return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
             value = message.value()
@@ -232,12 +252,19 @@ class Kafka(Source):
             elif self.tombstones == "quarantine":
                 bad.note(number, "a message without a value", message.key() or b"", "tombstone")
         decoder = JsonDecoder(columns, unknown)
-        parts = [
-            _told(rows, [messages[number] for number in numbers], columns, unknown)
-            for rows, numbers in decoder.rows(numbered, bad)
-        ]
-        rows = together(self.topic, parts, columns)
+        rows = _together(self.topic, decoder.rows(numbered, bad), messages, columns, unknown)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+
+    def _changes(self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages) -> Part:
+        """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
+        values = [message.value() for message in messages]
+        there = [number for number, value in enumerate(values) if value is not None]
+        decoder = DebeziumDecoder(f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        keys = [messages[number].key() for number in there]
+        decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
+        rows = _together(self.topic, decoded, messages, columns, unknown)
+        skipped = decoder.skipped + len(messages) - len(there)
+        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
 
     def _require_same(self, planned: Planned) -> None:
         """Raise SourceChanged where what was read is of another topic of that name than what was planned."""
@@ -346,6 +373,18 @@ class Kafka(Source):
             topic=self.topic,
             **details,
         )
+
+
+def _together(
+    topic: str,
+    decoded: Iterable[tuple[pa.Table, list[int]]],
+    messages: Sequence[Message],
+    columns: pa.Schema,
+    unknown: bool,
+) -> pa.Table:
+    """All rows, with what the broker says of the message of each."""
+    parts = [_told(rows, [messages[number] for number in numbers], columns, unknown) for rows, numbers in decoded]
+    return together(topic, parts, columns.remove_metadata())
 
 
 def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, unknown: bool) -> pa.Table:

@@ -6,14 +6,17 @@ up to it. So a source keeps nothing, and may be asked by several processes at on
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
 """What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
+
+_PLACING = b"hoodoo.placing"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,51 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Placing:
+    """How a table tells rows apart: what a source needs to know that brings changes of rows.
+
+    Attributes:
+        key: The columns of the key. A column that has two names has both of them, that of the table first.
+        placed_by: The columns that tell the partition of a row, by each of their names.
+        order_by: The columns that tell which version of a row is newer.
+    """
+
+    key: tuple[tuple[str, ...], ...] = ()
+    placed_by: tuple[str, ...] = ()
+    order_by: tuple[str, ...] = ()
+
+    @property
+    def key_names(self) -> frozenset[str]:
+        """All names of the columns of the key."""
+        return frozenset(name for names in self.key for name in names)
+
+    def noted_on(self, columns: pa.Schema) -> pa.Schema:
+        """Note it on the columns that `Source.read` is given.
+
+        Args:
+            columns: The columns of the table.
+
+        Returns:
+            The same columns.
+        """
+        return columns.with_metadata({_PLACING: json.dumps(asdict(self))})
+
+    @staticmethod
+    def of(columns: pa.Schema) -> Placing:
+        """Read what was noted.
+
+        Args:
+            columns: The columns that `Source.read` is given.
+
+        Returns:
+            How the table tells rows apart; of columns without a note, nothing.
+        """
+        said = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
+        key = tuple(tuple(names) for names in said.get("key", ()))
+        return Placing(key, tuple(said.get("placed_by", ())), tuple(said.get("order_by", ())))
+
+
+@dataclass(frozen=True)
 class Part:
     """What a source read.
 
@@ -52,11 +100,15 @@ class Part:
         rows: The rows, with the columns that they have there.
         bad: What was no row, as `BAD`. A place is the same whenever it is read.
         unknown: Columns that were asked for by nobody, and left out.
+        skipped: How many messages change no row.
+        unavailable: The text that stands in these rows for a value that was not sent. None: there is no such text.
     """
 
     rows: pa.Table
     bad: pa.Table = field(default_factory=BAD.empty_table)
     unknown: tuple[str, ...] = ()
+    skipped: int = 0
+    unavailable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +156,7 @@ class Source(ABC):
 
         Args:
             planned: What `plan` gave, of this process.
-            columns: The columns of the table, as text is to be read.
+            columns: The columns of the table, as text is to be read. `Placing.of` tells which are its key.
             unknown: Are other columns wanted too? If not they are left out, and named.
 
         Yields:

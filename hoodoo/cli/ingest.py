@@ -7,7 +7,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, To
 from hoodoo.ingestion.job import RowTransform, ingest
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, Source, TableChanges
+from hoodoo.sources.kafka import DEBEZIUM
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.timeline.layout import PROPERTIES
@@ -24,9 +25,10 @@ from hoodoo.timeline.layout import PROPERTIES
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
 
-_OF_FILES = ("format", "pattern", "grace_s", "settle_s", "on_change")
-_OF_TOPICS = ("start", "on_loss", "tombstones")
+_OF_FILES = ("pattern", "grace_s", "settle_s", "on_change")
+_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate")
 _OF_TABLES = ("moves", "hold")
+_FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), ("json", DEBEZIUM)
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
@@ -64,14 +66,17 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
     settings = {**_settings(given.settings_from), **dict(given.settings or [])}
     if given.source.startswith("kafka:"):
         _require_of(named, _OF_TOPICS)
+        named |= _format(given.format, _FORMATS_OF_TOPICS, "a folder of files")
         return _topic(given.source, settings, named)
     if settings:
         raise CallError("--setting is about a topic of Kafka, and SOURCE is none. Leave it out.", option="settings")
     on_s3 = storage if given.source.startswith(("s3://", "s3a://")) else None
     if _is_table(given.source, on_s3):
         _require_of(named, _OF_TABLES)
+        _format(given.format, (), "a folder of files, or a topic of Kafka")
         return TableChanges(hoodoo.open(given.source, storage=on_s3), **named)
     _require_of(named, _OF_FILES)
+    named |= _format(given.format, _FORMATS_OF_FILES, "a topic of Kafka")
     return Files(given.source, storage=on_s3, **named)
 
 
@@ -98,6 +103,16 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
             if name in named and name not in known:
                 option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds"}.get(name, name).replace("_", "-")
                 raise CallError(f"--{option} is about {kind}, and SOURCE is none. Leave it out.", option=name)
+
+
+def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
+    """What is said of the format, as an argument. Raises CallError for one of another kind of source."""
+    if name is None:
+        return {}
+    if name not in mine:
+        here = f" Here it takes {' or '.join(mine)}." if mine else " Leave it out."
+        raise CallError(f"--format {name} is for {other}, and SOURCE is none.{here}", option="format")
+    return {"format": name}
 
 
 def _settings(file: str | None) -> dict[str, str]:

@@ -224,12 +224,12 @@ def _ingest(command: Command) -> None:
     taking.add_argument(
         "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
     )
-    files = taking.add_argument_group("folders")
-    files.add_argument(
+    taking.add_argument(
         "--format",
-        choices=("json", "csv", "parquet", "avro"),
-        help="what all files hold (default: what the name of each says)",
+        choices=("json", "csv", "parquet", "avro", "debezium-json"),
+        help="what all files hold (default: what the name of each says); of a topic json (default) or debezium-json",
     )
+    files = taking.add_argument_group("folders")
     files.add_argument("--pattern", metavar="GLOB", help="which files, such as '2026/*.jsonl' (default: all)")
     files.add_argument(
         "--grace-seconds",
@@ -271,6 +271,11 @@ def _ingest(command: Command) -> None:
         "--tombstones",
         choices=("quarantine", "skip"),
         help="what to do about messages without a value (default: quarantine)",
+    )
+    topics.add_argument(
+        "--truncate",
+        choices=("fail", "ignore"),
+        help="debezium-json: what to do where the source table was emptied (default: fail); ignore keeps the rows",
     )
     topics.add_argument(
         "--setting",

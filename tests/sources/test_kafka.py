@@ -198,6 +198,21 @@ def test_a_job_takes_a_topic_into_a_table(cluster: str, put: Any, tmp_path: Path
     assert aside == {"source": "kafka:whole", "position": "0:250"}
 
 
+def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, tmp_path: Path) -> None:
+    table = hoodoo.create(
+        tmp_path / "t", pa.schema([*COLUMNS, ("_event_lsn", pa.int64())]), key="id", order_by="_event_lsn"
+    )
+    for lsn, number in enumerate([1, 2, 1]):
+        after = {"id": number, "v": f"{lsn}"}
+        event = {"op": "c", "before": None, "after": after, "source": {"connector": "postgresql", "lsn": lsn}}
+        put("changes", 1, event, key=json.dumps({"id": number}).encode())
+    gone = {"op": "d", "before": {"id": 2}, "after": None, "source": {"connector": "postgresql", "lsn": 9}}
+    put("changes", 1, gone, None, key=b'{"id": 2}')
+    report = hoodoo.ingest(Kafka(cluster, "changes", format="debezium-json"), table, max_rows=2).run()
+    assert (report.rows, report.bad, report.skipped) == (4, 0, 1)
+    assert table.scan(["id", "v"]).to_arrow().to_pylist() == [{"id": 1, "v": "2"}]
+
+
 def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):

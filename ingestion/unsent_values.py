@@ -1,0 +1,116 @@
+"""Rows of which a value was not sent, since it is large and did not change: which of them nobody can complete.
+
+An upsert takes such a value over from an earlier row of the batch, or from the stored row. Where there is neither, it
+refuses the batch; so these rows are found before. Only batches that have such a value pay for it.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from hoodoo.format.names import IS_DELETED
+from hoodoo.merge.modes import MergeMode
+from hoodoo.redact import printable
+from hoodoo.sources.source import BAD
+from hoodoo.table import Table
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import row_bytes
+from hoodoo.writers.batches.generated_columns import with_places
+
+
+def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
+    """Tell whether a value of these rows was not sent.
+
+    Args:
+        rows: The rows.
+        mode: What stands for such a value.
+
+    Returns:
+        True if there is one.
+    """
+    return mode.unavailable is not None and any(mode.stands_for_unavailable(one).any() for one in rows.columns)
+
+
+def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> tuple[np.ndarray, pa.Table]:
+    """Find the rows that nobody can complete.
+
+    Args:
+        rows: The rows of a batch, which all fit the table, in order.
+        table: The table.
+        config: Its configuration.
+        mode: What stands for a value that was not sent.
+
+    Returns:
+        Their positions, in order, and what the quarantine is told of them.
+    """
+    deleted = np.zeros(len(rows), bool)
+    if IS_DELETED in rows.column_names:
+        deleted = pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
+    unsent = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
+    unsent = {name: mask for name, mask in unsent.items() if mask.any()}
+    if not unsent:
+        return np.empty(0, np.int64), BAD.empty_table()
+    names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
+    keys = with_places(rows, config).select(names).combine_chunks()
+    lacking = np.logical_or.reduce(list(unsent.values()))
+    stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
+    codes = _codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
+    known, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
+
+    some = np.flatnonzero(np.isin(codes, codes[lacking]))
+    ranks = config.merge_policy.ranks(rows, some)
+    some = some[np.lexsort((some, ranks, codes[some]))]
+    first = np.append(True, codes[some][1:] != codes[some][:-1])
+    last = np.append(first[1:], True)
+    begins = first | np.append(False, deleted[some][:-1])  # after a delete nothing is left to take over
+    at = np.arange(len(some))
+    begin = np.maximum.accumulate(np.where(begins, at, 0))
+    taken_over = first[begin] & np.isin(codes[some], known)
+    lost = {name: np.zeros(len(some), bool) for name in unsent}
+    for name, mask in unsent.items():
+        newest = np.maximum.accumulate(np.where(mask[some] | deleted[some], -1, at))
+        lost[name] = (newest < begin) & ~taken_over & ~deleted[some]
+    anything = np.logical_or.reduce(list(lost.values()))
+    ends_so = np.isin(codes[some], codes[some[last & anything]])  # else a later row replaces it
+    where = np.flatnonzero(anything & ends_so)
+    where = where[np.argsort(some[where])]
+    found = [_told(rows, int(some[one]), config, next(name for name in lost if lost[name][one]), mode) for one in where]
+    return some[where], pa.Table.from_pylist(found, BAD)
+
+
+def _codes(keys: pa.Table) -> np.ndarray:
+    """A number for each row: the same for equal ones only."""
+    codes = np.zeros(len(keys), np.int64)
+    for column in keys.columns:
+        found = column.combine_chunks().dictionary_encode()
+        part = pc.fill_null(found.indices, -1).to_numpy().astype(np.int64) + 1
+        _, codes = np.unique(codes * (len(found.dictionary) + 1) + part, return_inverse=True)
+    return codes
+
+
+def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode) -> dict[str, object]:
+    content = {name: _plain(rows[name][row]) for name in rows.column_names}
+    key = printable({name: content[name] for name in config.key})
+    return {
+        "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
+        "reason": "unavailable",
+        "detail": f"Column {column!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and the "
+        "table does not have this key.",
+        "payload": json.dumps(content, default=str).encode(),
+    }
+
+
+def _plain(value: pa.Scalar) -> object:
+    """A value as Python has it, or where Python has none (far years) as Arrow shows it."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return str(value)
+
+
+__all__ = ["homeless", "lacks_values"]

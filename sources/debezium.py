@@ -1,0 +1,300 @@
+"""Debezium's change events as rows: what a row has become, or that it is gone.
+
+An event has an image of the row after the change, and of a delete the key that its message has: the image before it
+has fillers there, where the database does not log whole rows. Rows get the place of their change in the database's log
+where the table has a column for it (`_event_lsn`, `_event_seq`). What cannot be told is refused: this may stop a job,
+and never makes a wrong row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import ColumnError, DataError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.redact import printable
+from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.debezium_events import EventReader, Events, children
+from hoodoo.sources.debezium_keys import KeyReader
+from hoodoo.sources.debezium_messages import Messages, Unwrapping
+from hoodoo.sources.debezium_values import UNFIT, Said, meant, said_in, unfit
+from hoodoo.sources.json_messages import AT_ONCE
+from hoodoo.sources.source import Placing
+
+UNAVAILABLE = "__debezium_unavailable_value"
+LSN, SEQ = "_event_lsn", "_event_seq"
+_TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
+_ORDERS = (LSN, SEQ, *_TOLD)
+_FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
+_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
+
+
+class DebeziumDecoder:
+    """Decodes events of one topic by the columns of a table."""
+
+    def __init__(self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str) -> None:
+        """Take what is asked for.
+
+        Args:
+            topic: What errors call the topic.
+            columns: The columns of the table.
+            unknown: Are columns wanted that `columns` does not have?
+            placing: How the table tells rows apart.
+            truncate: What to do where the source table was emptied: 'fail' or 'ignore'.
+
+        Raises:
+            ColumnError: The table is ordered by a column that says nothing of changes.
+        """
+        self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
+        self.placing = placing
+        if strange := [name for name in placing.order_by if name not in _ORDERS]:
+            raise ColumnError(
+                f"The table is ordered by {strange[0]!r}, and an event of a delete does not say its value. Take "
+                f"changes into a table with order_by={LSN!r} (PostgreSQL) or {SEQ!r} (MySQL), or without order_by.",
+                column=strange[0],
+            )
+        ours = {IS_DELETED, *_ORDERS}
+        self._known = {field.name: field for field in columns if field.name not in ours}
+        self._outside = [name for name in placing.placed_by if name not in placing.key_names]
+        self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
+        self._messages = Unwrapping()
+        self._reader = EventReader(self._known, unknown, bool(self._outside))
+        self._keys = KeyReader(self.topic, placing, self._reader.spelt)
+        self._passed_over = 0
+
+    @property
+    def left_out(self) -> set[str]:
+        """Columns that the table does not have, and that nobody asked for, as far as they have been met."""
+        return self._reader.left_out
+
+    @property
+    def skipped(self) -> int:
+        """How many messages change no row, so far."""
+        return self._reader.skipped + self._passed_over
+
+    # ---- messages
+    def rows(
+        self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
+    ) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Decode events.
+
+        Args:
+            numbers: The numbers of messages that have a value, in order.
+            keys: Their keys.
+            values: Their values.
+            bad: Where those go that are no events.
+
+        Yields:
+            Rows in the order of the events, and the number of the message of each.
+
+        Raises:
+            DataError: The topic is none that the table can follow.
+        """
+        for start in range(0, len(numbers), AT_ONCE):
+            block = slice(start, start + AT_ONCE)
+            for low, high, payloads, schema in self._messages.unwrapped(values[block]):
+                cut = slice(start + low, start + high)
+                some = Messages(numbers[cut], keys[cut], values[cut], payloads, schema)
+                said = said_in(schema, "after") or {}
+                for events in self._reader.events(some, bad):
+                    yield from self._rows(events, said, bad)
+
+    # ---- rows
+    def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Make rows of events."""
+        ops = events.op
+        is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
+        bad_rows = dict[int, str]()
+        self._pass_over(events, is_row | gone, bad_rows)
+        for at in np.flatnonzero(is_row & ~events.there).tolist():
+            bad_rows[at] = "no row after the change"
+        self._keys.require([events.of.keys[at] for at in np.flatnonzero(is_row | gone).tolist()])
+        columns = dict(events.after)
+        self._keys_of_deleted(events, gone, columns, bad_rows)
+        moved = self._placed(events, gone, is_row, columns)
+        keep = is_row | gone
+        made = dict[str, pa.Array]()
+        for name, values in columns.items():
+            field = self._known.get(name)
+            if field is None:
+                if self.unknown:
+                    made[name] = values
+                else:
+                    self.left_out.add(name)
+                continue
+            if self._reader.spelt[name] is None:
+                if values.null_count < len(values):
+                    raise ColumnError(f"Column {name!r}: an event cannot bring a {field.type}.", column=name)
+                continue
+            try:
+                made[name] = meant(values, field, said.get(name))
+            except UNFIT:
+                wrong = unfit(values, field, said.get(name))
+                bad_rows |= {at: why for at, why in wrong if keep[at]}
+                fits = np.ones(len(values), bool)
+                fits[[at for at, _ in wrong]] = False
+                made[name] = meant(
+                    pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, said.get(name)
+                )
+        made |= self._ordered(events, keep)
+        for at, why in sorted(bad_rows.items()):
+            bad.note(events.of.numbers[at], why, events.of.values[at])
+        made[IS_DELETED] = pa.array(gone)
+        keep[list(bad_rows)] = False
+        table, rows, moved = pa.table(made), np.flatnonzero(keep), moved[keep[moved]]
+        if len(moved):  # a row that leaves its partition is deleted there, and comes anew
+            table, rows = self._with_moves(events, table, rows, moved, said)
+        elif len(rows) < len(table):
+            table = table.take(pa.array(rows))
+        if len(rows):
+            yield table, [events.of.numbers[at] for at in rows.tolist()]
+
+    def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
+        """Count events that change no row. Raises DataError where the source table was emptied."""
+        if counts.all():
+            return
+        for at in np.flatnonzero(~counts).tolist():
+            op = events.op[at].as_py()
+            if op == _TRUNCATE and self.truncate == "fail":
+                raise DataError(
+                    f"{self.topic}: the source table was truncated, and nothing was written of this batch. Empty the "
+                    "table too, or not, and go on with truncate='ignore' (--truncate ignore), which keeps its rows.",
+                    topic=self.topic,
+                )
+            if op in (_TRUNCATE, _MESSAGE):
+                self._passed_over += 1
+            else:
+                bad_rows[at] = f"no change event: its op is {printable(op)}"
+
+    def _keys_of_deleted(
+        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
+    ) -> None:
+        """Put the keys of deletes, as their messages have them, into `columns`."""
+        where = np.flatnonzero(gone)
+        if not len(where):
+            return
+        contents = [events.of.keys[at] for at in where.tolist()]
+        found = self._keys.columns(contents)
+        if found is None:
+            good = list[int]()
+            alone = list[Mapping[str, pa.Array]]()
+            for at, content in zip(where.tolist(), contents, strict=True):
+                one = self._keys.columns([content])
+                if one is None:
+                    bad_rows[at] = f"the key of the message is no key of a row: {printable(content)}"
+                else:
+                    good.append(at)
+                    alone.append(one)
+            if not good:
+                return
+            found = {name: pa.concat_arrays([one[name] for one in alone]) for name in alone[0]}
+            where = np.array(good)
+        mask = np.zeros(len(gone), bool)
+        mask[where] = True
+        for name, values in found.items():
+            old = columns.get(name)
+            if old is None:
+                old = pa.nulls(len(gone), values.type)
+            columns[name] = pc.replace_with_mask(old, pa.array(mask), values)
+
+    # ---- partitions
+    def _placed(self, events: Events, gone: np.ndarray, is_row: np.ndarray, columns: dict[str, pa.Array]) -> np.ndarray:
+        """Tell deletes their partition. Returns which updates leave theirs. Raises DataError where no event says it."""
+        if not self._outside:
+            return np.empty(0, np.int64)
+        updates = _in(events.op, ("u",))
+        unsure = np.flatnonzero((gone | updates) & ~self._full(events))
+        if len(unsure):
+            raise DataError(
+                f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the key, and an "
+                "event does not say in which partition its row was. Run ALTER TABLE ... REPLICA IDENTITY FULL on the "
+                "source table and take a new snapshot, or partition by a column of the key. Nothing was written.",
+                topic=self.topic,
+                column=self._outside[0],
+            )
+        moved = np.zeros(len(gone), bool)
+        for name in self._outside:
+            before, after = events.before.get(name), columns.get(name)
+            if before is None or (after is None and before.null_count == len(before)):
+                continue
+            if after is None:
+                after = pa.nulls(len(gone), before.type)
+            columns[name] = pc.if_else(pa.array(gone), before, after)
+            same = pc.fill_null(pc.equal(before, after), False).to_numpy(False)
+            both_null = before.is_null().to_numpy(False) & after.is_null().to_numpy(False)
+            moved |= updates & ~same & ~both_null
+        return np.flatnonzero(moved)
+
+    def _full(self, events: Events) -> np.ndarray:
+        """Which rows before a change are whole: a value beside the key is neither null nor a filler."""
+        found = np.zeros(len(events.op), bool)
+        for name, values in events.before.items():
+            if name in self.placing.key_names:
+                continue
+            kind = values.type
+            counts = values.is_valid()
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+                counts = pc.and_(counts, pc.not_equal(values, pa.scalar(0, kind)))
+            elif pa.types.is_string(kind):
+                counts = pc.and_(counts, pc.greater(pc.utf8_length(values), 0))
+            elif pa.types.is_boolean(kind):
+                counts = pc.and_(counts, values)
+            else:
+                continue
+            found |= pc.fill_null(counts, False).to_numpy(False)
+        return found
+
+    def _with_moves(
+        self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, Said]
+    ) -> tuple[pa.Table, np.ndarray]:
+        """The rows at `rows`, before each that moved one that deletes it where it was, and of which event each is."""
+        olds = table.take(pa.array(moved))
+        for name in self._outside:
+            if name in events.before and name in table.column_names:
+                old = meant(events.before[name].take(pa.array(moved)), self._known[name], said.get(name))
+                olds = olds.set_column(olds.column_names.index(name), name, old)
+        flag = olds.column_names.index(IS_DELETED)
+        olds = olds.set_column(flag, IS_DELETED, pa.array(np.ones(len(moved), bool)))
+        place = np.append(rows * 2 + 1, moved * 2)
+        order = np.argsort(place, kind="stable")
+        index = np.append(rows, len(table) + np.arange(len(moved)))
+        return pa.concat_tables([table, olds]).take(pa.array(index[order])), place[order] // 2
+
+    # ---- order
+    def _ordered(self, events: Events, keep: np.ndarray) -> dict[str, pa.Array]:
+        """The place of each change in the log of its database. Raises DataError where it says none."""
+        name = self._order
+        if name is None:
+            return {}
+        parts = children(events.source)
+        if name == LSN:
+            place = parts["lsn"]
+        else:
+            file = pc.extract_regex(parts["file"], _FILE_NUMBER)
+            number = pc.struct_field(file, [0]).cast(pa.int64())
+            row = pc.fill_null(parts["row"], 0)
+            place = pc.add(pc.add(pc.shift_left(number, 40), pc.shift_left(parts["pos"], 8)), row)
+        if place.null_count:
+            lost = np.flatnonzero(place.is_null().to_numpy(False) & keep)
+            if len(lost):
+                connector = parts["connector"][int(lost[0])].as_py()
+                raise DataError(
+                    f"{self.topic}: events of the connector {printable(connector)} do not say what {name!r} is made "
+                    f"of. {LSN!r} is of PostgreSQL, {SEQ!r} of MySQL and MariaDB; for others make a table without "
+                    "order_by. Nothing was written.",
+                    topic=self.topic,
+                    column=name,
+                )
+        return {name: place.cast(self.columns.field(name).type)}
+
+
+def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
+    found: np.ndarray = pc.is_in(ops, value_set=pa.array(wanted)).to_numpy(False)
+    return found
+
+
+__all__ = ["LSN", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]

@@ -1,0 +1,251 @@
+"""Debezium's events as Arrow has them: together by Arrow's reader, and what that refuses one by one.
+
+An event is an envelope: what happened (`op`), the row after it and the row before it, and where the change stands in
+the log of the database (`source`). Values are spelt as in JSON (debezium_values.py). Knows no keys, and makes no rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from hoodoo.errors import ColumnError
+from hoodoo.redact import printable
+from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.debezium_messages import Messages, objects_of
+from hoodoo.sources.debezium_values import UNFIT, plain, said_in, spelt
+
+_LOOKED_AT = 100
+_CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
+_SOURCE = pa.struct(
+    [
+        ("connector", pa.string()),
+        ("lsn", pa.int64()),
+        ("file", pa.string()),
+        ("pos", pa.int64()),
+        ("row", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events as Arrow has them; values are spelt as in JSON.
+
+    Attributes:
+        of: The messages, one for each event.
+        op: What happened.
+        after: The row after it, by column; null in all of them where there is none.
+        there: Is there a row after it?
+        before: The row before it, by column, as far as the database logs it.
+        source: Where the change stands in the log of the database.
+    """
+
+    of: Messages
+    op: pa.Array
+    after: Mapping[str, pa.Array]
+    there: np.ndarray
+    before: Mapping[str, pa.Array]
+    source: pa.Array
+
+
+class EventReader:
+    """Reads events by the columns of a table.
+
+    Attributes:
+        known: The columns of the table that an event may have.
+        spelt: How values of each are spelt; None where an event cannot bring them.
+        left_out: Columns that the table does not have, and that nobody asked for, as far as they have been met.
+        skipped: Messages that are no events, so far, such as heartbeats.
+    """
+
+    def __init__(self, known: Mapping[str, pa.Field], unknown: bool, before: bool) -> None:
+        """Take what is asked for.
+
+        Args:
+            known: The columns of the table that an event may have.
+            unknown: Are other columns wanted?
+            before: Does the row before a change matter?
+        """
+        self.known, self.unknown = known, unknown
+        self.spelt = {name: spelt(field.type) for name, field in known.items()}
+        self._before = before
+        self.left_out, self.skipped = set[str](), 0
+
+    def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
+        """Read events: together, or in halves, and at last one by one.
+
+        Args:
+            some: Messages of one schema.
+            bad: Where those go that are none.
+
+        Yields:
+            The events, in the order of the messages.
+        """
+        events = self._together(some)
+        if events is not None:
+            yield events
+        elif len(some) > _CAREFUL:
+            half = len(some) // 2
+            yield from self.events(some.part(0, half), bad)
+            yield from self.events(some.part(half, len(some)), bad)
+        else:
+            yield from self._one_by_one(some, bad)
+
+    def _together(self, some: Messages) -> Events | None:
+        """Decode envelopes by Arrow's reader; None where it refuses one, or an envelope says not what it is."""
+        text = objects_of(some.payloads)
+        if text is None:
+            return None
+        data = pa.py_buffer(text)
+        image = pa.struct([(name, kind) for name, kind in self.spelt.items() if kind is not None])
+        envelope = [("op", pa.string()), ("after", image), ("source", _SOURCE)]
+        if self._before or self.unknown:
+            envelope.append(("before", image))
+        try:
+            table = pa.json.read_json(
+                pa.BufferReader(data),
+                pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, min(len(text) + 1, 64 << 20))),
+                pa.json.ParseOptions(
+                    explicit_schema=pa.schema(envelope),
+                    unexpected_field_behavior="infer" if self.unknown else "ignore",
+                ),
+            )
+            list(table.schema.names)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+            return None
+        op = table["op"].combine_chunks()
+        if len(table) != len(some) or op.null_count:
+            return None
+        after = table["after"].combine_chunks()
+        images = children(after)
+        for name in self._never_said(images, text):
+            del images[name]
+        self._look_for_others(some)
+        before = children(table["before"].combine_chunks()) if "before" in table.column_names else {}
+        there = after.is_valid().to_numpy(zero_copy_only=False)
+        return Events(some, op, images, there, before, table["source"].combine_chunks())
+
+    def _look_for_others(self, some: Messages) -> None:
+        """Note columns that the table does not have, where they are left out: Arrow's reader passes over them unseen.
+        A schema names all; without one, every hundredth event and the last one are looked at.
+        """
+        if self.unknown:
+            return
+        said = said_in(some.schema, "after")
+        if said is not None:
+            self.left_out.update(name for name in said if name not in self.known)
+            return
+        for payload in (*some.payloads[::_LOOKED_AT], some.payloads[-1]):
+            after = json.loads(payload).get("after") or {}
+            self.left_out.update(name for name in after if name not in self.known)
+
+    def _never_said(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
+        """Columns that occur in no envelope: Arrow makes nulls of them."""
+        empty = [name for name, values in images.items() if values.null_count == len(values)]
+        return [
+            name
+            for name in empty
+            if not re.search(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", text)
+        ]
+
+    def _one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
+        """Decode envelopes by Python, and note those that are none."""
+        kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
+        for at, payload in enumerate(some.payloads):
+            try:
+                event = json.loads(payload, parse_float=Decimal)
+                if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
+                    if event["schema"] is not None:  # it says what values are, so that it is never left aside
+                        raise ValueError("the schema does not stand before the payload")
+                    event = event["payload"]
+                if self._is_none(event):
+                    self.skipped += 1
+                    continue
+                images = [self._plain_image(event.get(name)) for name in ("before", "after")]
+                source = event.get("source") or {}
+                where = {field.name: source.get(field.name) for field in _SOURCE}
+                pa.scalar(where, _SOURCE)
+            except (*UNFIT, AttributeError, TypeError, KeyError, pa.ArrowTypeError) as problem:
+                bad.note(some.numbers[at], _why(problem), some.values[at])
+                continue
+            kept.append(at)
+            ops.append(event["op"])
+            befores.append(images[0])
+            afters.append(images[1])
+            sources.append(where)
+        if not kept:
+            return
+        names = dict.fromkeys(name for image in (*befores, *afters) if image for name in image)
+        after, before = (
+            {name: self._column(name, [image and image.get(name) for image in images]) for name in names}
+            for images in (afters, befores)
+        )
+        picked = some.picked(kept)
+        there = np.array([image is not None for image in afters])
+        yield Events(picked, pa.array(ops, pa.string()), after, there, before, pa.array(sources, _SOURCE))
+
+    def _is_none(self, event: Any) -> bool:
+        """Is this a message that changes no row: a heartbeat, the mark of a transaction? Raises ValueError where it is
+        nothing that Debezium sends.
+        """
+        if not isinstance(event, dict):
+            raise ValueError("no JSON object")
+        if isinstance(event.get("op"), str):
+            return False
+        if event.keys() == {"ts_ms"} or {"status", "id"} <= event.keys() or "ddl" in event:
+            return True
+        raise ValueError("no change event: it has no op")
+
+    def _plain_image(self, image: Any) -> dict[str, Any] | None:
+        """The image of a row, with values as `spelt` says. Raises ValueError."""
+        if image is None:
+            return None
+        if not isinstance(image, dict):
+            raise ValueError(f"{printable(image)} is no row")
+        found = {}
+        for name, value in image.items():
+            field = self.known.get(name)
+            if field is None:
+                if isinstance(value, str):
+                    value.encode()
+                found[name] = float(value) if isinstance(value, Decimal) else value
+                continue
+            try:
+                found[name] = plain(value, field.type)
+            except UNFIT as problem:
+                raise ValueError(f"Column {name!r}: {_why(problem)}") from None
+        return found
+
+    def _column(self, name: str, values: list[Any]) -> pa.Array:
+        try:
+            return pa.array(values, self.spelt.get(name))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as problem:
+            raise ColumnError(
+                f"Column {name!r}, which the table does not have, has values of several types: {problem}. Add the "
+                "column to the table first.",
+                column=name,
+            ) from None
+
+
+def children(values: pa.Array) -> dict[str, pa.Array]:
+    """The fields of a struct, null where the struct is."""
+    return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
+
+
+def _why(problem: BaseException) -> str:
+    if isinstance(problem, json.JSONDecodeError):
+        return f"no JSON object: {problem}"
+    return str(problem).partition("\n")[0] or type(problem).__name__
+
+
+__all__ = ["EventReader", "Events", "children"]

@@ -1,0 +1,283 @@
+"""Values as Debezium spells them in JSON, as values of a table's columns.
+
+Arrow's JSON reader is asked for the type that a value is spelt in (`spelt`): days, numbers of a unit, texts. A whole
+column of these is made what the table has (`meant`). What Arrow's reader refuses, such as "NaN" for a float, a value
+made `plain` brings to the same types one by one.
+
+What a schema in the message says of a column counts (`Said`). Without one a time is in the unit of the table's column,
+and a decimal is text: in bytes, 12345 at scale 2 and at scale 4 look the same. Knows neither messages nor tables.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import ColumnError
+from hoodoo.redact import printable
+
+_UNITS = {
+    "io.debezium.time.Time": "ms",
+    "io.debezium.time.MicroTime": "us",
+    "io.debezium.time.NanoTime": "ns",
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "org.apache.kafka.connect.data.Time": "ms",
+    "org.apache.kafka.connect.data.Timestamp": "ms",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
+_INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
+_ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEVER}
+"""In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
+sends the words for timestamps with a zone, and such numbers for others.
+"""
+UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError)
+"""How a value says that it is none of its column. A ColumnError is about the whole column."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the schema in a message says of a column.
+
+    Attributes:
+        type: The name of its type, as Kafka Connect has it: 'int64', 'bytes', 'array', ...
+        meaning: What values of that type stand for, such as 'io.debezium.time.Date'; '' where they are just that.
+        scale: The scale of a decimal in bytes.
+    """
+
+    type: str
+    meaning: str = ""
+    scale: int = 0
+
+
+def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
+    """Read what a schema in a message says of columns.
+
+    Args:
+        schema: The schema, as JSON has it.
+        image: The field whose fields are the columns, such as 'after'. '': the fields of the message itself are.
+
+    Returns:
+        What it says of each column, or None where it says nothing of such columns.
+    """
+    try:
+        fields = schema["fields"]
+        if image:
+            fields = next(one["fields"] for one in fields if one["field"] == image)
+        return {
+            one["field"]: Said(one["type"], one.get("name") or "", int((one.get("parameters") or {}).get("scale", 0)))
+            for one in fields
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+        return None
+
+
+def spelt(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type in which values of a type are spelt in JSON; None where Arrow's reader cannot bring them."""
+    if pa.types.is_timestamp(kind):
+        return pa.string() if kind.tz else pa.int64()
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_time(kind):
+        return pa.int64()
+    if pa.types.is_decimal(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        inner = spelt(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_struct(kind):
+        fields = [(field.name, spelt(field.type)) for field in kind]
+        return None if any(inner is None for _, inner in fields) else pa.struct(fields)
+    return None if pa.types.is_map(kind) else kind
+
+
+# ---- a column
+def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+    """Make values what the table has.
+
+    Args:
+        values: They, in the type that `spelt` gives.
+        field: The column of the table.
+        said: What a schema says of the column.
+
+    Returns:
+        The values, in the column's type.
+
+    Raises:
+        ColumnError: It is a decimal in bytes, and nothing says its scale.
+        ArrowInvalid: A value is none of that type. Others of UNFIT say the same.
+    """
+    kind = field.type
+    unit = _UNITS.get(said.meaning) if said else None
+    if pa.types.is_timestamp(kind):
+        return _zoned(values, kind) if kind.tz else _local(values, unit or kind.unit, kind)
+    if pa.types.is_time(kind):
+        unit = unit or kind.unit
+        if unit in ("s", "ms"):
+            return values.cast(pa.int32()).cast(pa.time32(unit)).cast(kind)
+        return values.cast(pa.time64(unit)).cast(kind)
+    if pa.types.is_decimal(kind):
+        return _decimals(values, field, said)
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        decoded = [None if text is None else base64.b64decode(text, validate=True) for text in values.to_pylist()]
+        return pa.array(decoded, kind)
+    if pa.types.is_list(kind) and values.type != kind:
+        inner = meant(values.flatten(), pa.field(field.name, kind.value_type), None)
+        counts = pc.fill_null(pc.list_value_length(values), 0)
+        ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), counts.cast(pa.int32())]))
+        return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
+    if pa.types.is_struct(kind) and values.type != kind:
+        parts = [
+            meant(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
+            for part, inner in zip(values.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(
+            parts, fields=list(kind), mask=values.is_null() if values.null_count else None
+        )
+    if pa.types.is_string(kind) and said is not None and said.meaning == _DECIMAL and said.type == "bytes":
+        return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
+    return values.cast(kind)
+
+
+def _local(numbers: pa.Array, unit: str, kind: pa.DataType) -> pa.Array:
+    """Times without a zone from numbers of a unit."""
+    per = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(unit, 1)
+    for sent, kept in _ENDLESS.items():
+        endless = pc.equal(numbers, sent // per)
+        if pc.any(endless).as_py():
+            numbers = pc.if_else(endless, kept // per, numbers)
+    return numbers.cast(pa.timestamp(unit)).cast(kind)
+
+
+def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Moments from ISO 8601, or from the words for what lies beyond all of them."""
+    moments = pa.timestamp("us", "UTC")
+    endless = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
+    if not pc.any(endless).as_py():
+        return texts.cast(kind)
+    words = texts.filter(endless).to_pylist()
+    finite = pc.if_else(endless, pa.scalar(None, pa.string()), texts).cast(moments)
+    ends = pa.array([_INFINITIES[word] for word in words], moments)
+    return pc.replace_with_mask(finite, endless, ends).cast(kind, safe=False)
+
+
+def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+    if said is not None and said.meaning == _DECIMAL and said.type == "bytes":
+        texts = pa.array([None if text is None else _unscaled(text, said.scale) for text in texts.to_pylist()])
+        return texts.cast(pa.string()).cast(field.type)
+    try:
+        return texts.cast(field.type)
+    except pa.ArrowInvalid:
+        if said is None and (found := next((one for one in texts.to_pylist() if _is_bytes(one)), None)):
+            raise ColumnError(
+                f"Column {field.name!r} is a decimal, and its values come as bytes such as {printable(found)}, whose "
+                "scale only a schema says. Set decimal.handling.mode=string of the connector, and take the topic into "
+                "a new table: some bytes look like numbers.",
+                column=field.name,
+            ) from None
+        raise
+
+
+def _is_bytes(text: str | None) -> bool:
+    """Is this no number, and base64?"""
+    if not text or text in _FLOATS or not _BASE64.fullmatch(text):
+        return False
+    try:
+        Decimal(text)
+    except ArithmeticError:
+        return True
+    return False
+
+
+def _unscaled(text: str, scale: int) -> str:
+    """The number of which these are the bytes, as text."""
+    number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+    with localcontext() as exact:
+        exact.prec = max(28, len(text) * 3)
+        return format(Decimal(number).scaleb(-scale), "f")
+
+
+# ---- a value
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """Make one value, as Python reads JSON, what `spelt` says of its type.
+
+    Args:
+        value: The value.
+        kind: The type that the table has.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: It is none of that type.
+    """
+    if value is None:
+        return None
+    types = pa.types
+    if types.is_decimal(kind) or types.is_string(kind):
+        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a NUMERIC that has no scale of its own
+            return _unscaled(value["value"], int(value["scale"]))
+        if types.is_decimal(kind) and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+            return str(value)
+    elif types.is_floating(kind):
+        if isinstance(value, str) and value in _FLOATS:
+            return _FLOATS[value]
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            return float(value)
+    elif types.is_boolean(kind):
+        if isinstance(value, bool):
+            return value
+    elif types.is_list(kind):
+        if isinstance(value, list):
+            return [plain(one, kind.value_type) for one in value]
+    elif types.is_struct(kind):
+        if isinstance(value, dict):
+            return {field.name: plain(value.get(field.name), field.type) for field in kind}
+    elif types.is_integer(number := spelt(kind) or kind):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole and -1 << number.bit_width - 1 <= value < 1 << number.bit_width - 1:
+            return value
+    if isinstance(value, str) and types.is_string(spelt(kind) or kind):
+        value.encode()  # JSON can bring half a character, which is no text
+        return value
+    raise ValueError(f"{printable(value)} is no {kind}")
+
+
+def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tuple[int, str]]:
+    """Find the values that are none of a column.
+
+    Args:
+        values: As `meant` takes them.
+        field: The column of the table.
+        said: What a schema says of the column.
+
+    Returns:
+        The position of each, and what is wrong with it.
+    """
+    try:
+        meant(values, field, said)
+    except UNFIT as problem:
+        if len(values) == 1:
+            return [(0, f"Column {field.name!r}: {printable(values[0].as_py())} is no {field.type}: {_line(problem)}")]
+        half = len(values) // 2
+        after = unfit(values.slice(half), field, said)
+        return [*unfit(values.slice(0, half), field, said), *((at + half, why) for at, why in after)]
+    return []
+
+
+def _line(problem: BaseException) -> str:
+    return str(problem).partition("\n")[0]
+
+
+__all__ = ["UNFIT", "Said", "unfit", "meant", "plain", "said_in", "spelt"]

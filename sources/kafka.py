@@ -36,7 +36,13 @@ _OURS = {
     "enable.partition.eof": True,
 }
 """What decides that each message is read once: no setting of a user may say otherwise."""
-_DEFAULTS = {"group.id": "hoodoo", "queued.max.messages.kbytes": 65_536, "fetch.queue.backoff.ms": 10, "log_level": 2}
+_OF_CONSUMERS = {
+    "group.id": "hoodoo",
+    "queued.max.messages.kbytes": 65_536,
+    "fetch.queue.backoff.ms": 10,
+    "fetch.wait.max.ms": 20,  # nobody waits for new messages, but for the end of a range behind the last one
+}
+_DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE = 10_000  # messages of one call of the client
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 DEBEZIUM = "debezium-json"
@@ -203,8 +209,8 @@ class Kafka(Source):
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            of_consumers = {"group.id", "fetch.queue.backoff.ms", "queued.max.messages.kbytes", *_OURS}
-            self._admin = AdminClient({name: self._settings[name] for name in self._settings.keys() - of_consumers})
+            others = self._settings.keys() - {*_OF_CONSUMERS, *_OURS}
+            self._admin = AdminClient({name: self._settings[name] for name in others})
         asked = self._admin.describe_topics(self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S)
         try:
             return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
@@ -236,7 +242,7 @@ class Kafka(Source):
             DataError: Change events have no key, or another one than the table, or do not say what the table needs.
         """
         ranges = cast("_Ranges", planned.what)
-        messages = sorted(self._messages(ranges.of), key=lambda one: (one.partition(), one.offset()))
+        messages = self._messages(ranges.of)
         self._require_same(planned)
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
@@ -276,14 +282,16 @@ class Kafka(Source):
             )
 
     def _messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
-        """All messages in ranges. A range ends at its last offset, or where the partition ends behind it: behind the
-        last message there may be marks of transactions only, and what was aborted or compacted away. A partition that
-        ends within the range does not end it: a replica may lag behind the one that was asked for its end.
+        """All messages in ranges, by partition and offset.
+
+        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
+        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
+        not end it: a replica may lag behind the one that was asked for its end.
         """
         consumer, left = self._consumer, set(ranges)
-        found: list[Message] = []
+        found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
         if not left:
-            return found
+            return []
         consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
         heard, missing = time.monotonic(), sum(stop - start for start, stop in ranges.values())
         try:
@@ -299,7 +307,7 @@ class Kafka(Source):
                     heard = time.monotonic()  # other partitions say nothing of those that are waited for
                     offset, stop = cast("int", message.offset()), ranges[partition][1]
                     if not ended and offset < stop:
-                        found.append(message)
+                        found[partition].append(message)  # a partition's come in the order of offsets
                         missing -= 1
                     if offset + (not ended) >= stop:
                         left.discard(partition)
@@ -313,7 +321,7 @@ class Kafka(Source):
         finally:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
             consumer.unassign()
-        return found
+        return [message for those in found.values() for message in those]
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:

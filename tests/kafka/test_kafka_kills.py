@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -18,8 +19,8 @@ import hoodoo
 
 PROCESSES = 3
 PARTITIONS = 4
-KILLS = sized(3, 25)
-MESSAGES, AT_ONCE = sized((2_000, 100), (20_000, 200))
+KILLS = sized(5, 25)
+MESSAGES, AT_ONCE = sized((4_000, 100), (20_000, 200))
 BAD_EVERY = 97
 
 
@@ -60,7 +61,8 @@ def test_each_message_is_in_one_commit_whoever_is_killed(kafka: Broker, tmp_path
             process.terminate()
         for process in running:
             _, said = process.communicate()
-            assert process.returncode in (0, 5), said  # 5: others were always first
+            # 5: others were always first; and one that has only just begun does not heed signals yet
+            assert process.returncode in (0, 5, -signal.SIGTERM), said
     finally:
         for process in running:
             process.kill()

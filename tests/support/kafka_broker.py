@@ -99,7 +99,8 @@ class Broker:
         data = folder / "data"
         data.mkdir(parents=True)
         # with this file a folder counts as formatted, by which a second JVM is saved
-        said = {"version": 1, "node.id": 1, "cluster.id": _id(), "directory.id": _id()}
+        self._cluster = _id()
+        said = {"version": 1, "node.id": 1, "cluster.id": self._cluster, "directory.id": _id()}
         _write(data / "meta.properties", said)
         _write(folder / "server.properties", _settings(data, port, controller))
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200})
@@ -126,7 +127,7 @@ class Broker:
         if self._process is None or self._process.poll() is not None:
             raise NotInTime("it ended")
         with contextlib.suppress(KafkaException):
-            return bool(self.admin.list_topics(timeout=1).brokers)
+            return self.admin.list_topics(timeout=1).cluster_id == self._cluster  # and nobody else on that port
         return False
 
     def kill(self) -> None:

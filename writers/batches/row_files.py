@@ -42,7 +42,9 @@ _KINDS = {
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PATTERN = re.compile(r"[*?\[]")
 _VALUE = re.compile(r"\S")
-_NO_OBJECT = re.compile(rb"(?:\A|\})\s*(null\b[^\n]*)")
+# two patterns, since one that begins with a byte is searched for twenty times as fast as one of both
+_NO_FIRST_OBJECT = re.compile(rb"\s*(null\b[^\n]*)")
+_NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
 _LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
 _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
@@ -273,7 +275,8 @@ def _of_avro(data: pa.Buffer) -> pa.Table:
 def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
         return columns.empty_table()
-    if objects_in(data) < 0 and (found := _NO_OBJECT.search(data)):  # Arrow takes the process down with it
+    found = _NO_FIRST_OBJECT.match(data) or _NO_OBJECT.search(data)
+    if found is not None:  # Arrow takes the process down with it
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
     rows = _parse_json(data, list(columns))

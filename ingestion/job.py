@@ -471,9 +471,9 @@ def _placing(config: TableConfig) -> Placing:
         return (name, *config.spellings.original_names([name]))
 
     told = [name for name in config.placing if name not in config.transforms]
-    return Placing(
-        tuple(names(name) for name in config.key), tuple(one for name in told for one in names(name)), config.order_by
-    )
+    made = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
+    key = tuple(names(name) for name in config.key)
+    return Placing(key, tuple(one for name in told for one in names(name)), config.order_by, made)
 
 
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:

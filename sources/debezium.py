@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, DataError
+from hoodoo.format import transforms
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_events import EventReader, Events, children
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
-from hoodoo.sources.debezium_values import UNFIT, Said, meant, said_in, unfit
+from hoodoo.sources.debezium_values import UNFIT, Said, kind_of, meant, said_in, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
@@ -29,6 +30,7 @@ UNAVAILABLE = "__debezium_unavailable_value"
 LSN, SEQ = "_event_lsn", "_event_seq"
 _TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
 _ORDERS = (LSN, SEQ, *_TOLD)
+_CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
 _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
 
@@ -60,6 +62,7 @@ class DebeziumDecoder:
         ours = {IS_DELETED, *_ORDERS}
         self._known = {field.name: field for field in columns if field.name not in ours}
         self._outside = [name for name in placing.placed_by if name not in placing.key_names]
+        self._made = [transforms.transform_of(text) for text in placing.made]
         self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
         self._messages = Unwrapping()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
@@ -100,6 +103,7 @@ class DebeziumDecoder:
                 cut = slice(start + low, start + high)
                 some = Messages(numbers[cut], keys[cut], values[cut], payloads, schema)
                 said = said_in(schema, "after") or {}
+                self._learn(said)
                 for events in self._reader.events(some, bad):
                     yield from self._rows(events, said, bad)
 
@@ -115,8 +119,33 @@ class DebeziumDecoder:
         self._keys.require([events.of.keys[at] for at in np.flatnonzero(is_row | gone).tolist()])
         columns = dict(events.after)
         self._keys_of_deleted(events, gone, columns, bad_rows)
-        moved = self._placed(events, gone, is_row, columns)
+        moved = self._placed(events, gone, columns, said)
         keep = is_row | gone
+        made = self._values(columns, said, keep, bad_rows)
+        made |= self._ordered(events, keep)
+        for at, why in sorted(bad_rows.items()):
+            bad.note(events.of.numbers[at], why, events.of.values[at])
+        made[IS_DELETED] = pa.array(gone)
+        keep[list(bad_rows)] = False
+        table, rows, moved = pa.table(made), np.flatnonzero(keep), moved[keep[moved]]
+        if len(moved):  # a row that leaves its partition is deleted there, and comes anew
+            table, rows = self._with_moves(events, table, rows, moved, said)
+        elif len(rows) < len(table):
+            table = table.take(pa.array(rows))
+        if len(rows):
+            yield table, [events.of.numbers[at] for at in rows.tolist()]
+
+    def _learn(self, said: Mapping[str, Said]) -> None:
+        """Take new columns, where they are wanted, for what a schema says that they are."""
+        if self.unknown:
+            for name, one in said.items():
+                if name not in self._known and name not in _ORDERS and (kind := kind_of(one)) is not None:
+                    self._reader.learn(name, kind)
+
+    def _values(
+        self, columns: Mapping[str, pa.Array], said: Mapping[str, Said], keep: np.ndarray, bad_rows: dict[int, str]
+    ) -> dict[str, pa.Array]:
+        """The values of rows, in the types of the table. Notes in `bad_rows` which of those to `keep` do not fit."""
         made = dict[str, pa.Array]()
         for name, values in columns.items():
             field = self._known.get(name)
@@ -140,18 +169,7 @@ class DebeziumDecoder:
                 made[name] = meant(
                     pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, said.get(name)
                 )
-        made |= self._ordered(events, keep)
-        for at, why in sorted(bad_rows.items()):
-            bad.note(events.of.numbers[at], why, events.of.values[at])
-        made[IS_DELETED] = pa.array(gone)
-        keep[list(bad_rows)] = False
-        table, rows, moved = pa.table(made), np.flatnonzero(keep), moved[keep[moved]]
-        if len(moved):  # a row that leaves its partition is deleted there, and comes anew
-            table, rows = self._with_moves(events, table, rows, moved, said)
-        elif len(rows) < len(table):
-            table = table.take(pa.array(rows))
-        if len(rows):
-            yield table, [events.of.numbers[at] for at in rows.tolist()]
+        return made
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count events that change no row. Raises DataError where the source table was emptied."""
@@ -202,7 +220,9 @@ class DebeziumDecoder:
             columns[name] = pc.replace_with_mask(old, pa.array(mask), values)
 
     # ---- partitions
-    def _placed(self, events: Events, gone: np.ndarray, is_row: np.ndarray, columns: dict[str, pa.Array]) -> np.ndarray:
+    def _placed(
+        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, Said]
+    ) -> np.ndarray:
         """Tell deletes their partition. Returns which updates leave theirs. Raises DataError where no event says it."""
         if not self._outside:
             return np.empty(0, np.int64)
@@ -224,10 +244,26 @@ class DebeziumDecoder:
             if after is None:
                 after = pa.nulls(len(gone), before.type)
             columns[name] = pc.if_else(pa.array(gone), before, after)
-            same = pc.fill_null(pc.equal(before, after), False).to_numpy(False)
-            both_null = before.is_null().to_numpy(False) & after.is_null().to_numpy(False)
-            moved |= updates & ~same & ~both_null
+            differs = np.flatnonzero(updates & ~_equal(before, after))
+            moved[differs[self._leaves(name, before, after, differs, said)]] = True
         return np.flatnonzero(moved)
+
+    def _leaves(
+        self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, Said]
+    ) -> np.ndarray:
+        """Which of the rows at `at`, whose values of a column have changed, are in another partition by that."""
+        made = [one for one in self._made if one.column == name]
+        other = np.ones(len(at), bool)
+        if not made or not len(at):
+            return other
+        field = self._known[name]
+        try:
+            was, now = (meant(values.take(pa.array(at)), field, said.get(name)) for values in (before, after))
+        except UNFIT:  # the row is set aside for it
+            return other
+        return ~np.logical_and.reduce(
+            [_equal(transforms.values(one, was), transforms.values(one, now)) for one in made]
+        )
 
     def _full(self, events: Events) -> np.ndarray:
         """Which rows before a change are whole: a value beside the key is neither null nor a filler."""
@@ -279,8 +315,11 @@ class DebeziumDecoder:
             row = pc.fill_null(parts["row"], 0)
             place = pc.add(pc.add(pc.shift_left(number, 40), pc.shift_left(parts["pos"], 8)), row)
         if place.null_count:
-            lost = np.flatnonzero(place.is_null().to_numpy(False) & keep)
-            if len(lost):
+            mine = _in(parts["connector"], _CONNECTORS[name])
+            without = place.is_null().to_numpy(zero_copy_only=False)
+            read = without & mine & _in(events.op, ("r",))  # a row that was read without a place is older than changes
+            place = pc.if_else(pa.array(read), 0, place)
+            if len(lost := np.flatnonzero(without & ~read & keep)):
                 connector = parts["connector"][int(lost[0])].as_py()
                 raise DataError(
                     f"{self.topic}: events of the connector {printable(connector)} do not say what {name!r} is made "
@@ -290,6 +329,12 @@ class DebeziumDecoder:
                     column=name,
                 )
         return {name: place.cast(self.columns.field(name).type)}
+
+
+def _equal(one: pa.Array, other: pa.Array) -> np.ndarray:
+    """Which values are equal; a null is equal to a null."""
+    found: np.ndarray = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
+    return found | one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
 
 
 def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:

@@ -22,7 +22,7 @@ from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
-from hoodoo.sources.debezium_values import UNFIT, plain, said_in, spelt
+from hoodoo.sources.debezium_values import FLOATS, UNFIT, plain, said_in, spelt
 
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
@@ -68,7 +68,7 @@ class EventReader:
         skipped: Messages that are no events, so far, such as heartbeats.
     """
 
-    def __init__(self, known: Mapping[str, pa.Field], unknown: bool, before: bool) -> None:
+    def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
         """Take what is asked for.
 
         Args:
@@ -80,6 +80,16 @@ class EventReader:
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
         self._before = before
         self.left_out, self.skipped = set[str](), 0
+
+    def learn(self, name: str, kind: pa.DataType) -> None:
+        """Read a column that the table does not have as if it had.
+
+        Args:
+            name: The column.
+            kind: Its type.
+        """
+        self.known[name] = pa.field(name, kind)
+        self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
         """Read events: together, or in halves, and at last one by one.
@@ -216,9 +226,10 @@ class EventReader:
         for name, value in image.items():
             field = self.known.get(name)
             if field is None:
-                if isinstance(value, str):
-                    value.encode()
-                found[name] = float(value) if isinstance(value, Decimal) else value
+                if self.unknown:
+                    found[name] = float(value) if isinstance(value, Decimal) else value
+                else:
+                    self.left_out.add(name)
                 continue
             try:
                 found[name] = plain(value, field.type)
@@ -227,6 +238,9 @@ class EventReader:
         return found
 
     def _column(self, name: str, values: list[Any]) -> pa.Array:
+        texts = {value for value in values if isinstance(value, str)}
+        if name not in self.known and texts <= FLOATS.keys() and any(isinstance(value, float) for value in values):
+            values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
         try:
             return pa.array(values, self.spelt.get(name))
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as problem:

@@ -33,9 +33,27 @@ _UNITS = {
     "org.apache.kafka.connect.data.Time": "ms",
     "org.apache.kafka.connect.data.Timestamp": "ms",
 }
+_MEANINGS = {
+    "io.debezium.time.Date": pa.date32(),
+    "org.apache.kafka.connect.data.Date": pa.date32(),
+    "io.debezium.time.ZonedTimestamp": pa.timestamp("us", "UTC"),
+}
+_TYPES = {
+    "int8": pa.int32(),
+    "int16": pa.int32(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
 _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEVER}
@@ -81,6 +99,25 @@ def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
         }
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
         return None
+
+
+def kind_of(said: Said) -> pa.DataType | None:
+    """Return the type that a column has which a table gets from a schema.
+
+    Args:
+        said: What the schema says.
+
+    Returns:
+        The type; None where the values have to show it.
+    """
+    unit = _UNITS.get(said.meaning)
+    if said.meaning == _DECIMAL:
+        return pa.decimal128(38, said.scale) if 0 <= said.scale <= 38 else None
+    if unit and "Timestamp" in said.meaning:
+        return pa.timestamp("ms" if unit == "ms" else "us")
+    if unit:
+        return pa.time64("us")
+    return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
@@ -191,7 +228,7 @@ def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 def _is_bytes(text: str | None) -> bool:
     """Is this no number, and base64?"""
-    if not text or text in _FLOATS or not _BASE64.fullmatch(text):
+    if not text or text in FLOATS or not _BASE64.fullmatch(text):
         return False
     try:
         Decimal(text)
@@ -231,8 +268,8 @@ def plain(value: Any, kind: pa.DataType) -> Any:
         if types.is_decimal(kind) and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
             return str(value)
     elif types.is_floating(kind):
-        if isinstance(value, str) and value in _FLOATS:
-            return _FLOATS[value]
+        if isinstance(value, str) and value in FLOATS:
+            return FLOATS[value]
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             return float(value)
     elif types.is_boolean(kind):
@@ -280,4 +317,4 @@ def _line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = ["UNFIT", "Said", "unfit", "meant", "plain", "said_in", "spelt"]
+__all__ = ["FLOATS", "UNFIT", "Said", "kind_of", "meant", "plain", "said_in", "spelt", "unfit"]

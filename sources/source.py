@@ -55,11 +55,13 @@ class Placing:
         key: The columns of the key. A column that has two names has both of them, that of the table first.
         placed_by: The columns that tell the partition of a row, by each of their names.
         order_by: The columns that tell which version of a row is newer.
+        made: How partition columns are made of those in `placed_by` that are none themselves, such as 'day(ts)'.
     """
 
     key: tuple[tuple[str, ...], ...] = ()
     placed_by: tuple[str, ...] = ()
     order_by: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
 
     @property
     def key_names(self) -> frozenset[str]:
@@ -89,7 +91,8 @@ class Placing:
         """
         said = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
         key = tuple(tuple(names) for names in said.get("key", ()))
-        return Placing(key, tuple(said.get("placed_by", ())), tuple(said.get("order_by", ())))
+        others = (tuple(said.get(name, ())) for name in ("placed_by", "order_by", "made"))
+        return Placing(key, *others)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_events import Changes, Event, change, sent
+from change_events import Changes, Event, change, golden_events, sent
 
 import hoodoo
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.sources import Kafka, Limits, Placing
 from hoodoo.sources.debezium import UNAVAILABLE
+from hoodoo.sources.debezium_events import EventReader
 
 ID = ("id", pa.int64())
 LSN = ("_event_lsn", pa.int64())
@@ -199,6 +200,44 @@ def test_changes_have_the_place_in_the_log_of_their_database() -> None:
         rows(events, ID, LSN)
 
 
+def test_a_row_that_was_read_without_a_place_comes_before_all_changes() -> None:
+    found, bad = rows([change("r", {"id": 1}, {"id": 1}, lsn=None), change("c", {"id": 2}, {"id": 2}, lsn=3)], ID, LSN)
+    assert found["_event_lsn"].to_pylist() == [0, 3] and not len(bad)
+
+
+def test_a_schema_says_what_a_new_column_is(tmp_path: Path) -> None:
+    """Without it bytes of a decimal were text, and moments numbers."""
+    epoch = dt.datetime(1970, 1, 1)
+    kinds = {
+        "price": ("bytes", "org.apache.kafka.connect.data.Decimal", "BBo=", Decimal("10.50")),
+        "at": ("int64", "io.debezium.time.MicroTimestamp", 5, epoch.replace(microsecond=5)),
+        "day": ("int32", "io.debezium.time.Date", 1, dt.date(1970, 1, 2)),
+        "zoned": ("string", "io.debezium.time.ZonedTimestamp", "1970-01-01T00:00:00Z", epoch.replace(tzinfo=dt.UTC)),
+        "t": ("int32", "io.debezium.time.Time", 5, dt.time(0, 0, 0, 5000)),
+        "raw": ("bytes", None, "3q0=", bytes.fromhex("dead")),
+        "small": ("int16", None, 5, 5),
+    }
+    fields: list[dict[str, Any]] = [{"type": "int64", "field": "id"}]
+    for name, (kind, meaning, _, _) in kinds.items():
+        fields.append({"type": kind, "name": meaning, "parameters": {"scale": "2"}, "field": name})
+    schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]}
+    _, content = change("c", {"id": 1}, {"id": 1, **{name: sent_as for name, (_, _, sent_as, _) in kinds.items()}})
+    event = (b'{"id":1}', sent({"schema": schema, "payload": json.loads(content or b"")}))
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    hoodoo.ingest(Changes([event]), table, new_columns="add").run()
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1} | {name: meant for name, (*_, meant) in kinds.items()}]
+
+
+def test_a_table_may_call_columns_by_other_names(tmp_path: Path) -> None:
+    schema = pa.schema([("Order Id", pa.int64()), ("The Part", pa.string()), ("Note!", pa.string())])
+    table = hoodoo.create(tmp_path / "t", schema, key="Order Id", partition_by="The Part", rename="snake")
+    rows_sent = [{"Order Id": number, "The Part": "a", "Note!": "n"} for number in (1, 2)]
+    events = [change("c", {"Order Id": one["Order Id"]}, one) for one in rows_sent]
+    events.append(change("d", {"Order Id": 1}, None, rows_sent[0]))
+    hoodoo.ingest(Changes(events, 2), table).run()
+    assert table.scan().to_arrow().to_pylist() == [{"order_id": 2, "the_part": "a", "note": "n"}]
+
+
 # ---- what cannot be followed
 def test_the_key_of_messages_has_to_be_that_of_the_table() -> None:
     event = change("c", {"id": 1}, {"id": 1, "part": "a"})
@@ -262,6 +301,24 @@ def test_a_row_that_leaves_its_partition_is_deleted_there(tmp_path: Path) -> Non
         ]
 
 
+def test_a_partition_that_is_made_of_a_column_is_told_by_that_column(tmp_path: Path) -> None:
+    schema = pa.schema([ID, ("day", pa.date32()), ("note", pa.string()), LSN])
+    table = hoodoo.create(
+        tmp_path / "t", schema, key="id", partition_by=hoodoo.month("day"), order_by="_event_lsn", clean_every=None
+    )
+    olds = [{"id": number, "day": 20_000, "note": "n"} for number in (1, 2, 3)]
+    events = [change("c", {"id": one["id"]}, one, lsn=1) for one in olds]
+    events += [
+        change("u", {"id": 1}, {**olds[0], "day": 20_001, "note": UNAVAILABLE}, olds[0], lsn=2),
+        change("u", {"id": 2}, {**olds[1], "day": 20_100}, olds[1], lsn=3),
+        change("d", {"id": 3}, None, olds[2], lsn=4),
+    ]
+    for at_once in (1, 6):
+        assert hoodoo.ingest(Changes(events, at_once), table, name=str(at_once)).run().bad == 0
+        found = {one["id"]: (one["day"].month, one["note"]) for one in table.scan().to_arrow().to_pylist()}
+        assert found == {1: (10, "n"), 2: (1, "n")}
+
+
 # ---- values that were not sent
 @pytest.fixture
 def notes(tmp_path: Path) -> hoodoo.Table:
@@ -322,3 +379,28 @@ def test_a_wrong_argument_of_a_topic_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError) as refused:
         Kafka("broker:9092", "t", **wrong)
     assert refused.value.details["option"] == next(iter(wrong))
+
+
+@pytest.mark.parametrize("run", ["plain", "rich"])
+@pytest.mark.parametrize("name", ["orders", "lines", "toast"])
+def test_the_careful_way_reads_what_the_fast_way_reads(monkeypatch: pytest.MonkeyPatch, run: str, name: str) -> None:
+    """Whether a neighbour is refused must not change what an event says."""
+    lists = {"tags": pa.list_(pa.string()), "ia": pa.list_(pa.int32())}
+    columns = {
+        "orders": [
+            ID,
+            ("weight", pa.float32()),
+            ("at", pa.timestamp("us")),
+            ("tags", lists["tags"]),
+            ("raw", pa.binary()),
+        ],
+        "lines": [("order_id", pa.int64()), ("line", pa.int32()), ("price", pa.decimal128(38, 6)), ("qty", pa.int32())],
+        "toast": [ID, ("j", pa.string()), ("ia", lists["ia"]), ("x", pa.int64())],
+    }[name]
+    key = ["order_id", "line"] if name == "lines" else ["id"]
+    events = golden_events(run, name)
+    alone = [rows([event], *columns, LSN, key=key, truncate="ignore")[0] for event in events if event[1] is not None]
+    fast = pa.concat_tables([one for one in alone if len(one)], promote_options="permissive")
+    monkeypatch.setattr(EventReader, "_together", lambda self, some: None)
+    careful = rows(events, *columns, LSN, key=key, truncate="ignore")[0]
+    assert str(fast.select(careful.column_names).to_pylist()) == str(careful.to_pylist())  # NaN is not equal to itself

@@ -66,7 +66,7 @@ class DebeziumDecoder:
         self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
         self._messages = Unwrapping()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
-        self._keys = KeyReader(self.topic, placing, self._reader.spelt)
+        self._keys = KeyReader(self.topic, placing, self._known, self._reader.spelt)
         self._passed_over = 0
 
     @property

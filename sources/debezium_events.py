@@ -22,7 +22,7 @@ from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
-from hoodoo.sources.debezium_values import FLOATS, UNFIT, plain, said_in, spelt
+from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, said_in, spelt, texts_of
 
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
@@ -35,6 +35,7 @@ _SOURCE = pa.struct(
         ("row", pa.int64()),
     ]
 )
+_SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in _SOURCE}
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class EventReader:
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
         self._before = before
         self.left_out, self.skipped = set[str](), 0
+        self._scaled = set[str]()
 
     def learn(self, name: str, kind: pa.DataType) -> None:
         """Read a column that the table does not have as if it had.
@@ -117,7 +119,8 @@ class EventReader:
         if text is None:
             return None
         data = pa.py_buffer(text)
-        image = pa.struct([(name, kind) for name, kind in self.spelt.items() if kind is not None])
+        kinds = {name: kind for name, kind in self.spelt.items() if kind is not None}
+        image = pa.struct([(name, SCALED if name in self._scaled else kind) for name, kind in kinds.items()])
         envelope = [("op", pa.string()), ("after", image), ("source", _SOURCE)]
         if self._before or self.unknown:
             envelope.append(("before", image))
@@ -142,6 +145,11 @@ class EventReader:
             del images[name]
         self._look_for_others(some)
         before = children(table["before"].combine_chunks()) if "before" in table.column_names else {}
+        try:
+            for image in (images, before):
+                image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
+        except UNFIT:
+            return None
         there = after.is_valid().to_numpy(zero_copy_only=False)
         return Events(some, op, images, there, before, table["source"].combine_chunks())
 
@@ -184,7 +192,8 @@ class EventReader:
                 images = [self._plain_image(event.get(name)) for name in ("before", "after")]
                 source = event.get("source") or {}
                 where = {field.name: source.get(field.name) for field in _SOURCE}
-                pa.scalar(where, _SOURCE)
+                if strange := [one for one in where.items() if not isinstance(one[1], _SAID[one[0]])]:
+                    raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
             except (*UNFIT, AttributeError, TypeError, KeyError, pa.ArrowTypeError) as problem:
                 bad.note(some.numbers[at], _why(problem), some.values[at])
                 continue
@@ -233,6 +242,8 @@ class EventReader:
                 continue
             try:
                 found[name] = plain(value, field.type)
+                if is_scaled(value) and not pa.types.is_struct(field.type):
+                    self._scaled.add(name)  # so are those that come
             except UNFIT as problem:
                 raise ValueError(f"Column {name!r}: {_why(problem)}") from None
         return found

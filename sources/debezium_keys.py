@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.json
@@ -10,21 +12,29 @@ import pyarrow.json
 from hoodoo.errors import DataError
 from hoodoo.redact import printable
 from hoodoo.sources.debezium_messages import Unwrapping, objects_of
+from hoodoo.sources.debezium_values import UNFIT, plain
 from hoodoo.sources.source import Placing
 
 
 class KeyReader:
     """Reads keys of messages, and holds them against the key of the table."""
 
-    def __init__(self, topic: str, placing: Placing, spelt: Mapping[str, pa.DataType | None]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        placing: Placing,
+        known: Mapping[str, pa.Field],
+        spelt: Mapping[str, pa.DataType | None],
+    ) -> None:
         """Take what is asked for.
 
         Args:
             topic: What errors call the topic.
             placing: How the table tells rows apart.
+            known: The columns of the table.
             spelt: How values of each column are spelt.
         """
-        self.topic, self.placing, self._spelt = topic, placing, spelt
+        self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
         self._messages = Unwrapping()
         self._fits = False
 
@@ -58,29 +68,52 @@ class KeyReader:
         Raises:
             DataError: They have other columns than the key of the table.
         """
-        found = list[pa.Table]()
+        found = list[Mapping[str, pa.Array]]()
         for _, _, payloads, _ in self._messages.unwrapped([one or b"" for one in contents]):
-            text = objects_of(payloads)
-            if text is None:
+            columns = self._together(payloads) or self._one_by_one(payloads)
+            if columns is None:
                 return None
-            data = pa.py_buffer(text)
-            try:
-                there = pa.json.read_json(pa.BufferReader(data)).column_names
-                if self.placing.key and (missing := set(there) ^ self._key_said(there)):
-                    raise self._other_key(there, missing)
-                fields = [(name, self._spelt[name]) for name in there if name in self._spelt]
-                table = pa.json.read_json(
-                    pa.BufferReader(data),
-                    parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields)),
-                )
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-                return None
-            if len(table) != len(payloads):
-                return None
-            found.append(table)
+            found.append(columns)
         self._fits = True
-        whole = pa.concat_tables(found)
-        return {name: whole[name].combine_chunks() for name in whole.column_names}
+        return {name: pa.concat_arrays([one[name] for one in found]) for name in found[0]}
+
+    def _together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        """Read keys by Arrow's reader; None where it refuses one."""
+        text = objects_of(payloads)
+        if text is None:
+            return None
+        data = pa.py_buffer(text)
+        try:
+            there = pa.json.read_json(pa.BufferReader(data)).column_names
+            self._require(there)
+            fields = [(name, self._spelt[name]) for name in there if name in self._spelt]
+            table = pa.json.read_json(
+                pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+            return None
+        if len(table) != len(payloads):
+            return None
+        return {name: table[name].combine_chunks() for name in table.column_names}
+
+    def _one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        """Read keys by Python; None where one is no object with values of the columns."""
+        try:
+            keys = [json.loads(one, parse_float=Decimal) for one in payloads]
+            there = list(dict.fromkeys(name for one in keys for name in dict(one)))
+            self._require(there)
+            return {
+                name: pa.array([plain(one.get(name), self._known[name].type) for one in keys], self._spelt[name])
+                for name in there
+                if name in self._known
+            }
+        except (*UNFIT, TypeError):
+            return None
+
+    def _require(self, there: Sequence[str]) -> None:
+        """Raise DataError where these are not the columns of the table's key."""
+        if self.placing.key and (missing := set(there) ^ self._key_said(there)):
+            raise self._other_key(there, missing)
 
     def _key_said(self, there: Sequence[str]) -> set[str]:
         """The names of the table's key, each as messages have it."""

@@ -53,6 +53,8 @@ _TYPES = {
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+SCALED = pa.struct([("scale", pa.int32()), ("value", pa.string())])
+"""How a NUMERIC is spelt that has no scale of its own."""
 FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
@@ -245,7 +247,37 @@ def _unscaled(text: str, scale: int) -> str:
         return format(Decimal(number).scaleb(-scale), "f")
 
 
+def texts_of(scaled: pa.Array) -> pa.Array:
+    """Write decimals that say their own scale as decimals are spelt otherwise.
+
+    Args:
+        scaled: They, as SCALED.
+
+    Returns:
+        The numbers, as text.
+
+    Raises:
+        ValueError: One is none.
+    """
+    return pa.array(
+        [None if one is None else _unscaled(one["value"] or "", one["scale"] or 0) for one in scaled.to_pylist()],
+        pa.string(),
+    )
+
+
 # ---- a value
+def is_scaled(value: object) -> bool:
+    """Tell whether a value is a decimal that says its own scale.
+
+    Args:
+        value: The value, as Python reads JSON.
+
+    Returns:
+        True if it is.
+    """
+    return isinstance(value, dict) and value.keys() == {"scale", "value"}
+
+
 def plain(value: Any, kind: pa.DataType) -> Any:
     """Make one value, as Python reads JSON, what `spelt` says of its type.
 
@@ -263,7 +295,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
         return None
     types = pa.types
     if types.is_decimal(kind) or types.is_string(kind):
-        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a NUMERIC that has no scale of its own
+        if is_scaled(value):
             return _unscaled(value["value"], int(value["scale"]))
         if types.is_decimal(kind) and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
             return str(value)
@@ -317,4 +349,17 @@ def _line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = ["FLOATS", "UNFIT", "Said", "kind_of", "meant", "plain", "said_in", "spelt", "unfit"]
+__all__ = [
+    "FLOATS",
+    "SCALED",
+    "UNFIT",
+    "Said",
+    "is_scaled",
+    "kind_of",
+    "meant",
+    "plain",
+    "said_in",
+    "spelt",
+    "texts_of",
+    "unfit",
+]

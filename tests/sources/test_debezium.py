@@ -17,8 +17,11 @@ from change_events import Changes, Event, change, golden_events, sent
 import hoodoo
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.sources import Kafka, Limits, Placing
+from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import UNAVAILABLE
 from hoodoo.sources.debezium_events import EventReader
+from hoodoo.sources.debezium_messages import Messages
+from hoodoo.sources.debezium_values import meant
 
 ID = ("id", pa.int64())
 LSN = ("_event_lsn", pa.int64())
@@ -182,6 +185,41 @@ def test_a_delete_has_the_key_of_its_message_and_not_what_stands_before_it() -> 
     assert found["id"].to_pylist() == [8] and not len(bad)
     found, bad = rows([(b"8", change("d", None, before=before)[1]), change("d", {"id": 9}, before=before)], ID)
     assert found["id"].to_pylist() == [9] and bad["place"].to_pylist() == ["0:0"]
+
+
+def test_a_key_may_be_a_number_that_says_its_own_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.sources.debezium.AT_ONCE", 2)
+
+    def sent_as(number: int) -> dict[str, Any]:
+        return {"scale": 0, "value": base64.b64encode(bytes([number])).decode()}
+
+    events = [change("c", {"id": sent_as(number)}, {"id": sent_as(number)}) for number in (1, 2, 3)]
+    events.append(change("d", {"id": sent_as(2)}))
+    found, bad = rows(events, ("id", pa.decimal128(10, 0)))
+    assert found["id"].to_pylist() == [1, 2, 3, 2] and not len(bad)
+
+
+def test_numbers_that_say_their_own_scale_are_read_together_once_one_was_met() -> None:
+    """Each block was read one by one, by a tenth of the speed."""
+    events = [change("c", {"id": at}, {"id": at, "v": {"scale": 1, "value": "Cw=="}, "w": None}) for at in range(9)]
+    schema = {
+        "id": pa.field("id", pa.int64()),
+        "v": pa.field("v", pa.decimal128(9, 2)),
+        "w": pa.field("w", pa.string()),
+    }
+    reader = EventReader(schema, False, False)
+    payloads = [value or b"" for _, value in events]
+    some = Messages(range(9), [None] * 9, payloads, payloads)
+    assert reader._together(some) is None
+    [first] = reader.events(some, BadMessages("t", 0, str))
+    again = reader._together(some)
+    assert again is not None
+    for one in (first, again):
+        assert meant(one.after["v"], schema["v"], None).to_pylist() == [Decimal("1.10")] * 9
+    found, bad = rows(
+        [*events, change("c", {"id": 9}, {"id": 9, "v": {"scale": 9, "value": "Cw=="}})], ID, ("v", pa.decimal128(9, 2))
+    )
+    assert (len(found), bad["place"].to_pylist()) == (9, ["0:9"])
 
 
 def test_changes_have_the_place_in_the_log_of_their_database() -> None:

@@ -22,7 +22,8 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_events import EventReader, Events, children
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
-from hoodoo.sources.debezium_values import UNFIT, Said, kind_of, meant, said_in, unfit
+from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
+from hoodoo.sources.debezium_values import UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 

@@ -22,7 +22,8 @@ from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
-from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, said_in, spelt, texts_of
+from hoodoo.sources.debezium_schemas import said_in
+from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, spelt, texts_of
 
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused

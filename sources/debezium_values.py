@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -22,36 +21,8 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
+from hoodoo.sources.debezium_schemas import DECIMAL, UNITS, Said
 
-_UNITS = {
-    "io.debezium.time.Time": "ms",
-    "io.debezium.time.MicroTime": "us",
-    "io.debezium.time.NanoTime": "ns",
-    "io.debezium.time.Timestamp": "ms",
-    "io.debezium.time.MicroTimestamp": "us",
-    "io.debezium.time.NanoTimestamp": "ns",
-    "org.apache.kafka.connect.data.Time": "ms",
-    "org.apache.kafka.connect.data.Timestamp": "ms",
-}
-_MEANINGS = {
-    "io.debezium.time.Date": pa.date32(),
-    "org.apache.kafka.connect.data.Date": pa.date32(),
-    "io.debezium.time.ZonedTimestamp": pa.timestamp("us", "UTC"),
-}
-_TYPES = {
-    "int8": pa.int32(),
-    "int16": pa.int32(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "double": pa.float64(),
-    "float64": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-}
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 SCALED = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 """How a NUMERIC is spelt that has no scale of its own."""
@@ -64,62 +35,6 @@ sends the words for timestamps with a zone, and such numbers for others.
 """
 UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError)
 """How a value says that it is none of its column. A ColumnError is about the whole column."""
-
-
-@dataclass(frozen=True)
-class Said:
-    """What the schema in a message says of a column.
-
-    Attributes:
-        type: The name of its type, as Kafka Connect has it: 'int64', 'bytes', 'array', ...
-        meaning: What values of that type stand for, such as 'io.debezium.time.Date'; '' where they are just that.
-        scale: The scale of a decimal in bytes.
-    """
-
-    type: str
-    meaning: str = ""
-    scale: int = 0
-
-
-def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
-    """Read what a schema in a message says of columns.
-
-    Args:
-        schema: The schema, as JSON has it.
-        image: The field whose fields are the columns, such as 'after'. '': the fields of the message itself are.
-
-    Returns:
-        What it says of each column, or None where it says nothing of such columns.
-    """
-    try:
-        fields = schema["fields"]
-        if image:
-            fields = next(one["fields"] for one in fields if one["field"] == image)
-        return {
-            one["field"]: Said(one["type"], one.get("name") or "", int((one.get("parameters") or {}).get("scale", 0)))
-            for one in fields
-        }
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
-        return None
-
-
-def kind_of(said: Said) -> pa.DataType | None:
-    """Return the type that a column has which a table gets from a schema.
-
-    Args:
-        said: What the schema says.
-
-    Returns:
-        The type; None where the values have to show it.
-    """
-    unit = _UNITS.get(said.meaning)
-    if said.meaning == _DECIMAL:
-        return pa.decimal128(38, said.scale) if 0 <= said.scale <= 38 else None
-    if unit and "Timestamp" in said.meaning:
-        return pa.timestamp("ms" if unit == "ms" else "us")
-    if unit:
-        return pa.time64("us")
-    return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
@@ -158,7 +73,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         ArrowInvalid: A value is none of that type. Others of UNFIT say the same.
     """
     kind = field.type
-    unit = _UNITS.get(said.meaning) if said else None
+    unit = UNITS.get(said.meaning) if said else None
     if pa.types.is_timestamp(kind):
         return _zoned(values, kind) if kind.tz else _local(values, unit or kind.unit, kind)
     if pa.types.is_time(kind):
@@ -184,7 +99,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         return pa.StructArray.from_arrays(
             parts, fields=list(kind), mask=values.is_null() if values.null_count else None
         )
-    if pa.types.is_string(kind) and said is not None and said.meaning == _DECIMAL and said.type == "bytes":
+    if pa.types.is_string(kind) and said is not None and said.meaning == DECIMAL and said.type == "bytes":
         return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
     return values.cast(kind)
 
@@ -212,7 +127,7 @@ def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
-    if said is not None and said.meaning == _DECIMAL and said.type == "bytes":
+    if said is not None and said.meaning == DECIMAL and said.type == "bytes":
         texts = pa.array([None if text is None else _unscaled(text, said.scale) for text in texts.to_pylist()])
         return texts.cast(pa.string()).cast(field.type)
     try:
@@ -349,17 +264,4 @@ def _line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = [
-    "FLOATS",
-    "SCALED",
-    "UNFIT",
-    "Said",
-    "is_scaled",
-    "kind_of",
-    "meant",
-    "plain",
-    "said_in",
-    "spelt",
-    "texts_of",
-    "unfit",
-]
+__all__ = ["FLOATS", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]

@@ -1,0 +1,98 @@
+"""What schemas in messages of Kafka Connect say of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+UNITS = {
+    "io.debezium.time.Time": "ms",
+    "io.debezium.time.MicroTime": "us",
+    "io.debezium.time.NanoTime": "ns",
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "org.apache.kafka.connect.data.Time": "ms",
+    "org.apache.kafka.connect.data.Timestamp": "ms",
+}
+_MEANINGS = {
+    "io.debezium.time.Date": pa.date32(),
+    "org.apache.kafka.connect.data.Date": pa.date32(),
+    "io.debezium.time.ZonedTimestamp": pa.timestamp("us", "UTC"),
+}
+_TYPES = {
+    "int8": pa.int32(),
+    "int16": pa.int32(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the schema in a message says of a column.
+
+    Attributes:
+        type: The name of its type, as Kafka Connect has it: 'int64', 'bytes', 'array', ...
+        meaning: What values of that type stand for, such as 'io.debezium.time.Date'; '' where they are just that.
+        scale: The scale of a decimal in bytes.
+    """
+
+    type: str
+    meaning: str = ""
+    scale: int = 0
+
+
+def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
+    """Read what a schema in a message says of columns.
+
+    Args:
+        schema: The schema, as JSON has it.
+        image: The field whose fields are the columns, such as 'after'. '': the fields of the message itself are.
+
+    Returns:
+        What it says of each column, or None where it says nothing of such columns.
+    """
+    try:
+        fields = schema["fields"]
+        if image:
+            fields = next(one["fields"] for one in fields if one["field"] == image)
+        return {
+            one["field"]: Said(one["type"], one.get("name") or "", int((one.get("parameters") or {}).get("scale", 0)))
+            for one in fields
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+        return None
+
+
+def kind_of(said: Said) -> pa.DataType | None:
+    """Return the type that a column has which a table gets from a schema.
+
+    Args:
+        said: What the schema says.
+
+    Returns:
+        The type; None where the values have to show it.
+    """
+    unit = UNITS.get(said.meaning)
+    if said.meaning == DECIMAL:
+        return pa.decimal128(38, said.scale) if 0 <= said.scale <= 38 else None
+    if unit and "Timestamp" in said.meaning:
+        return pa.timestamp("ms" if unit == "ms" else "us")
+    if unit:
+        return pa.time64("us")
+    return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
+
+
+__all__ = ["DECIMAL", "UNITS", "Said", "kind_of", "said_in"]

@@ -19,7 +19,7 @@ from hoodoo.format import transforms
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_events import EventReader, Events, children
+from hoodoo.sources.debezium_events import EventReader, Events
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
@@ -123,7 +123,7 @@ class DebeziumDecoder:
         moved = self._placed(events, gone, columns, said)
         keep = is_row | gone
         made = self._values(columns, said, keep, bad_rows)
-        made |= self._ordered(events, keep)
+        made |= self._ordered(events, keep, bad_rows)
         for at, why in sorted(bad_rows.items()):
             bad.note(events.of.numbers[at], why, events.of.values[at])
         made[IS_DELETED] = pa.array(gone)
@@ -302,12 +302,12 @@ class DebeziumDecoder:
         return pa.concat_tables([table, olds]).take(pa.array(index[order])), place[order] // 2
 
     # ---- order
-    def _ordered(self, events: Events, keep: np.ndarray) -> dict[str, pa.Array]:
-        """The place of each change in the log of its database. Raises DataError where it says none."""
+    def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
+        """The place of each change in the log of its database. Raises DataError where the connector says none."""
         name = self._order
         if name is None:
             return {}
-        parts = children(events.source)
+        parts = events.source
         if name == LSN:
             place = parts["lsn"]
         else:
@@ -320,8 +320,11 @@ class DebeziumDecoder:
             without = place.is_null().to_numpy(zero_copy_only=False)
             read = without & mine & _in(events.op, ("r",))  # a row that was read without a place is older than changes
             place = pc.if_else(pa.array(read), 0, place)
-            if len(lost := np.flatnonzero(without & ~read & keep)):
-                connector = parts["connector"][int(lost[0])].as_py()
+            for at in np.flatnonzero(without & ~read & keep).tolist():
+                connector = parts["connector"][at].as_py()
+                if connector is None or mine[at]:
+                    bad_rows[at] = f"the event does not say where it stands in the log, of which {name!r} is made"
+                    continue
                 raise DataError(
                     f"{self.topic}: events of the connector {printable(connector)} do not say what {name!r} is made "
                     f"of. {LSN!r} is of PostgreSQL, {SEQ!r} of MySQL and MariaDB; for others make a table without "

@@ -57,7 +57,7 @@ class Events:
     after: Mapping[str, pa.Array]
     there: np.ndarray
     before: Mapping[str, pa.Array]
-    source: pa.Array
+    source: Mapping[str, pa.Array]
 
 
 class EventReader:
@@ -134,25 +134,24 @@ class EventReader:
                     unexpected_field_behavior="infer" if self.unknown else "ignore",
                 ),
             )
-            list(table.schema.names)
+            images = _children(table["after"].combine_chunks())  # Arrow decodes the names only now
+            before = _children(table["before"].combine_chunks()) if "before" in table.column_names else {}
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
             return None
         op = table["op"].combine_chunks()
         if len(table) != len(some) or op.null_count:
             return None
         after = table["after"].combine_chunks()
-        images = children(after)
         for name in self._never_said(images, text):
             del images[name]
         self._look_for_others(some)
-        before = children(table["before"].combine_chunks()) if "before" in table.column_names else {}
         try:
             for image in (images, before):
                 image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
         there = after.is_valid().to_numpy(zero_copy_only=False)
-        return Events(some, op, images, there, before, table["source"].combine_chunks())
+        return Events(some, op, images, there, before, _places(table["source"].combine_chunks()))
 
     def _look_for_others(self, some: Messages) -> None:
         """Note columns that the table does not have, where they are left out: Arrow's reader passes over them unseen.
@@ -165,7 +164,10 @@ class EventReader:
             self.left_out.update(name for name in said if name not in self.known)
             return
         for payload in (*some.payloads[::_LOOKED_AT], some.payloads[-1]):
-            after = json.loads(payload).get("after") or {}
+            try:
+                after = json.loads(payload).get("after") or {}
+            except ValueError:  # Arrow's reader takes some text that is no JSON
+                continue
             self.left_out.update(name for name in after if name not in self.known)
 
     def _never_said(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
@@ -193,8 +195,9 @@ class EventReader:
                 images = [self._plain_image(event.get(name)) for name in ("before", "after")]
                 source = event.get("source") or {}
                 where = {field.name: source.get(field.name) for field in _SOURCE}
-                if strange := [one for one in where.items() if not isinstance(one[1], _SAID[one[0]])]:
+                if strange := [one for one in where.items() if not _is_sound(*one)]:
                     raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
+                event["op"].encode()
             except (*UNFIT, AttributeError, TypeError, KeyError, pa.ArrowTypeError) as problem:
                 bad.note(some.numbers[at], _why(problem), some.values[at])
                 continue
@@ -207,12 +210,12 @@ class EventReader:
             return
         names = dict.fromkeys(name for image in (*befores, *afters) if image for name in image)
         after, before = (
-            {name: self._column(name, [image and image.get(name) for image in images]) for name in names}
+            {name: self._column(name, [image.get(name) if image else None for image in images]) for name in names}
             for images in (afters, befores)
         )
         picked = some.picked(kept)
         there = np.array([image is not None for image in afters])
-        yield Events(picked, pa.array(ops, pa.string()), after, there, before, pa.array(sources, _SOURCE))
+        yield Events(picked, pa.array(ops, pa.string()), after, there, before, _places(pa.array(sources, _SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
         """Is this a message that changes no row: a heartbeat, the mark of a transaction? Raises ValueError where it is
@@ -255,7 +258,7 @@ class EventReader:
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
         try:
             return pa.array(values, self.spelt.get(name))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as problem:
+        except (*UNFIT, pa.ArrowTypeError) as problem:
             raise ColumnError(
                 f"Column {name!r}, which the table does not have, has values of several types: {problem}. Add the "
                 "column to the table first.",
@@ -263,7 +266,21 @@ class EventReader:
             ) from None
 
 
-def children(values: pa.Array) -> dict[str, pa.Array]:
+def _places(source: pa.Array) -> dict[str, pa.Array]:
+    """What counts of `source`: names of others may be no text."""
+    return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in _SOURCE}
+
+
+def _is_sound(name: str, value: Any) -> bool:
+    """Can Arrow hold this value of `source`?"""
+    if isinstance(value, str):
+        value.encode()  # raises for half a character
+    elif isinstance(value, bool) or isinstance(value, int) and value.bit_length() > 63:
+        return False
+    return isinstance(value, _SAID[name])
+
+
+def _children(values: pa.Array) -> dict[str, pa.Array]:
     """The fields of a struct, null where the struct is."""
     return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
 
@@ -274,4 +291,4 @@ def _why(problem: BaseException) -> str:
     return str(problem).partition("\n")[0] or type(problem).__name__
 
 
-__all__ = ["EventReader", "Events", "children"]
+__all__ = ["EventReader", "Events"]

@@ -253,11 +253,18 @@ def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tupl
         meant(values, field, said)
     except UNFIT as problem:
         if len(values) == 1:
-            return [(0, f"Column {field.name!r}: {printable(values[0].as_py())} is no {field.type}: {_line(problem)}")]
+            return [(0, f"Column {field.name!r}: {_shown(values)} is no {field.type}: {_line(problem)}")]
         half = len(values) // 2
         after = unfit(values.slice(half), field, said)
         return [*unfit(values.slice(0, half), field, said), *((at + half, why) for at, why in after)]
     return []
+
+
+def _shown(values: pa.Array) -> str:
+    try:
+        return printable(values[0].as_py())
+    except UnicodeDecodeError:  # Arrow's reader takes what is no UTF-8
+        return "a value"
 
 
 def _line(problem: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import random
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from change_events import Changes, Event, change, golden_events, sent
+from tiers import sized
 
 import hoodoo
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
@@ -442,3 +444,65 @@ def test_the_careful_way_reads_what_the_fast_way_reads(monkeypatch: pytest.Monke
     monkeypatch.setattr(EventReader, "_together", lambda self, some: None)
     careful = rows(events, *columns, LSN, key=key, truncate="ignore")[0]
     assert str(fast.select(careful.column_names).to_pylist()) == str(careful.to_pylist())  # NaN is not equal to itself
+
+
+# ---- damage
+_PIECES = [b"{", b"}", b"\n", b"\r\n", b'"', b"[", b",", b"null", b"\\", b"\x00", b"\xb4", b"}{"]
+_VALUES = [None, True, -1, 1 << 70, 1.5, "", "NaN", [], [None], {}, {"scale": "x", "value": 3}, "\ud800", "infinity"]
+
+
+def broken(content: bytes, rng: random.Random) -> bytes:
+    """Bytes of which some are others, or JSON of which some value is another one."""
+    if rng.random() < 0.5:
+        event = json.loads(content)
+        holder: Any = event
+        while True:
+            name = rng.choice(list(holder))
+            if not isinstance(holder[name], dict) or not holder[name] or rng.random() < 0.2:
+                break
+            holder = holder[name]
+        if rng.random() < 0.3:
+            del holder[name]
+        else:
+            holder[name] = rng.choice(_VALUES)
+        return json.dumps(event, separators=(",", ":")).encode()
+    at = rng.randrange(len(content))
+    return content[:at] + rng.choice(_PIECES) + content[at + rng.randrange(4) :]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("name", ["orders", "lines"])
+def test_a_broken_event_is_a_row_or_set_aside_and_changes_no_other(name: str, unknown: bool) -> None:
+    """Some text that is no JSON, and bytes that are no UTF-8, pass Arrow's reader: this ended in errors of Python."""
+    rng = random.Random(11)
+    columns = {
+        "orders": [
+            ID,
+            ("weight", pa.float32()),
+            ("at", pa.timestamp("us")),
+            ("doc", pa.string()),
+            ("raw", pa.binary()),
+        ],
+        "lines": [
+            ("order_id", pa.int64()),
+            ("line", pa.int32()),
+            ("price", pa.decimal128(38, 6)),
+            ("sku", pa.string()),
+        ],
+    }[name]
+    key = ["order_id", "line"] if name == "lines" else ["id"]
+    events = [one for one in golden_events("plain", name) if one[1] and one[0]]
+    names = [*(column for column, _ in columns), LSN[0], "_hoodie_is_deleted"]
+    whole = [str(one) for one in rows(events, *columns, LSN, key=key)[0].select(names).to_pylist()]
+    for _ in range(sized(60, 2_000)):
+        at = rng.randrange(len(events))
+        damaged = [*events[:at], (events[at][0], broken(events[at][1] or b"", rng)), *events[at + 1 :]]
+        try:
+            found, bad = rows(damaged, *columns, LSN, key=key, unknown=unknown)
+        except DataError:  # such as a delete by now, of a message without a key
+            continue
+        assert set(bad["place"].to_pylist()) <= {f"0:{at}"}
+        others = [str(one) for one in found.slice(0, at).select(names).to_pylist()]
+        behind = len(whole) - at - 1
+        others += [str(one) for one in found.slice(len(found) - behind).select(names).to_pylist()]
+        assert others == whole[:at] + whole[at + 1 :]

@@ -40,7 +40,7 @@ BUDGET_S: dict[str, int] = {
     "schema": 60,
     "security": 40,
     "simulator": 60,
-    "sources": 40,
+    "sources": 70,
     "spark": 190,
     "storage": 60,
     "table": 130,

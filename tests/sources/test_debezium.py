@@ -413,6 +413,27 @@ def test_other_bad_rows_of_such_a_batch_are_set_aside_too(tmp_path: Path) -> Non
         hoodoo.ingest(Changes([note("u", 9, UNAVAILABLE, 1, 9)]), table, name="strict", max_bad_rows=0).run()
 
 
+def test_a_transformation_sees_what_stands_for_a_value_and_the_stored_one_is_kept(notes: hoodoo.Table) -> None:
+    seen = list[str]()
+
+    def doubled(batch: pa.Table) -> pa.Table:
+        seen.extend(batch["note"].to_pylist())
+        twice = pa.array([2 * one for one in batch["n"].to_pylist()], pa.int32())
+        return batch.set_column(batch.column_names.index("n"), "n", twice)
+
+    events = [note("c", 1, "one", 1, 1), note("u", 1, UNAVAILABLE, 2, 2)]
+    hoodoo.ingest(Changes(events, 1), notes, transform=doubled).run()
+    assert seen == ["one", UNAVAILABLE]
+    assert notes.scan(["note", "n"]).to_arrow().to_pylist() == [{"note": "one", "n": 4}]
+
+
+def test_a_batch_may_bring_a_new_column_and_lack_a_value(notes: hoodoo.Table) -> None:
+    more = {"id": 1, "note": UNAVAILABLE, "n": 2, "extra": "x"}
+    events = [note("c", 1, "one", 1, 1), change("u", {"id": 1}, more, lsn=2)]
+    hoodoo.ingest(Changes(events, 1), notes, new_columns="add").run()
+    assert notes.scan(["note", "n", "extra"]).to_arrow().to_pylist() == [{"note": "one", "n": 2, "extra": "x"}]
+
+
 # ---- the topic
 @pytest.mark.parametrize("wrong", [{"format": "debezium"}, {"truncate": "delete"}, {"unavailable": ""}])
 def test_a_wrong_argument_of_a_topic_is_named(wrong: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, one_of
+from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
@@ -80,6 +80,7 @@ class Kafka(Source):
         format: str = "json",
         truncate: str = "fail",
         unavailable: str = UNAVAILABLE,
+        told: bool = False,
     ) -> None:
         """Name a topic. Nothing is asked yet.
 
@@ -100,6 +101,8 @@ class Kafka(Source):
                 which keeps the rows.
             unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
                 change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
+            told: True gives rows the four columns `_kafka_...`, for a transform, also where the table does not have
+                them. False (default): only those that it has.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
@@ -124,6 +127,7 @@ class Kafka(Source):
         except ImportError:
             raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
+        self.told = flag("told", told)
         self.format, self.truncate, self.unavailable = format, truncate, unavailable
         self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self.name = f"kafka:{topic}"
@@ -258,7 +262,7 @@ class Kafka(Source):
             elif self.tombstones == "quarantine":
                 bad.note(number, "a message without a value", message.key() or b"", "tombstone")
         decoder = JsonDecoder(columns, unknown)
-        rows = _together(self.topic, decoder.rows(numbered, bad), messages, columns, unknown)
+        rows = _together(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
     def _changes(self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages) -> Part:
@@ -268,7 +272,7 @@ class Kafka(Source):
         decoder = DebeziumDecoder(f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
-        rows = _together(self.topic, decoded, messages, columns, unknown)
+        rows = _together(self.topic, decoded, messages, columns, self.told)
         skipped = decoder.skipped + len(messages) - len(there)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
 
@@ -388,15 +392,15 @@ def _together(
     decoded: Iterable[tuple[pa.Table, list[int]]],
     messages: Sequence[Message],
     columns: pa.Schema,
-    unknown: bool,
+    told: bool,
 ) -> pa.Table:
     """All rows, with what the broker says of the message of each."""
-    parts = [_told(rows, [messages[number] for number in numbers], columns, unknown) for rows, numbers in decoded]
+    parts = [_told(rows, [messages[number] for number in numbers], columns, told) for rows, numbers in decoded]
     return together(topic, parts, columns.remove_metadata())
 
 
-def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, unknown: bool) -> pa.Table:
-    """`rows` with what the broker says of each message, as far as it is wanted."""
+def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, told: bool) -> pa.Table:
+    """`rows` with what the broker says of each message, as far as the table has columns for it, or if it is wanted."""
     said: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
@@ -404,7 +408,7 @@ def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, unknown: 
         KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
     }
     for name, values in said.items():
-        if unknown or name in columns.names:
+        if told or name in columns.names:
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
             rows = rows.append_column(name, values())

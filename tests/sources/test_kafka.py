@@ -121,6 +121,15 @@ def test_a_table_gets_what_the_broker_says_if_it_has_the_columns(cluster: str, p
     ]
     assert rows["_kafka_timestamp"].null_count == 0
     assert read(Kafka(cluster, "told"))[0].rows.column_names == ["id"]
+    every = read(Kafka(cluster, "told", told=True))[0].rows.column_names
+    assert every == ["id", "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"]
+
+
+def test_new_columns_of_messages_are_added_and_none_of_the_broker(cluster: str, put: Any, tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    put("newer", 0, {"id": 1, "more": 2})
+    hoodoo.ingest(Kafka(cluster, "newer"), table, new_columns="add").run()
+    assert table.schema.names == ["id", "v", "more"]
 
 
 def test_a_job_that_begins_with_the_latest_message_passes_over_older_ones_for_ever(cluster: str, put: Any) -> None:
@@ -238,6 +247,7 @@ def test_a_setting_that_the_client_refuses_is_no_broker_that_does_not_answer(nam
         ({"on_loss": "ignore"}, "on_loss"),
         ({"tombstones": "delete"}, "tombstones"),
         ({"idle_s": -1}, "idle_s"),
+        ({"told": "yes"}, "told"),
         ({"settings": {"enable.auto.commit": True}}, "settings"),
         ({"settings": {"isolation.level": "read_uncommitted"}}, "settings"),
     ],

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+
+from hoodoo.writers.batches.json_text import require_shallow
 
 _BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(rb'\s*,\s*"payload"\s*:\s*')
@@ -103,7 +106,7 @@ class Unwrapping:
         try:
             text = content[begin.end() :].decode()
             schema, end = json.JSONDecoder().raw_decode(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return b""
         at = begin.end() + len(text[:end].encode())
         between = _BETWEEN.match(content, at)
@@ -123,13 +126,17 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
         objects: Their bytes.
 
     Returns:
-        The lines; None where one is no object, which would take Arrow's process down with it.
+        The lines; None where one is no object or is nested too deeply, which would take the process down with it.
     """
     text = b"\n".join(objects)
     if not _are_objects(text, len(objects)):
         text = b"\n".join([one.replace(b"\n", b" ").replace(b"\r", b" ").strip() for one in objects])
         if not _are_objects(text, len(objects)):
             return None
+    try:
+        require_shallow(pa.py_buffer(text))
+    except pa.ArrowInvalid:
+        return None
     return text
 
 

@@ -33,7 +33,7 @@ _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEV
 """In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
 sends the words for timestamps with a zone, and such numbers for others.
 """
-UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError)
+UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError, RecursionError)
 """How a value says that it is none of its column. A ColumnError is about the whole column."""
 
 

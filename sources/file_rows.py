@@ -18,7 +18,8 @@ from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.source import Part
-from hoodoo.writers.batches.row_files import objects_in, rows_of
+from hoodoo.writers.batches.json_text import objects_in
+from hoodoo.writers.batches.row_files import rows_of
 
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 _Parse = Callable[[pa.Buffer], pa.Table]
@@ -52,7 +53,7 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
     try:
         found = rows_of(kind, data, columns, lambda column: False)
         list(found.schema.names)  # Arrow decodes the names only now
-    except PROBLEMS as problem:
+    except (*PROBLEMS, OSError) as problem:  # Arrow meets damage behind the footer of Parquet with the latter
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None
     else:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from hoodoo.errors import DataError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.writers.batches.row_files import objects_in, rows_of
+from hoodoo.writers.batches.json_text import objects_in
+from hoodoo.writers.batches.row_files import rows_of
 
 PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDecodeError, ValueError)
 """How text says that it is not what it should be."""

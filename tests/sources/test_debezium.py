@@ -527,3 +527,23 @@ def test_a_broken_event_is_a_row_or_set_aside_and_changes_no_other(name: str, un
         behind = len(whole) - at - 1
         others += [str(one) for one in found.slice(len(found) - behind).select(names).to_pylist()]
         assert others == whole[:at] + whole[at + 1 :]
+
+
+DEEP = {
+    "open lists": "[" * 200_000,
+    "lists": "[" * 20_000 + "]" * 20_000,
+    "objects": '{"a":' * 20_000 + "1" + "}" * 20_000,
+}
+
+
+@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("where", ["after", "source", "key"])
+def test_an_event_that_is_nested_too_deeply_takes_no_process_down(deep: str, where: str) -> None:
+    key, sound = change("c", {"id": 1}, {"id": 1, "v": "x"})
+    assert sound
+    value = b',"u":' + DEEP[deep].encode()
+    at = {"after": b'"v":"x"', "source": b'"lsn":1'}.get(where, b"nowhere")
+    other = b'{"id":1' + value + b"}" if where == "key" else key
+    found, bad = rows([(key, sound), (other, sound.replace(at, at + value))], ID, ("v", pa.string()))
+    assert len(found) + len(bad) == 2 and found["v"].to_pylist()[0] == "x"
+    assert len(bad) == (where != "key")

@@ -19,8 +19,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
@@ -29,6 +29,7 @@ from hoodoo.errors import CallError, ColumnError, CorruptTable, DataError, Hoodo
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
+from hoodoo.writers.batches.json_text import require_finite, require_shallow
 
 NO_COLUMNS = pa.schema([])
 _KINDS = {
@@ -156,7 +157,7 @@ def compression_of(file: str) -> str | None:
 
 def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
     if kind == "parquet" and not compression_of(file):
-        return _reported(file, kind, lambda: pa.parquet.ParquetFile(file).read())
+        return _reported(file, kind, lambda: pa.parquet.ParquetFile(file, page_checksum_verification=True).read())
     return _reported(file, kind, lambda: _legible(rows_of(kind, _content(file), columns, whole, nulls)))
 
 
@@ -208,7 +209,7 @@ def rows_of(
         ArrowInvalid: As DataError, where Arrow says so.
     """
     if kind == "parquet":
-        return pa.parquet.ParquetFile(pa.BufferReader(data)).read()
+        return pa.parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
     if kind == "avro":
         return _of_avro(data)
     return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
@@ -239,7 +240,9 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
     reading = pa.csv.ReadOptions(block_size=_block_size(data))
     try:
-        return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
+        rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
+        _require_finite_texts(rows, data, reading, parsing)
+        return rows
     except pa.ArrowInvalid as problem:
         if not (place := _CSV_PLACE.match(str(problem))):
             raise
@@ -249,6 +252,25 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         raise ColumnError(
             f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is no {kind}. Correct the file.", column=name
         ) from None
+
+
+def _require_finite_texts(
+    rows: pa.Table, data: pa.Buffer, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions
+) -> None:
+    """Raise ColumnError where a number is too large for its column, which Arrow makes infinite."""
+    floats = (field.name for field in rows.schema if pa.types.is_floating(field.type))
+    for name in floats:
+        if not pc.any(pc.is_inf(rows[name])).as_py():
+            continue
+        as_text = pa.csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()})
+        texts = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)[name]
+        large = pc.and_(pc.is_inf(rows[name]), pc.invert(pc.match_substring_regex(texts, "(?i)inf")))
+        if (at := pc.index(large, True).as_py()) >= 0:
+            raise ColumnError(
+                f"Column {name!r}, line {at + 2}: {printable(texts[at].as_py(), 50)} is too large for a "
+                f"{rows.schema.field(name).type}. Correct the file.",
+                column=name,
+            )
 
 
 # ---- Avro
@@ -279,7 +301,9 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
     if found is not None:  # Arrow takes the process down with it
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
+    require_shallow(data)
     rows = _parse_json(data, list(columns))
+    require_finite(rows, data)
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
     told = {name: _occurs(name, data) for name in unsure}
     rows = rows.drop_columns([name for name in unsure if told[name] is False])
@@ -312,22 +336,6 @@ def _occurs(name: str, data: pa.Buffer) -> bool | None:
         except ValueError:
             return None  # of a line that is longer, or an object on several ones
     return False
-
-
-def objects_in(text: pa.Buffer) -> int:
-    """How many lines there are, if each begins and ends as an object does; else -1.
-
-    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
-    object on two lines are one row, and two objects on one line are two.
-    """
-    data = np.frombuffer(text, np.uint8)
-    ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
-    starts = np.append(0, ends[:-1] + 1)
-    there = ends > starts
-    starts, last = starts[there], ends[there] - 1
-    last -= data[last] == ord("\r")
-    sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
-    return len(starts) if sound.all() else -1
 
 
 def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
@@ -411,4 +419,4 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         ) from None
 
 
-__all__ = ["compression_of", "is_file_name", "kind_of", "objects_in", "rows_in", "rows_of", "schema_in"]
+__all__ = ["compression_of", "is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]

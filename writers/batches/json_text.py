@@ -1,0 +1,119 @@
+"""What JSON text may not be that Arrow's reader takes, or that takes the process down with it. Knows no tables."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DEPTH_MAX = 64
+"""How deeply values may be nested. Arrow reads columns that nobody asked for by recursion, without a bound."""
+_AT_ONCE = 4 << 20
+_INFINITY = re.compile(rb"Inf")
+_OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord('"'), ord("\\")
+
+
+def objects_in(text: pa.Buffer) -> int:
+    """How many lines there are, if each begins and ends as an object does; else -1.
+
+    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
+    object on two lines are one row, and two objects on one line are two.
+    """
+    data = np.frombuffer(text, np.uint8)
+    starts, last = _lines(data)
+    last -= data[last] == ord("\r")
+    sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
+    return len(starts) if sound.all() else -1
+
+
+def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the last byte of each line that is not empty."""
+    ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
+    starts = np.append(0, ends[:-1] + 1)
+    there = ends > starts
+    return starts[there], ends[there] - 1
+
+
+def require_shallow(text: pa.Buffer) -> None:
+    """Raise ArrowInvalid where values are nested too deeply.
+
+    Of lines with an object each only those are looked through that have enough brackets for it.
+    """
+    data = np.frombuffer(text, np.uint8)
+    brackets = np.count_nonzero(data == _OPEN[0]) + np.count_nonzero(data == _OPEN[1])
+    if brackets <= DEPTH_MAX:
+        return
+    lines = objects_in(text)
+    if lines >= 0:
+        if brackets - lines < DEPTH_MAX:  # each line has one, and none has so many
+            return
+        opened = np.flatnonzero((data == _OPEN[0]) | (data == _OPEN[1]))
+        starts, last = _lines(data)
+        counts = np.searchsorted(opened, last, "right") - np.searchsorted(opened, starts)
+        many = np.flatnonzero(counts > DEPTH_MAX)
+        if not len(many):
+            return
+        data = np.concatenate([data[starts[at] : last[at] + 1] for at in many.tolist()])
+    if _depth(data) > DEPTH_MAX:
+        raise pa.ArrowInvalid(f"it is nested too deeply, more than {DEPTH_MAX} levels")
+
+
+def _depth(data: np.ndarray) -> int:
+    """How deeply values are nested, brackets in texts not counted."""
+    deepest = depth = 0
+    inside, escaping = 0, False
+    for at in range(0, len(data), _AT_ONCE):
+        some = data[at : at + _AT_ONCE]
+        quotes = some == _QUOTE
+        escapes = some == _ESCAPE
+        if escaping or escapes.any():
+            numbers = np.arange(len(some))
+            # how many stand in a row up to each byte, and before the first one
+            run = numbers - np.maximum.accumulate(np.where(escapes, -1, numbers))
+            if escaping:
+                first = len(some) if escapes.all() else int(np.argmin(escapes))
+                run[:first] = np.arange(1, first + 1) + 1
+            before = np.concatenate([[int(escaping)], run[:-1]])
+            quotes &= before % 2 == 0
+            escaping = bool(run[-1] % 2)
+        within = (np.cumsum(quotes, dtype=np.int32) + inside) & 1
+        inside = int(within[-1])
+        step = ((some == _OPEN[0]) | (some == _OPEN[1])).astype(np.int8)
+        step -= (some == _CLOSE[0]) | (some == _CLOSE[1])
+        step[within.astype(bool)] = 0
+        levels = depth + np.cumsum(step, dtype=np.int32)
+        deepest, depth = max(deepest, int(levels.max())), int(levels[-1])
+    return deepest
+
+
+def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
+    """Raise ArrowInvalid where a number is too large for its column, which Arrow makes infinite. The word Infinity is
+    one that many write.
+
+    rows: what `text` was read as.
+    """
+    for field, values in zip(rows.schema, rows.columns, strict=True):
+        if not pa.types.is_floating(field.type) or not pc.any(pc.is_inf(values)).as_py():
+            continue
+        infinite = np.flatnonzero(pc.is_inf(values).fill_null(False).to_numpy())
+        if _INFINITY.search(text) is not None and objects_in(text) == len(rows):
+            starts, last = _lines(np.frombuffer(text, np.uint8))
+            infinite = np.array(
+                [at for at in infinite.tolist() if _is_number(text[starts[at] : last[at] + 1], field.name)]
+            )
+        elif _INFINITY.search(text) is not None:
+            continue
+        if len(infinite):
+            raise pa.ArrowInvalid(f"a number is too large for column {field.name!r} in row {infinite[0]}")
+
+
+def _is_number(line: bytes, name: str) -> bool:
+    """Tell whether digits stand in a line for a value, and no word."""
+    value = json.loads(bytes(line), parse_constant=str, parse_int=float).get(name)
+    return isinstance(value, float)
+
+
+__all__ = ["DEPTH_MAX", "objects_in", "require_finite", "require_shallow"]

@@ -27,13 +27,13 @@ def _plain(value: Any) -> str:
     return text if re.fullmatch(r"[\w.,/:@+*-]+", text, re.ASCII) else json.dumps(text)
 
 
-def say(level: int, event: str, **fields: Any) -> None:
+def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
     """Log a record; handlers that want fields find them in `.hoodoo`."""
     safe = {name: redact(value) if isinstance(value, str) else value for name, value in fields.items()}
-    log.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
+    to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 
 
-def failure(event: str, problem: Exception, **fields: Any) -> None:
+def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
     """Say that something raised: a warning where trying again may help."""
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
-    say(level, event, **fields, error=type(problem).__name__, message=str(problem))
+    say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

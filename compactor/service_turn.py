@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.catalog_entries import CatalogEntries
@@ -226,7 +226,7 @@ class Turn:
         return round(time.monotonic() - self.began, 3)
 
     # ---- what a worker says and counts, and a writer does not
-    def tell(self, event: str, done: Work | None = None, /, **fields: object) -> None:
+    def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
         """Log a record of what a worker did; `done` counts as a run of the service."""
         if self.duty is None:
             return

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hoodoo.arguments import flag, names, number_from
+from hoodoo.arguments import flag, names, number_from, port
 from hoodoo.compactor.catalog_entries import CatalogEntries, given_entries
 from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.limits import Limits
@@ -151,9 +151,7 @@ class Worker:
         flag("once", once)
         number_from("logs_min", logs_min, 1, whole=True)
         number_from("grace_s", grace_s, 0, optional=False)
-        number_from("metrics_port", metrics_port, 0, whole=True)
-        if metrics_port is not None and metrics_port >= 1 << 16:
-            raise OptionError(f"metrics_port takes a port, or 0 for any, got {metrics_port!r}.", option="metrics_port")
+        port("metrics_port", metrics_port)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
             raise OptionError(f"engine takes an engine of hoodoo.engine, got {printable(engine)}.", option="engine")
         if limits is not None and not isinstance(limits, Limits):
@@ -238,9 +236,12 @@ class Worker:
         if self.metrics_port is None:
             yield {}
             return
-        from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
+        from hoodoo.compactor.status.metrics import (
+            Endpoint,
+            TableCollector,
+        )  # their package is only loaded where it is used
 
-        endpoint = Endpoint(self.loops, self.metrics_port)
+        endpoint = Endpoint(TableCollector(self.loops), self.metrics_port)
         try:
             yield {"metrics": endpoint.url}
         finally:

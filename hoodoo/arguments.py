@@ -117,6 +117,14 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
     return value
 
 
+def port(option: str, value: Any) -> int | None:
+    """The port of a server, 0 for any free one, or None for no server. Raises OptionError."""
+    found = number_from(option, value, 0, whole=True)
+    if found is not None and found >= 1 << 16:
+        raise OptionError(f"{option} takes a port, or 0 for any, got {printable(value)}.", option=option)
+    return int(found) if found is not None else None
+
+
 def flag(option: str, value: bool) -> bool:
     """`value` if it is True or False. Raises OptionError."""
     if not isinstance(value, bool):

@@ -8,49 +8,36 @@ no row is set aside before that commit, so that it is never in neither place.
 
 from __future__ import annotations
 
-import random
-import signal
+import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, require_application
-from hoodoo.errors import (
-    ColumnError,
-    CommitConflict,
-    CommitUnknown,
-    DataError,
-    OptionError,
-    TooManyBadRows,
-    TryAgainError,
-)
-from hoodoo.format.names import IS_DELETED
+from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, port, require_application
+from hoodoo.compactor.service_log import say
+from hoodoo.errors import CommitConflict, CommitUnknown, DataError, OptionError, TooManyBadRows
+from hoodoo.ingestion.aside import Aside
+from hoodoo.ingestion.checking import check
+from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
-from hoodoo.ingestion.report import IngestReport
-from hoodoo.ingestion.unsent_values import homeless, lacks_values
+from hoodoo.ingestion.reading import Read, Reading, RowTransform
+from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
+from hoodoo.ingestion.stopping import signals_stop
+from hoodoo.ingestion.turns import EachBatch, Turns, log, run
+from hoodoo.ingestion.unsent_values import lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
-from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source
+from hoodoo.sources.source import Limits, Planned, Source, SourceLag
 from hoodoo.table import Table
-from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.table.results import WriteResult
-from hoodoo.timeline.applications import Application
-from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, none_of, together, without
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import filled
-from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.batches.write_options import BadRowLimits
 
-_RACES_MAX = 30  # of three processes that are equally fast none loses so many in a row
-_TRIES = 5
-_WAIT_MAX_S = 30.0
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
-RowTransform = Callable[[pa.Table], pa.Table]
 
 
 def ingest(
@@ -65,6 +52,8 @@ def ingest(
     max_bytes: int = 256 << 20,
     max_bad_rows: int = 1_000,
     max_bad_share: float = 0.01,
+    min_seconds: float = 5.0,
+    max_rows_per_second: float | None = None,
 ) -> Job:
     """Make a job that takes what a source has into a table, each row once. Nothing is read yet: call its `run`.
 
@@ -86,6 +75,10 @@ def ingest(
         max_bytes: How many bytes of the source a batch takes at most, at least one item. Default 256 MiB.
         max_bad_rows: How many rows of a batch may be set aside. Default 1,000; 0: none.
         max_bad_share: Which share of a batch of 100 rows or more may be. Default 0.01.
+        min_seconds: How many seconds lie between two commits of a job that goes on (`run(once=False)`), from beginning
+            to beginning. Default 5: at most 17,280 commits a day.
+        max_rows_per_second: How many rows come in a second in the mean, where the source can count them before. None
+            (default): as many as there are.
 
     Returns:
         The job.
@@ -102,21 +95,15 @@ def ingest(
         number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
         bad_limits.rows,
     )
-    return Job(source, table, name, operation, transform, new_columns, missing, limits, bad_limits)
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What a part of a source brought: rows, what was none, rows that do not fit, columns that were left out, how many
-    messages change nothing, and the text that stands for a value that was not sent.
-    """
-
-    rows: pa.Table
-    messages: pa.Table
-    misfits: BadRows
-    unknown: Collection[str]
-    skipped: int
-    unavailable: str | None
+    pace = Pace(
+        number_from("min_seconds", min_seconds, 0, optional=False),
+        number_from("max_rows_per_second", max_rows_per_second, 0),
+    )
+    if pace.rows_per_second == 0:
+        raise OptionError("max_rows_per_second takes a number above 0, got 0.", option="max_rows_per_second")
+    _require(source, table, operation, transform, new_columns, missing)
+    reading = Reading(source, table, operation, transform, new_columns, missing, bad_limits.rows)
+    return Job(reading, source.name if name is None else name, limits, bad_limits, pace)
 
 
 class Job:
@@ -124,45 +111,21 @@ class Job:
 
     Attributes:
         name: The application of its commits.
+        source: Where the rows come from.
+        table: Where they go.
         report: What it has done so far.
+        pace: How fast it may go.
+        lag: What the source has that is not in the table, as it was measured last. None: it was not measured.
+        fine: False where the store or the source did not answer at the last look.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        table: Table,
-        name: str | None,
-        operation: str,
-        transform: RowTransform | None,
-        new_columns: str,
-        missing: str,
-        limits: Limits,
-        bad_limits: BadRowLimits,
-    ) -> None:
-        for method in ("plan", "read", "lag"):
-            if not callable(getattr(source, method, None)):
-                raise OptionError(
-                    f"source takes one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
-                    f"{printable(source)}, which has no {method}().",
-                    option="source",
-                )
-        if not isinstance(table, Table):
-            raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
-        if transform is not None and not callable(transform):
-            raise OptionError(
-                f"transform takes a function of a pyarrow Table, got {printable(transform)}.", option="transform"
-            )
-        one_of("operation", operation, _OPERATIONS)
-        one_of("new_columns", new_columns, ("ignore", "add", "fail"))
-        one_of("missing", missing, ("null", "fail", "keep"))
-        if missing == "keep" and operation != "upsert":
-            raise OptionError("missing='keep' keeps stored values, which only an upsert does.", option="missing")
-        self.name = source.name if name is None else name
-        require_application(self.name)
-        self.source, self.table, self.operation, self.transform = source, table, operation, transform
-        self.new_columns, self.missing = new_columns, missing
-        self.limits, self.bad_limits = limits, bad_limits
+    def __init__(self, reading: Reading, name: str, limits: Limits, bad_limits: BadRowLimits, pace: Pace) -> None:
+        require_application(name)
+        self.name, self.source, self.table, self.pace = name, reading.source, reading.table, pace
         self.report = IngestReport()
+        self.lag: SourceLag | None = None
+        self.fine = True
+        self._reading, self._limits, self._bad_limits = reading, limits, bad_limits
         self._stopped = threading.Event()
 
     def __repr__(self) -> str:
@@ -172,7 +135,13 @@ class Job:
         """Let `run` return once the batch in hand is committed. It can be called in signal handlers and threads."""
         self._stopped.set()
 
-    def run(self, once: bool = True, poll_s: float = 5.0) -> IngestReport:
+    def run(
+        self,
+        once: bool = True,
+        poll_s: float = 5.0,
+        each_batch: EachBatch | None = None,
+        metrics_port: int | None = None,
+    ) -> IngestReport:
         """Take in what the source has.
 
         SIGTERM and SIGINT stop it as `stop` does, where it runs in the main thread; the second one ends it at once,
@@ -180,8 +149,12 @@ class Job:
 
         Args:
             once: True (default) returns when the source has nothing new. False goes on until `stop` is called, and
-                waits out a store or a source that does not answer.
+                waits out a store or a source that does not answer; a process that comes second to another one of the
+                same job stands by.
             poll_s: How many seconds pass between two looks at a source that has nothing new. Default 5.
+            each_batch: A function that is given a `BatchReport` after each commit. What it raises ends the run.
+            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text form, 0 for any free port. None
+                (default): no metrics.
 
         Returns:
             What the job has done since it was made.
@@ -191,36 +164,33 @@ class Job:
                 committed, and the job stands before that batch.
             SourceLost: What comes next is gone from the source.
             DataError: A file is damaged, or a transformation does not return rows of the table.
-            CommitConflict: Another process of this job was first thirty times in a row: one is enough.
+            CommitConflict: With `once`, another process of this job was first thirty times in a row: one is enough.
             TryAgainError: With `once`, the store or the source did not answer several times in a row.
         """
         flag("once", once)
         number_from("poll_s", poll_s, 0, optional=False)
-        failed = lost = 0
-        with self._signals():
-            while not self._stopped.is_set():
-                try:
-                    at = self.table.application(self.name)
-                    planned = self.source.plan(whole(self.table.handle.store, at.position), self.limits)
-                    if planned is not None:
-                        self._take(at, planned)
-                    failed = lost = 0
-                except CommitConflict:
-                    lost += 1
-                    self.report = replace(self.report, lost_races=self.report.lost_races + 1)
-                    if lost >= _RACES_MAX:
-                        raise
-                except TryAgainError:
-                    failed += 1
-                    if once and failed >= _TRIES:
-                        raise
-                    self._stopped.wait(min(_WAIT_MAX_S, 0.1 * 2 ** min(failed, 20)) * random.uniform(0.5, 1))
-                else:
-                    if planned is None:
-                        if once:
-                            break
-                        self._stopped.wait(poll_s)
-        return self._reported()
+        port("metrics_port", metrics_port)
+        if each_batch is not None and not callable(each_batch):
+            raise OptionError(
+                f"each_batch takes a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
+            )
+        with signals_stop(self._stopped), metrics_of([self], metrics_port):
+            run([Turns(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
+        return self.reported()
+
+    def check(self) -> CheckReport:
+        """Read about a hundred rows of what comes next, as a batch would read them. Nothing is written.
+
+        Returns:
+            What would become of them.
+
+        Raises:
+            SourceLost: What comes next is gone from the source.
+            SourceUnavailable: The source does not answer.
+            DataError: A file is damaged, or a transformation does not return rows of the table.
+        """
+        at = self.table.application(self.name)
+        return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
         """Look how far the source was read.
@@ -230,171 +200,105 @@ class Job:
         """
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
+    def measure_lag(self) -> None:
+        """Ask the source what is not in the table yet: `lag` is that from now on."""
+        self.lag = self.source.lag(self.position())
+
+    def count(self, lost_races: int = 0, retries: int = 0) -> None:
+        """Add to what the report says of looks that brought nothing."""
+        report = self.report
+        self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
+
+    def reported(self) -> IngestReport:
+        """Look how far the job is, for its report."""
+        at = self.table.application(self.name)
+        passed_over: Any = getattr(self.source, "passed_over", ())
+        self.report = replace(self.report, version=at.version, position=at.position, passed_over=tuple(passed_over))
+        return self.report
+
     # ---- one batch
-    def _take(self, at: Application, planned: Planned) -> None:
+    def take(self) -> BatchReport | None:
+        """Read what is new and commit it.
+
+        Returns:
+            What it was; None where there was nothing new.
+
+        Raises:
+            CommitConflict: Another process of the job was first.
+            TryAgainError: The store or the source did not answer.
+        """
+        watch = Stopwatch(time.monotonic)
+        at, store = self.table.application(self.name), self.table.handle.store
+        planned = self.source.plan(whole(store, at.position), self.pace.limited(self._limits))
+        if planned is None:
+            return None
+        transaction = at.next(stored(store, planned.position))
+        if transaction.position == at.position:
+            raise DataError(
+                f"{printable(self.source.name)} plans a part whose position is the one before it, so that it would be "
+                "read again for ever. Its plan() has to move on, or return None.",
+                position=at.position[:1000],
+            )
+        watch.ended("plan")
+        return self._take(planned, transaction, watch)
+
+    def _take(self, planned: Planned, transaction: ApplicationVersion, watch: Stopwatch) -> BatchReport:
         """Read a part and commit it. Raises CommitConflict where another process was first."""
-        transaction = at.next(stored(self.table.handle.store, planned.position))
-        found = self._read(planned, transaction)
-        bad = len(found.messages) + found.misfits.count
-        read = len(found.rows) + bad
-        if bad:
-            self._set_aside(found, self.bad_limits.exceeded(bad, read), transaction)
-        left = replace(self.bad_limits, rows=max(0, self.bad_limits.rows - bad))
-        rows, mode = self._transformed(found.rows), MergeMode(unavailable=found.unavailable)
+        aside = Aside(self._reading, self._bad_limits, transaction)
+        found = self._read(planned, aside)
+        watch.ended("read")
+        aside.read(found)
+        bad, read = found.bad, len(found.rows) + found.bad
+        left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - bad))
+        rows, mode = self._reading.transformed(found.rows), MergeMode(unavailable=found.unavailable)
+        watch.ended("transform")
         if lacks_values(rows, mode):
-            rows, more = self._completable(rows, mode, left, transaction)
+            rows, more = aside.completable(rows, mode, left)
             bad += more
         else:
             mode = REPLACES
         result = self._write(rows, left, transaction, mode.unavailable)
-        if result is None:
-            return  # nobody knows what became of it: the next look at the position tells
-        if result.skipped:
-            raise CommitConflict(f"Another process of application {printable(self.name)} has committed the same rows.")
-        self.report = replace(
-            self.report,
-            batches=self.report.batches + 1,
-            rows=self.report.rows + read,
-            bad=self.report.bad + bad + result.quarantined,
-            unknown=tuple(sorted({*self.report.unknown, *found.unknown})),
-            skipped=self.report.skipped + found.skipped,
+        watch.ended("write")
+        if result is not None:
+            if result.skipped:
+                raise CommitConflict(
+                    f"Another process of application {printable(self.name)} has committed the same rows."
+                )
+            bad += result.quarantined
+            watch.waited(result.waited_s)
+        batch = BatchReport(
+            transaction.application,
+            transaction.version,
+            transaction.position,
+            read,
+            bad,
+            found.skipped,
+            dict(watch.seconds),
         )
+        self._add(batch, found)
+        return batch
 
-    def _read(self, planned: Planned, transaction: ApplicationVersion) -> _Read:
+    def _read(self, planned: Planned, aside: Aside) -> Read:
         """Read a part. Raises TooManyBadRows where the source gave up, once the first of them are set aside."""
-        config = self.table.handle.newest_config()
-        columns = _placing(config).noted_on(self._columns(config))
-        parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
-        skipped, unavailable = 0, None
         try:
-            for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
-                self._require_known(part)
-                unknown.update(part.unknown)
-                messages.append(part.bad)
-                if not part.rows.num_columns and part.unknown:
-                    raise ColumnError(
-                        f"{printable(self.source.name)} has no column of the table; it has {printable(part.unknown)}. "
-                        "Give the job a transform that makes the columns.",
-                        column=part.unknown[0],
-                    )
-                skipped += part.skipped
-                if part.unavailable is not None:
-                    self._require_upsert()
-                    unavailable = part.unavailable
-                if part.rows.num_columns:
-                    rows, bad = part.rows, none_of(0)
-                    if self.transform is None:
-                        rows, bad = self._aligned(rows, columns, config)
-                    parts.append(rows)
-                    misfits.append(bad)
+            return self._reading.read(planned)
         except TooManyBadRows as problem:
-            found = problem.details.get("found")
-            if found is not None:
-                set_aside_messages(self.table.handle, pa.concat_tables([*messages, found]).slice(0, KEPT), transaction)
+            if (found := problem.details.get("found")) is not None:
+                aside.messages(found)
             raise
-        try:
-            # types of known columns are equal by now; those of others are what their values look like
-            how = "permissive" if self.transform is None else "default"
-            rows = pa.concat_tables(parts, promote_options=how) if parts else config.schema.empty_table()
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-            raise ColumnError(
-                f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
-                "their own."
-            ) from None
-        return _Read(rows, pa.concat_tables(messages), together(misfits), unknown, skipped, unavailable)
 
-    def _columns(self, config: TableConfig) -> pa.Schema:
-        """The columns of the table as a source is told them: a row needs those of the key, unless a transform makes
-        them.
-        """
-        hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
-        if self.transform is not None or config.spellings:  # the key may come under another name
-            return hints
-        return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
-
-    def _aligned(self, rows: pa.Table, columns: pa.Schema, config: TableConfig) -> tuple[pa.Table, BadRows]:
-        """`rows` with the types of the table, so that parts of a batch have equal ones, and the rows that do not fit.
-
-        No common type is looked for: numbers of two types would be made doubles, which do not hold all of them.
-        """
-        try:
-            return _typed(rows, columns), none_of(len(rows))
-        except DataError as problem:
-            if self.missing == "keep":
-                raise
-            why = problem
-        known = config.spellings.rows(rows.select([name for name in rows.column_names if name in columns.names]))
-        most = max(self.bad_limits.rows, KEPT)
-        bad = bad_rows(known, filled(known, config, self.missing), config, checks.of(config), most, self.missing)
-        if not bad.count:
-            raise why
-        if bad.partial:
-            return _typed(rows.slice(0, 0), columns), bad
-        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad
-
-    def _set_aside(self, found: _Read, too_many: bool, transaction: ApplicationVersion) -> None:
-        """Keep what is bad, of too many the first hundred. Raises TooManyBadRows."""
-        handle, messages, misfits = self.table.handle, found.messages, found.misfits
-        if len(messages):
-            set_aside_messages(handle, messages.slice(0, KEPT) if too_many else messages, transaction)
-        limits = self.bad_limits if too_many else BadRowLimits(misfits.count, 1.0)
-        if misfits.count and not (too_many and len(messages)):
-            set_aside(handle, misfits, WriteOptions(limits=limits, transaction=transaction))
-        if too_many:
-            raise self._too_many(messages, misfits, len(found.rows))
-
-    def _require_upsert(self) -> None:
-        if self.operation != "upsert":
-            raise OptionError(
-                f"The source brings changes of rows, and operation={self.operation!r} would keep the rows that are "
-                "there. Leave it out.",
-                option="operation",
-            )
-
-    def _completable(
-        self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits, transaction: ApplicationVersion
-    ) -> tuple[pa.Table, int]:
-        """`rows` by the names of the table, of which some lack values that neither rows before them nor the table have:
-        without these and others that do not fit, which are set aside, and how many those are.
-        """
-        handle, config = self.table.handle, self.table.handle.newest_config()
-        rows, bad = config.spellings.rows(rows), none_of(len(rows))
-        if self.missing != "keep":
-            known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
-            most = max(limits.rows, KEPT)
-            bad = bad_rows(known, filled(known, config, self.missing), config, checks.of(config), most, self.missing)
-            set_aside(handle, bad, WriteOptions(limits=limits, transaction=transaction))
-            rows = without(rows, bad.found["row"].to_numpy())
-        positions, lost = homeless(rows, self.table, config, mode)
-        if len(lost):
-            too_many = limits.exceeded(bad.count + len(lost), bad.rows)
-            set_aside_messages(handle, lost.slice(0, KEPT) if too_many else lost, transaction)
-            if too_many:
-                raise self._too_many(lost, bad, len(rows) - len(lost))
-            rows = without(rows, positions)
-        return rows, bad.count + len(lost)
-
-    def _require_known(self, part: Part) -> None:
-        if part.unknown and self.new_columns == "fail":
-            raise ColumnError(
-                f"The table does not have column {printable(part.unknown[0])}. Pass new_columns='add' "
-                "(--new-columns add) to add it, or 'ignore' to leave it out.",
-                column=part.unknown[0],
-            )
-
-    def _transformed(self, rows: pa.Table) -> pa.Table:
-        if self.transform is None or not len(rows):
-            return rows
-        made = self.transform(rows)
-        if not isinstance(made, pa.Table):
-            raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
-        if self.new_columns == "add":
-            return made
-        hints = self.table.handle.config.spellings.hints(self.table.schema)
-        known = {*self.table.schema.names, *hints.names, IS_DELETED}
-        strange = [name for name in made.column_names if name not in known]
-        self._require_known(Part(made, unknown=tuple(strange)))
-        return made.drop_columns(strange) if strange else made
+    def _add(self, batch: BatchReport, found: Read) -> None:
+        """Count a batch in the report."""
+        report = self.report
+        self.report = replace(
+            report,
+            batches=report.batches + 1,
+            rows=report.rows + batch.rows,
+            bad=report.bad + batch.bad,
+            unknown=tuple(sorted({*report.unknown, *found.unknown})),
+            skipped=report.skipped + batch.skipped,
+            seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},
+        )
 
     def _write(
         self,
@@ -403,83 +307,73 @@ class Job:
         transaction: ApplicationVersion,
         unavailable: str | None = None,
     ) -> WriteResult | None:
-        """Write rows and the position. unavailable: what stands for values that were not sent; then all rows fit."""
+        """Write rows and the position; None where they are committed, and nobody says how. unavailable: what stands for
+        values that were not sent; then all rows fit.
+        """
         how: dict[str, Any] = {
             "transaction": transaction,
-            "evolve": self.new_columns == "add",
-            "missing": self.missing,
+            "evolve": self._reading.new_columns == "add",
+            "missing": self._reading.missing,
         }
         if unavailable is not None:
             how["unavailable"] = unavailable
-        elif self.missing != "keep":
+        elif self._reading.missing != "keep":
             how |= {"on_bad_rows": "quarantine", "max_bad_rows": max(0, limits.rows), "max_bad_share": limits.share}
         try:
-            if self.operation == "upsert":
+            if self._reading.operation == "upsert":
                 return self.table.upsert(rows, **how)
-            return getattr(self.table, self.operation)(rows, existing="keep", **how)
+            return getattr(self.table, self._reading.operation)(rows, existing="keep", **how)
         except CommitUnknown as problem:
-            problem.resolve()
-            return None  # whatever became of it, the position tells
+            if not problem.resolve():
+                raise
+            return None  # it is committed, and nobody says how
 
-    def _too_many(self, messages: pa.Table, misfits: BadRows, good: int) -> TooManyBadRows:
-        bad = len(messages) + misfits.count
-        first = (
-            f"the first at {messages['place'][0]}: {messages['detail'][0]}"
-            if len(messages)
-            else f"the first: {misfits.found['detail'][0]}"
+
+@contextmanager
+def metrics_of(jobs: Sequence[Job], number: int | None) -> Iterator[str]:
+    """Serve metrics of jobs.
+
+    Args:
+        jobs: The jobs.
+        number: The port on 127.0.0.1, 0 for any free one. None: nothing is served.
+
+    Yields:
+        Where they are; '' where nothing is served.
+    """
+    if number is None:
+        yield ""
+        return
+    from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
+    from hoodoo.ingestion.metrics import JobCollector
+
+    endpoint = Endpoint(JobCollector(jobs), number)
+    say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
+    try:
+        yield endpoint.url
+    finally:
+        endpoint.close()
+
+
+def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
+    """Raise OptionError for an argument that a job cannot take."""
+    for method in ("plan", "read", "lag"):
+        if not callable(getattr(source, method, None)):
+            raise OptionError(
+                f"source takes one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
+                f"{printable(source)}, which has no {method}().",
+                option="source",
+            )
+    if not isinstance(table, Table):
+        raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+    if transform is not None and not callable(transform):
+        raise OptionError(
+            f"transform takes a function of a pyarrow Table, got {printable(transform)}.", option="transform"
         )
-        return TooManyBadRows(
-            f"{bad:,} of {good + bad:,} rows are bad, {first} At most {self.bad_limits.rows:,} rows and "
-            f"{self.bad_limits.share:.4g} of a batch may be. Nothing was committed; the first of them are in the "
-            "quarantine of the table. Mend the source, or raise max_bad_rows or max_bad_share.",
-            bad=bad,
-            rows=good + bad,
-        )
-
-    def _reported(self) -> IngestReport:
-        at = self.table.application(self.name)
-        passed_over: Any = getattr(self.source, "passed_over", ())
-        self.report = replace(self.report, version=at.version, position=at.position, passed_over=tuple(passed_over))
-        return self.report
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before: dict[int, Any] = {}
-
-        def told(number: int, frame: object) -> None:
-            if self._stopped.is_set():
-                signal.signal(number, before[number])
-                signal.raise_signal(number)
-            self.stop()
-
-        for each in (signal.SIGTERM, signal.SIGINT):
-            before[each] = signal.signal(each, told)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    one_of("operation", operation, _OPERATIONS)
+    one_of("new_columns", new_columns, ("ignore", "add", "fail"))
+    one_of("missing", missing, ("null", "fail", "keep"))
+    if missing == "keep" and operation != "upsert":
+        raise OptionError("missing='keep' keeps stored values, which only an upsert does.", option="missing")
 
 
-def _placing(config: TableConfig) -> Placing:
-    """How a table tells rows apart, by both names of each column."""
-
-    def names(name: str) -> tuple[str, ...]:
-        return (name, *config.spellings.original_names([name]))
-
-    told = [name for name in config.placing if name not in config.transforms]
-    made = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
-    key = tuple(names(name) for name in config.key)
-    return Placing(key, tuple(one for name in told for one in names(name)), config.order_by, made)
-
-
-def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """`rows` with the types of the table. Raises DataError where a value does not fit."""
-    for at, name in enumerate(rows.column_names):
-        if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
-            field = pa.field(name, columns.field(name).type)
-            rows = rows.set_column(at, field, cast(rows.column(at), field))
-    return rows
+__all__ = ["Job", "ingest", "metrics_of"]

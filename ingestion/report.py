@@ -1,13 +1,38 @@
-"""What a job did."""
+"""What a job did: each batch, and all of them together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one commit of a job brought.
+
+    Attributes:
+        application: The name of the job.
+        version: The number of the commit.
+        position: How far the source was read by it.
+        rows: Rows, as they were read.
+        bad: Rows that were set aside.
+        skipped: Messages that change no row.
+        seconds: How long each phase took: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait', for
+            workers that are far behind.
+    """
+
+    application: str
+    version: int
+    position: str
+    rows: int
+    bad: int
+    skipped: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What a run of a job did.
+    """What a job has done since it was made.
 
     Attributes:
         batches: Commits.
@@ -20,6 +45,8 @@ class IngestReport:
         unknown: Columns that the table does not have, and that were left out.
         passed_over: Files whose names do not tell what they hold.
         skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
+        retries: How often the store or the source did not answer, so that the job looked again.
+        seconds: How long each phase of all batches took, as `BatchReport` names them.
     """
 
     batches: int = 0
@@ -31,3 +58,38 @@ class IngestReport:
     unknown: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
     skipped: int = 0
+    retries: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a job would do: a few rows were read as a batch would read them, and nothing was written.
+
+    Attributes:
+        application: The name of the job.
+        version: The number of its newest commit; -1 where it has made none.
+        position: How far the source was read, as that commit says; '' where it was not.
+        rows: Rows that were read, at most about a hundred.
+        bad: How many of them would be set aside.
+        problems: What is wrong with the first ten of these.
+        columns: The columns that would be written.
+        unknown: Columns that the table does not have, and that would be left out.
+        skipped: Messages that change no row.
+        waiting: How much the source has that is not in the table.
+        unit: What of, such as 'files'.
+        lag_seconds: How long the oldest of it has been waiting.
+    """
+
+    application: str
+    version: int
+    position: str
+    rows: int
+    bad: int
+    problems: tuple[str, ...]
+    columns: tuple[str, ...]
+    unknown: tuple[str, ...]
+    skipped: int
+    waiting: int
+    unit: str
+    lag_seconds: float

@@ -116,11 +116,11 @@ class TableCollector(Collector):
 
 
 class Endpoint:
-    """Serves the metrics of `loops` until closed. port: 0 for any free one; `url` says where."""
+    """Serves metrics until closed. port: 0 for any free one; `url` says where."""
 
-    def __init__(self, loops: Sequence[ServiceLoop], port: int) -> None:
+    def __init__(self, collector: Collector, port: int) -> None:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(TableCollector(loops))
+        registry.register(collector)
         self._server, self._thread = start_http_server(port, ADDRESS, registry)
         self.url = f"http://{ADDRESS}:{self._server.server_port}/metrics"
 

@@ -14,7 +14,8 @@ from typing import Any
 import hoodoo
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
-from hoodoo.ingestion.job import RowTransform, ingest
+from hoodoo.ingestion.job import ingest
+from hoodoo.ingestion.reading import RowTransform
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, Source, TableChanges
 from hoodoo.sources.kafka import DEBEZIUM

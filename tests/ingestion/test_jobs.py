@@ -19,7 +19,7 @@ from tiers import sized
 
 import hoodoo
 from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
-from hoodoo.ingestion import job as jobs
+from hoodoo.ingestion import turns
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.sources import BAD, Files, Limits, Part, Planned, Source, SourceLag
 from hoodoo.timeline.layout import POSITIONS
@@ -393,7 +393,7 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(Second(10_000), hoodoo.open(table.path))
     with pytest.raises(CommitConflict, match="Another process of application 'numbers' came first"):
         job.run()
-    assert job.report.lost_races == jobs._RACES_MAX and ids(table) == []
+    assert job.report.lost_races == turns.RACES_MAX and ids(table) == []
 
 
 def test_a_job_that_goes_on_ends_when_it_is_stopped(folder: Path, table: hoodoo.Table) -> None:

@@ -1,0 +1,66 @@
+"""A look at what a job would do: a few rows are read as a batch would read them, and nothing is written."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from hoodoo.errors import TooManyBadRows
+from hoodoo.ingestion.reading import Read, Reading
+from hoodoo.ingestion.report import CheckReport
+from hoodoo.sources.source import BAD, Limits
+from hoodoo.timeline.applications import Application
+from hoodoo.writers.batches.bad_rows import none_of, together
+
+_LIMITS = Limits(rows=100, bytes=1 << 20, bad_rows=100)
+_TOLD = 10
+
+
+def check(reading: Reading, at: Application, position: str) -> CheckReport:
+    """Read a few rows of what would come next.
+
+    Args:
+        reading: How the source is read.
+        at: How far the job is.
+        position: The same, as the source understands it.
+
+    Returns:
+        What would become of the rows.
+    """
+    planned = reading.source.plan(position, _LIMITS)
+    lag = reading.source.lag(position)
+    if planned is None:
+        found = Read(reading.table.schema.empty_table(), BAD.empty_table(), none_of(0), (), 0, None)
+    else:
+        try:
+            found = reading.read(planned, _LIMITS.rows)
+        except TooManyBadRows as problem:
+            messages = problem.details.get("found", BAD.empty_table())
+            found = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)
+    rows = reading.transformed(found.rows)
+    columns: tuple[str, ...] = ()
+    misfits = found.misfits
+    if len(rows):
+        named = reading.table.handle.newest_config().spellings.rows(rows)
+        columns = tuple(named.column_names)
+        more = reading.misfits(named, _LIMITS.bad_rows)
+        misfits = together([misfits, more])
+    told = zip(found.messages["place"].to_pylist(), found.messages["detail"].to_pylist(), strict=True)
+    problems = [*(f"{place}: {detail}" for place, detail in told), *misfits.found["detail"].to_pylist()]
+    bad = len(found.messages) + misfits.count
+    return CheckReport(
+        application=at.name,
+        version=at.version,
+        position=at.position,
+        rows=len(found.rows) + found.bad,
+        bad=bad,
+        problems=tuple(islice(problems, _TOLD)),
+        columns=columns,
+        unknown=tuple(sorted(found.unknown)),
+        skipped=found.skipped,
+        waiting=lag.waiting,
+        unit=lag.unit,
+        lag_seconds=lag.seconds,
+    )
+
+
+__all__ = ["check"]

@@ -1,0 +1,236 @@
+"""What a part of a source brings, read by the columns of a table: rows, and what is none. It writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
+from hoodoo.format.names import IS_DELETED
+from hoodoo.readers.predicate import checks
+from hoodoo.redact import printable
+from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
+from hoodoo.table import Table
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, none_of, together, without
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.column_alignment import filled
+
+RowTransform = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a part of a source brought.
+
+    Attributes:
+        rows: The rows.
+        messages: What was no row, as `BAD`.
+        misfits: Rows with values that the table's types do not have.
+        unknown: Columns that were left out.
+        skipped: How many messages change no row.
+        unavailable: The text that stands for a value that was not sent. None: there is no such text.
+    """
+
+    rows: pa.Table
+    messages: pa.Table
+    misfits: BadRows
+    unknown: Collection[str]
+    skipped: int
+    unavailable: str | None
+
+    @property
+    def bad(self) -> int:
+        """How much of it is bad."""
+        return len(self.messages) + self.misfits.count
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is read for a table.
+
+    Attributes:
+        source: Where the rows come from.
+        table: Where they go.
+        operation: How they are written: changes of rows go by 'upsert' only.
+        transform: What makes rows of rows. None: they stay as they are.
+        new_columns: What to do about columns that the table does not have: 'ignore', 'add' or 'fail'.
+        missing: What to do about columns that are missing: 'null', 'fail' or 'keep'.
+        bad_max: How many bad rows a batch may have.
+    """
+
+    source: Source
+    table: Table
+    operation: str
+    transform: RowTransform | None
+    new_columns: str
+    missing: str
+    bad_max: int
+
+    def read(self, planned: Planned, rows_max: int | None = None) -> Read:
+        """Read a part.
+
+        Args:
+            planned: What the source has planned.
+            rows_max: With so many rows it ends early, for a look. None: all of them.
+
+        Returns:
+            What it brought, rows not transformed yet.
+
+        Raises:
+            TooManyBadRows: The source gave up; `details["found"]` has what is bad so far, as `BAD`.
+            ColumnError: The columns are none of the table, or go together with none of each other.
+            OptionError: The source brings changes of rows, and `operation` does not write them.
+        """
+        config = self.table.handle.newest_config()
+        columns = _placing(config).noted_on(self._columns(config))
+        parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
+        skipped, unavailable = 0, None
+        try:
+            for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
+                self._require_known(part)
+                unknown.update(part.unknown)
+                messages.append(part.bad)
+                if not part.rows.num_columns and part.unknown:
+                    raise ColumnError(
+                        f"{printable(self.source.name)} has no column of the table; it has {printable(part.unknown)}. "
+                        "Give the job a transform that makes the columns.",
+                        column=part.unknown[0],
+                    )
+                skipped += part.skipped
+                if part.unavailable is not None:
+                    self._require_upsert()
+                    unavailable = part.unavailable
+                if part.rows.num_columns:
+                    rows, bad = part.rows, none_of(0)
+                    if self.transform is None:
+                        rows, bad = self._aligned(rows, columns, config)
+                    parts.append(rows)
+                    misfits.append(bad)
+                if rows_max is not None and sum(map(len, parts)) >= rows_max:
+                    break
+        except TooManyBadRows as problem:
+            if (found := problem.details.get("found")) is not None:
+                problem.details["found"] = pa.concat_tables([*messages, found])
+            raise
+        try:
+            # types of known columns are equal by now; those of others are what their values look like
+            how = "permissive" if self.transform is None else "default"
+            rows = pa.concat_tables(parts, promote_options=how) if parts else config.schema.empty_table()
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+            raise ColumnError(
+                f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
+                "their own."
+            ) from None
+        return Read(rows, pa.concat_tables(messages), together(misfits), unknown, skipped, unavailable)
+
+    def transformed(self, rows: pa.Table) -> pa.Table:
+        """Make rows of rows.
+
+        Args:
+            rows: What was read.
+
+        Returns:
+            What is written, with columns of the table only unless new ones are added.
+
+        Raises:
+            DataError: The transformation returns no table.
+            ColumnError: It returns a column that the table does not have, and new_columns is 'fail'.
+        """
+        if self.transform is None or not len(rows):
+            return rows
+        made = self.transform(rows)
+        if not isinstance(made, pa.Table):
+            raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
+        if self.new_columns == "add":
+            return made
+        hints = self.table.handle.config.spellings.hints(self.table.schema)
+        known = {*self.table.schema.names, *hints.names, IS_DELETED}
+        strange = [name for name in made.column_names if name not in known]
+        self._require_known(Part(made, unknown=tuple(strange)))
+        return made.drop_columns(strange) if strange else made
+
+    def misfits(self, rows: pa.Table, most: int) -> BadRows:
+        """Find the rows that a write would refuse.
+
+        Args:
+            rows: What is written, by the names of the table.
+            most: With more of them the search ends.
+
+        Returns:
+            The rows and what is wrong with each.
+        """
+        config = self.table.handle.newest_config()
+        known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
+        whole = filled(known, config, self.missing)
+        return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
+
+    def _columns(self, config: TableConfig) -> pa.Schema:
+        """The columns of the table as a source is told them: a row needs those of the key, unless a transform makes
+        them.
+        """
+        hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        if self.transform is not None or config.spellings:  # the key may come under another name
+            return hints
+        return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
+
+    def _aligned(self, rows: pa.Table, columns: pa.Schema, config: TableConfig) -> tuple[pa.Table, BadRows]:
+        """`rows` with the types of the table, so that parts of a batch have equal ones, and the rows that do not fit.
+
+        No common type is looked for: numbers of two types would be made doubles, which do not hold all of them.
+        """
+        try:
+            return _typed(rows, columns), none_of(len(rows))
+        except DataError as problem:
+            if self.missing == "keep":
+                raise
+            why = problem
+        known = rows.select([name for name in rows.column_names if name in columns.names])
+        bad = self.misfits(config.spellings.rows(known), self.bad_max)
+        if not bad.count:
+            raise why
+        if bad.partial:
+            return _typed(rows.slice(0, 0), columns), bad
+        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad
+
+    def _require_upsert(self) -> None:
+        if self.operation != "upsert":
+            raise OptionError(
+                f"The source brings changes of rows, and operation={self.operation!r} would keep the rows that are "
+                "there. Leave it out.",
+                option="operation",
+            )
+
+    def _require_known(self, part: Part) -> None:
+        if part.unknown and self.new_columns == "fail":
+            raise ColumnError(
+                f"The table does not have column {printable(part.unknown[0])}. Pass new_columns='add' "
+                "(--new-columns add) to add it, or 'ignore' to leave it out.",
+                column=part.unknown[0],
+            )
+
+
+def _placing(config: TableConfig) -> Placing:
+    """How a table tells rows apart, by both names of each column."""
+
+    def names(name: str) -> tuple[str, ...]:
+        return (name, *config.spellings.original_names([name]))
+
+    told = [name for name in config.placing if name not in config.transforms]
+    made = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
+    key = tuple(names(name) for name in config.key)
+    return Placing(key, tuple(one for name in told for one in names(name)), config.order_by, made)
+
+
+def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """`rows` with the types of the table. Raises DataError where a value does not fit."""
+    for at, name in enumerate(rows.column_names):
+        if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
+            field = pa.field(name, columns.field(name).type)
+            rows = rows.set_column(at, field, cast(rows.column(at), field))
+    return rows
+
+
+__all__ = ["Read", "Reading", "RowTransform"]

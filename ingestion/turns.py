@@ -1,0 +1,148 @@
+"""When a job looks at its source: after a batch, after a while where there was nothing, and later each time that the
+store or the source does not answer. Several jobs take turns in one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from hoodoo.compactor.service_log import failure, say
+from hoodoo.errors import CommitConflict, HoodooError, TryAgainError
+from hoodoo.ingestion.pace import Pace
+from hoodoo.ingestion.report import BatchReport, IngestReport
+from hoodoo.sources.source import SourceLag
+from hoodoo.table import Table
+
+RACES_MAX = 30  # of three processes that are equally fast none loses so many in a row
+_TRIES = 5
+_WAIT_MAX_S = 30.0
+_LAG_EVERY_S = 10.0
+log = logging.getLogger("hoodoo.ingest")
+EachBatch = Callable[[BatchReport], None]
+
+
+class Running(Protocol):
+    """What takes turns: a job, by what others need of it. Its attributes say what they say of `job.Job`."""
+
+    name: str
+    table: Table
+    report: IngestReport
+    pace: Pace
+    lag: SourceLag | None
+    fine: bool
+
+    def take(self) -> BatchReport | None: ...
+
+    def measure_lag(self) -> None: ...
+
+    def count(self, lost_races: int = 0, retries: int = 0) -> None: ...
+
+
+class Turns:
+    """The turns of one job.
+
+    Attributes:
+        job: The job.
+        due: When it has its next turn, in seconds of `time.monotonic`.
+        over: True once it has none any more.
+    """
+
+    def __init__(
+        self, job: Running, once: bool, poll_s: float, each_batch: EachBatch | None = None, measure_lag: bool = False
+    ) -> None:
+        """Give a job turns.
+
+        Args:
+            job: The job.
+            once: Are they over when the source has nothing new?
+            poll_s: How many seconds pass until the next one where it has nothing new.
+            each_batch: What is told of each commit.
+            measure_lag: Is `job.lag` kept up to date?
+        """
+        self.job, self.due, self.over = job, 0.0, False
+        self._once, self._poll_s, self._each_batch, self._measure_lag = once, poll_s, each_batch, measure_lag
+        self._failed = self._lost = 0
+        self._measured = float("-inf")
+
+    def take(self) -> None:
+        """Take one batch, if there is something new. Raises what ends the job."""
+        began = time.monotonic()
+        try:
+            batch = self.job.take()
+            if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
+                self.job.measure_lag()
+                self._measured = time.monotonic()
+        except CommitConflict as problem:
+            self._lose(problem, began)
+            return
+        except TryAgainError as problem:
+            self._fail(problem)
+            return
+        except BaseException:
+            self.job.fine = False
+            raise
+        if self._failed:
+            say(logging.INFO, "answers again", to=log, job=self.job.name)
+        self._failed = self._lost = 0
+        self.job.fine = True
+        if batch is None:
+            self.over, self.due = self._once, time.monotonic() + self._poll_s
+            return
+        self.due = self.job.pace.next(began, batch.rows, not self._once)
+        if self._each_batch is not None:
+            self._each_batch(batch)
+
+    def _lose(self, problem: CommitConflict, began: float) -> None:
+        """Another process of the job was first. One that goes on lets it, and stands by in case that it ends."""
+        self._lost += 1
+        self.job.count(lost_races=1)
+        if self._lost >= RACES_MAX:
+            if self._once:
+                raise problem
+            self.due = began + self._poll_s
+
+    def _fail(self, problem: TryAgainError) -> None:
+        self._failed += 1
+        self.job.count(retries=1)
+        self.job.fine = False
+        if self._once and self._failed >= _TRIES:
+            raise problem
+        if self._failed == 1 or self._failed % 10 == 0:
+            failure("does not answer", problem, to=log, job=self.job.name, times=self._failed)
+        self.due = time.monotonic() + min(_WAIT_MAX_S, 0.1 * 2 ** min(self._failed, 20)) * random.uniform(0.5, 1)
+
+
+def run(
+    turns: Sequence[Turns], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None = None
+) -> None:
+    """Let jobs take turns until none has one any more.
+
+    Args:
+        turns: Those of each job.
+        stopped: What ends all of them after the batch in hand.
+        each_failure: What is told of a job that ended by an error, so that the others go on. None: it is raised.
+    """
+    while not stopped.is_set():
+        left = [one for one in turns if not one.over]
+        if not left:
+            return
+        first = min(left, key=lambda one: one.due)
+        wait = first.due - time.monotonic()
+        if wait > 0:
+            stopped.wait(wait)
+            continue
+        try:
+            first.take()
+        except HoodooError as problem:
+            if each_failure is None:
+                raise
+            first.over = True
+            each_failure(first.job, problem)
+
+
+__all__ = ["RACES_MAX", "EachBatch", "Running", "Turns", "log", "run"]

@@ -27,7 +27,7 @@ from hoodoo.exports.results import (
 )
 from hoodoo.format.transforms import Transform
 from hoodoo.ingestion.job import Job
-from hoodoo.ingestion.report import IngestReport
+from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
@@ -64,8 +64,10 @@ __all__ = [
     "ApplicationVersion",
     "ArchiveResult",
     "ArrowLike",
+    "BatchReport",
     "CatalogEntry",
     "Changes",
+    "CheckReport",
     "CleanResult",
     "ClusterResult",
     "CommitEvent",

@@ -201,16 +201,29 @@ class Job:
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
     def measure_lag(self) -> None:
-        """Ask the source what is not in the table yet: `lag` is that from now on."""
+        """Ask the source what is not in the table yet: `lag` is that from now on.
+
+        Raises:
+            SourceUnavailable: The source does not answer.
+        """
         self.lag = self.source.lag(self.position())
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
-        """Add to what the report says of looks that brought nothing."""
+        """Add to what the report says of looks that brought nothing.
+
+        Args:
+            lost_races: How often another process was first.
+            retries: How often the store or the source did not answer.
+        """
         report = self.report
         self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
 
     def reported(self) -> IngestReport:
-        """Look how far the job is, for its report."""
+        """Look how far the job is.
+
+        Returns:
+            What it has done since it was made, and its position now.
+        """
         at = self.table.application(self.name)
         passed_over: Any = getattr(self.source, "passed_over", ())
         self.report = replace(self.report, version=at.version, position=at.position, passed_over=tuple(passed_over))

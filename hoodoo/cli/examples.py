@@ -15,6 +15,7 @@ EXAMPLES = {
     "delete": 'hoodoo delete lake/trips --where "fare < 0"',
     "purge": "hoodoo purge lake/trips keys.csv",
     "ingest": "hoodoo ingest landing/trips lake/trips --once",
+    "applications": "hoodoo applications lake/trips",
     "quarantine": "hoodoo quarantine list lake/trips",
     "schema": "hoodoo schema lake/trips --at 2",
     "alter": 'hoodoo alter lake/trips add tip "decimal(10,2)" --after fare',

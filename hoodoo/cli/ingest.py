@@ -1,21 +1,29 @@
-"""The command that takes what a source has into a table."""
+"""The command that takes what sources have into tables."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import hoodoo
+from hoodoo.cli.jobs_file import jobs_of
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
-from hoodoo.ingestion.job import ingest
+from hoodoo.ingestion.job import Job, ingest, metrics_of
 from hoodoo.ingestion.reading import RowTransform
+from hoodoo.ingestion.report import BatchReport
+from hoodoo.ingestion.stopping import ended_within, signals_stop
+from hoodoo.ingestion.turns import Running, Turns
+from hoodoo.ingestion.turns import run as take_turns
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, Source, TableChanges
 from hoodoo.sources.kafka import DEBEZIUM
@@ -33,12 +41,100 @@ _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), ("js
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
-def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str, Any] | None) -> int:
-    """Run `hoodoo ingest SOURCE PATH`, and return the exit code."""
-    source = _source(given, storage)
-    job = ingest(
-        source,
-        table,
+def run(
+    given: argparse.Namespace, out: Out, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
+) -> int:
+    """Run `hoodoo ingest SOURCE PATH` or `hoodoo ingest JOBS.toml`, and return the exit code."""
+    asked = _asked(given)
+    jobs = [_job(one, open_table, storage) for one in asked]
+    _require_different(jobs)
+    if given.check:
+        return _check(jobs, out)
+    stopped, failed = threading.Event(), list[int]()
+    logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
+
+    def failure(job: Running, problem: HoodooError) -> None:
+        code = next((code for kind, code in _EXIT_CODES if isinstance(problem, kind)), 1)
+        failed.append(code)
+        out.failure(problem.code, f"{job.name}: {problem.message}" if len(jobs) > 1 else problem.message)
+
+    with (
+        ended_within(given.stop_seconds),
+        signals_stop(stopped),
+        metrics_of(jobs, given.metrics_port),
+        out.counting() as count,
+    ):
+        measured = not out.machine or given.metrics_port is not None
+        began = time.monotonic()
+        turns = [
+            Turns(job, given.once, one.poll_seconds, _told(job, out, count, began), measured)
+            for job, one in zip(jobs, asked, strict=True)
+        ]
+        take_turns(turns, stopped, failure)
+    if failed:
+        return failed[0]
+    for job in jobs:
+        out.document(_summary(job), "taken in")
+    return 0
+
+
+def _require_different(jobs: Sequence[Job]) -> None:
+    """Raise CallError where two jobs of a file are one."""
+    seen = set[tuple[str, str]]()
+    for job in jobs:
+        if (key := (job.name, str(job.table.path))) in seen:
+            raise CallError(
+                f"Two jobs into {job.table.path} have the name {printable(job.name)}: give one of them another name.",
+                option="name",
+            )
+        seen.add(key)
+
+
+def _check(jobs: Sequence[Job], out: Out) -> int:
+    """Say what each job would do; 1 if a row that was looked at is bad."""
+    bad = 0
+    for job in jobs:
+        found = job.check()
+        bad += found.bad
+        out.document(asdict(found), "checked")
+    return int(bad > 0)
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    """What a job did, and what waits."""
+    report = asdict(job.reported())
+    return report | {"application": job.name, "waiting": job.source.lag(job.position()).waiting}
+
+
+def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
+    """What is said after each commit: a line of JSON to machines, a line that changes to people at a terminal."""
+
+    def tell(batch: BatchReport) -> None:
+        if out.machine:
+            out.document({"batch": asdict(batch)})
+            sys.stdout.flush()
+            return
+        report, lag = job.report, job.lag
+        speed = report.rows / max(1e-3, time.monotonic() - began)
+        waits = f", {lag.waiting:,} {lag.unit} wait" if lag else ""
+        count(f"{job.name}: {report.rows:,} rows, {speed:,.0f} a second, {report.bad:,} bad{waits}")
+
+    return tell
+
+
+def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
+    """The jobs that a command line asks for. Raises CallError."""
+    if given.path is not None:
+        return [given]
+    if not given.source.endswith(".toml"):
+        raise CallError("PATH is missing: hoodoo ingest SOURCE PATH, or a file of jobs that ends in .toml.")
+    return jobs_of(given)
+
+
+def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None) -> Job:
+    return ingest(
+        _source(given, storage),
+        open_table(given.path),
         given.name,
         given.operation,
         _transform(given.transform),
@@ -48,16 +144,9 @@ def run(given: argparse.Namespace, out: Out, table: Table, storage: Mapping[str,
         given.max_bytes,
         given.max_bad_rows,
         given.max_bad_share,
+        given.min_seconds,
+        given.max_rows_per_second,
     )
-    try:
-        report = job.run(given.once, given.poll_seconds)
-    except tuple(kind for kind, _ in _EXIT_CODES) as problem:
-        out.failure(problem.code, problem.message)
-        return next(code for kind, code in _EXIT_CODES if isinstance(problem, kind))
-    lag = source.lag(job.position())
-    said = asdict(report) | {"application": job.name, "waiting": lag.waiting}
-    out.document(said, "taken in")
-    return 0
 
 
 def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from hoodoo.cli import service_arguments
+from hoodoo.cli import ingest_arguments, service_arguments
 from hoodoo.cli.argument_types import POSITION, amount, names, pair, partitioning, setting
 from hoodoo.cli.examples import EXAMPLES
 from hoodoo.cli.service_arguments import Command
@@ -161,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
         help="what writers that died longer ago left goes too (default: 24)",
     )
     _schemas(command)
-    _ingest(command)
+    ingest_arguments.ingest(command)
     _quarantine(command)
     _reading(command)
     service_arguments.services(command)
@@ -178,115 +178,6 @@ def _about(command: Command) -> None:
     options.add_argument("path", metavar="PATH")
     options.add_argument(
         "settings", type=pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
-    )
-
-
-def _ingest(command: Command) -> None:
-    taking = command(
-        "ingest",
-        "take in what others put into a folder, send to a topic, or change in another table, each row once",
-        "How far the source was read lies in the table, with the rows. Bad rows go to the table's quarantine. Exit "
-        "codes: 3 too many bad rows, 4 what comes next is gone from the source, 5 another process of this job is "
-        "always first.",
-    )
-    taking.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="a folder of files, or a table, also as s3://bucket/prefix; or kafka://broker:9092[,broker:9092]/topic",
-    )
-    taking.add_argument("path", metavar="PATH", help="of the table")
-    taking.add_argument(
-        "--once", action="store_true", help="end when there is nothing new (default: go on until SIGTERM or SIGINT)"
-    )
-    taking.add_argument("--poll-seconds", type=float, default=5.0, metavar="S", help="between two looks (default: 5)")
-    taking.add_argument("--name", help="of the job, by which the table knows how far it is; default: from SOURCE")
-    taking.add_argument(
-        "--operation",
-        choices=("upsert", "insert", "bulk_insert"),
-        default="upsert",
-        help="insert and bulk_insert keep the rows that are there",
-    )
-    taking.add_argument(
-        "--transform", metavar="MODULE:FUNCTION", help="a function that is given each batch as a pyarrow Table"
-    )
-    taking.add_argument("--new-columns", choices=("ignore", "add", "fail"), default="ignore")
-    taking.add_argument(
-        "--missing",
-        choices=("null", "fail", "keep"),
-        default="null",
-        help="what to do about a column that a batch lacks and that has no default",
-    )
-    taking.add_argument(
-        "--max-rows", type=amount, default=500_000, metavar="N", help="messages of a topic in one commit"
-    )
-    taking.add_argument("--max-bytes", type=amount, default=256 << 20, metavar="N", help="of files in one commit")
-    taking.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
-    taking.add_argument(
-        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
-    )
-    taking.add_argument(
-        "--format",
-        choices=("json", "csv", "parquet", "avro", "debezium-json"),
-        help="what all files hold (default: what the name of each says); of a topic json (default) or debezium-json",
-    )
-    files = taking.add_argument_group("folders")
-    files.add_argument("--pattern", metavar="GLOB", help="which files, such as '2026/*.jsonl' (default: all)")
-    files.add_argument(
-        "--grace-seconds",
-        type=float,
-        metavar="S",
-        dest="grace_s",
-        help="for how long an older file may still appear (default: an hour)",
-    )
-    files.add_argument(
-        "--settle-seconds",
-        type=float,
-        metavar="S",
-        dest="settle_s",
-        help="for how long a file must not have changed (default: 2 in a folder, 0 on S3)",
-    )
-    files.add_argument(
-        "--on-change",
-        choices=("fail", "again"),
-        help="what to do about a file that is written anew after it was read (default: fail)",
-    )
-    tables = taking.add_argument_group("tables")
-    tables.add_argument(
-        "--moves",
-        type=names,
-        metavar="A,B",
-        help="columns of which the partitions of PATH are made, if those of SOURCE are made of others",
-    )
-    tables.add_argument(
-        "--hold", metavar="NAME", help="have cleaning of SOURCE keep what was not read, by a consumer of this name"
-    )
-    topics = taking.add_argument_group("topics of Kafka", "They need confluent-kafka: pip install 'hoodoo[kafka]'.")
-    topics.add_argument("--start", choices=("earliest", "latest"), help="where a new job begins (default: earliest)")
-    topics.add_argument(
-        "--on-loss",
-        choices=("fail", "skip"),
-        help="what to do where messages are gone that were not read (default: fail)",
-    )
-    topics.add_argument(
-        "--tombstones",
-        choices=("quarantine", "skip"),
-        help="what to do about messages without a value (default: quarantine)",
-    )
-    topics.add_argument(
-        "--truncate",
-        choices=("fail", "ignore"),
-        help="debezium-json: what to do where the source table was emptied (default: fail); ignore keeps the rows",
-    )
-    topics.add_argument(
-        "--setting",
-        type=pair,
-        action="append",
-        metavar="NAME=VALUE",
-        dest="settings",
-        help="a setting of the client, such as security.protocol=SSL; may be repeated",
-    )
-    topics.add_argument(
-        "--settings-from", metavar="FILE", help="lines of NAME=VALUE: what is secret does not belong on a command line"
     )
 
 

@@ -168,6 +168,15 @@ class Out:
         with console(error=True).status(Text(safe(what))):
             yield
 
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[str], None]]:
+        """Shows, to people at a terminal, one line that changes: call what this gives with its text."""
+        if self.machine or not sys.stderr.isatty():
+            yield lambda text: None
+            return
+        with console(error=True).status("") as status:
+            yield lambda text: status.update(Text(safe(text)))
+
     def failure(self, code: str, message: str) -> None:
         """An error, on stderr: one JSON document, or a line."""
         if self.machine:

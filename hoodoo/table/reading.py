@@ -500,6 +500,17 @@ class Readable:
         view = self.handle.look().view
         return application(name, view.transactions, view.reached)
 
+    def applications(self) -> list[Application]:
+        """List the applications that have committed with a number of their own, as `transaction` says it.
+
+        Returns:
+            How far each has come, by name.
+        """
+        from hoodoo.timeline.applications import application
+
+        view = self.handle.look().view
+        return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
+
 
 def rows_changed(
     seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool

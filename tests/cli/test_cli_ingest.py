@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,12 @@ def put(landing: Path, name: str, *lines: Any) -> None:
 
 
 NOW = ("--once", "--settle-seconds", "0")
+
+
+@pytest.fixture
+def machine(lines: Any) -> Any:
+    """What the last line says of the whole run; a line before it says what each batch brought."""
+    return lambda *arguments: lines(*arguments)[-1]
 
 
 def test_new_files_are_taken_in_and_the_answer_says_how_far_it_is(
@@ -85,25 +93,97 @@ def test_a_transform_is_found_in_the_working_folder(
         assert code == 1 and "MODULE:FUNCTION" in err
 
 
-def test_without_once_it_goes_on_until_it_is_told_to_stop(
-    landing: Path, table: hoodoo.Table, run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = list[Job]()
-    run_of = Job.run
-    monkeypatch.setattr(Job, "run", lambda self, *how: (jobs.append(self), run_of(self, *how))[1])
-
+def test_without_once_it_goes_on_until_it_is_told_to_stop(landing: Path, table: hoodoo.Table, run: Any) -> None:
     def later() -> None:
         wait_for(lambda: hoodoo.open(table.path).scan().count() == 1, "the first file")
         put(landing, "b.jsonl", {"id": 2})
         wait_for(lambda: hoodoo.open(table.path).scan().count() == 2, "the second file")
-        jobs[0].stop()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     put(landing, "a.jsonl", {"id": 1})
     other = threading.Thread(target=later)
     other.start()
-    code, out, _ = run("ingest", landing, table.path, "--settle-seconds", "0", "--poll-seconds", "0.05", "--json")
+    code, out, err = run(
+        "ingest", landing, table.path, "--settle-seconds", "0", "--poll-seconds", "0.05", "--min-seconds", "0", "--json"
+    )
     other.join()
-    assert code == 0 and json.loads(out)["batches"] == 2
+    *batches, end = map(json.loads, out.splitlines())
+    assert (code, err, end["batches"]) == (0, "", 2)
+    assert [(one["batch"]["version"], one["batch"]["rows"]) for one in batches] == [(0, 1), (1, 1)]
+    assert {"plan", "read", "transform", "write"} <= batches[0]["batch"]["seconds"].keys()
+
+
+def test_a_check_reads_what_comes_next_and_writes_nothing(
+    landing: Path, table: hoodoo.Table, machine: Any, run: Any, tmp_path: Path
+) -> None:
+    put(landing, "a.jsonl", {"id": 1, "more": 2}, {"id": 2})
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    said = machine("ingest", landing, table.path, "--settle-seconds", "0", "--check")
+    assert (said["rows"], said["bad"], said["unknown"], said["waiting"]) == (2, 0, ["more"], 1)
+    put(landing, "b.jsonl", "nonsense", {"v": "x"}, {"id": "seven"})
+    code, out, _ = run("ingest", landing, table.path, "--settle-seconds", "0", "--check", "--json")
+    said = json.loads(out)
+    assert code == 1 and said["bad"] == 3 and any("b.jsonl:line:1" in one for one in said["problems"])
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert {file: content for file, content in after.items() if file.name != "b.jsonl"} == before
+
+
+# ---- files of jobs
+def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
+    landing: Path, table: hoodoo.Table, run: Any, lines: Any, tmp_path: Path
+) -> None:
+    copy = hoodoo.create(tmp_path / "copy", {"id": "bigint", "v": "string"}, key="id")
+    put(landing, "a.jsonl", {"id": 1, "v": "x"})
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        f"[[job]]\nsource = '{landing}'\ntable = '{table.path}'\nname = 'first'\nsettle_seconds = 0\n"
+        f"[[job]]\nsource = '{table.path}'\ntable = '{copy.path}'\nmax_rows = 10\n"
+    )
+    said = lines("ingest", jobs, "--once")
+    assert [one["application"] for one in said if "application" in one] == ["first", f"table:{table.path}"]
+    assert table.scan().count() == 1
+    lines("ingest", jobs, "--once")
+    assert copy.scan().to_arrow()["v"].to_pylist() == ["x"]
+    assert [one["name"] for one in lines("applications", table.path)] == ["first"]
+    put(landing, "b.jsonl", *["x"] * 200)
+    code, _, err = run("ingest", jobs, "--once")
+    assert code == 3 and "first: 200 of 200 rows are bad" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has to say [[job]]"),
+        ("[job]\nsource = 'a'", "has to say [[job]]"),
+        ("once = true\n[[job]]\nsource = 'a'\ntable = 't'", "has to say [[job]]"),
+        ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': table is missing"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3", "has no 'max_row'. Did you mean 'max_rows'?"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "has no 'once'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max-rows"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows takes a text or a number, got True"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\noperation = 'merge'", "operation takes upsert, insert or bulk_insert"),
+        ("[[job]", "Cannot read 'jobs.toml'"),
+        ("[[job]]\nsource='kafka://b:1/t'\ntable='{t}'\n[job.settings]\n'enable.auto.commit'='true'", "enable.auto"),
+        ("[[job]]\nsource='in'\ntable='{t}'\nname='a'\n[[job]]\nsource='in'\ntable='{t}'\nname='a'", "Two jobs into"),
+    ],
+    ids=range(12),
+)
+def test_a_file_that_says_something_else_is_refused_by_the_number_of_its_job(
+    table: hoodoo.Table, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    Path("jobs.toml").write_text(text.replace("{t}", str(table.path)))
+    code, _, err = run("ingest", "jobs.toml", "--once")
+    assert code == 1 and said in " ".join(err.split())
+
+
+def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "jobs.toml").write_text("[[job]]\nsource = 'a'\ntable = 't'\n")
+    code, _, err = run("ingest", tmp_path / "jobs.toml", "--max-rows", "5")
+    assert code == 1 and "--max-rows is about one job" in err
+    code, _, err = run("ingest", "landing")
+    assert code == 1 and "PATH is missing" in err
 
 
 @pytest.mark.parametrize(

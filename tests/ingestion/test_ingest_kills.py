@@ -90,3 +90,34 @@ def test_each_row_is_in_one_commit_whoever_is_killed(tmp_path: Path) -> None:
 
 def done(table: hoodoo.Table) -> bool:
     return table.application("job").version == FILES - 1
+
+
+def test_a_batch_that_does_not_end_in_time_is_given_up_with_exit_code_6(tmp_path: Path) -> None:
+    """The batch hangs in a library: Python runs no handler of its own then."""
+    landing = tmp_path / "in"
+    landing.mkdir()
+    (landing / "a.jsonl").write_text('{"id": 1, "v": "x"}\n')
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
+    (tmp_path / "hanging.py").write_text(
+        "import ctypes\n"
+        "def rows(batch):\n"
+        "    print('HANGS', flush=True)\n"
+        "    library, lock = ctypes.CDLL(None), ctypes.create_string_buffer(256)\n"
+        "    library.pthread_mutex_init(lock, None)\n"
+        "    library.pthread_mutex_lock(lock)\n"
+        "    library.pthread_mutex_lock(lock)\n"
+    )
+    words = ["ingest", str(landing), table.path, "--settle-seconds", "0", "--transform", "hanging:rows"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hoodoo", *words, "--stop-seconds", "0.1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "HANGS\n"
+        process.send_signal(signal.SIGTERM)
+        assert "GAVE_UP" in process.stderr.read()
+    assert process.returncode == 6
+    assert hoodoo.open(table.path).application(f"files:{landing}").version == -1

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import hoodoo
 from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
 from hoodoo.ingestion import turns
 from hoodoo.ingestion.positions import stored, whole
+from hoodoo.ingestion.report import BatchReport
 from hoodoo.sources import BAD, Files, Limits, Part, Planned, Source, SourceLag
 from hoodoo.timeline.layout import POSITIONS
 
@@ -397,7 +399,7 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
 
 
 def test_a_job_that_goes_on_ends_when_it_is_stopped(folder: Path, table: hoodoo.Table) -> None:
-    job = hoodoo.ingest(files(folder), table)
+    job = hoodoo.ingest(files(folder), table, min_seconds=0)
     done = threading.Thread(target=job.run, args=(False, 0.01))
     done.start()
     put(folder, "a.jsonl", row(1))
@@ -459,6 +461,9 @@ def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table:
         ({"max_bytes": 1.5}, "max_bytes"),
         ({"max_bad_rows": -1}, "max_bad_rows"),
         ({"max_bad_share": None}, "max_bad_share"),
+        ({"min_seconds": -1}, "min_seconds"),
+        ({"min_seconds": None}, "min_seconds"),
+        ({"max_rows_per_second": 0}, "max_rows_per_second"),
     ],
 )
 def test_a_wrong_argument_is_named_before_anything_is_read(
@@ -467,6 +472,70 @@ def test_a_wrong_argument_is_named_before_anything_is_read(
     with pytest.raises(OptionError, match=named if named != "name" else "application") as refused:
         hoodoo.ingest(**{"source": Numbers(1), "table": table, **wrong})
     assert refused.value.details["option"] == named
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"once": "yes"}, "once"),
+        ({"poll_s": -1}, "poll_s"),
+        ({"each_batch": "print"}, "each_batch"),
+        ({"metrics_port": 70_000}, "metrics_port"),
+    ],
+)
+def test_a_wrong_argument_of_a_run_is_named(table: hoodoo.Table, wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        hoodoo.ingest(Numbers(1), table).run(**wrong)
+    assert refused.value.details["option"] == named and ids(table) == []
+
+
+def test_a_source_that_does_not_move_on_is_not_read_for_ever(table: hoodoo.Table) -> None:
+    class Standing(Numbers):
+        def plan(self, position: str, limits: Limits) -> Planned | None:
+            return Planned((0, 1), "here")
+
+    with pytest.raises(DataError, match=r"plan\(\) has to move on"):
+        hoodoo.ingest(Standing(1), table).run()
+    assert table.application("numbers").version == 0
+
+
+def test_what_each_batch_brought_is_told_after_its_commit(table: hoodoo.Table) -> None:
+    told = list[BatchReport]()
+
+    def tell(batch: BatchReport) -> None:
+        assert hoodoo.open(table.path).application("numbers").version == batch.version
+        told.append(batch)
+
+    report = hoodoo.ingest(Numbers(25), table).run(each_batch=tell)
+    assert [(one.version, one.position, one.rows) for one in told] == [(0, "10", 10), (1, "20", 10), (2, "25", 5)]
+    for phase in ("plan", "read", "transform", "write"):
+        assert sum(one.seconds[phase] for one in told) == pytest.approx(report.seconds[phase])
+
+
+def test_metrics_say_what_a_job_did_and_what_waits(table: hoodoo.Table, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hoodoo.ingest")
+    texts = list[str]()
+
+    def look(batch: BatchReport) -> None:
+        [where] = [one.hoodoo["metrics"] for one in caplog.records if one.getMessage().startswith("event=metrics")]  # type: ignore[attr-defined]
+        with urllib.request.urlopen(where) as answer:
+            texts.append(answer.read().decode())
+
+    hoodoo.ingest(Numbers(25), table, name="job").run(each_batch=look, metrics_port=0)
+    labels = f'application="job",table="{table.path}"'
+    assert f"hoodoo_ingest_rows_total{{{labels}}} 10.0" in texts[0]
+    assert f"hoodoo_ingest_rows_total{{{labels}}} 25.0" in texts[-1]
+    assert f"hoodoo_ingest_batches_total{{{labels}}} 3.0" in texts[-1]
+    assert f"hoodoo_ingest_up{{{labels}}} 1.0" in texts[-1]
+    assert f'hoodoo_ingest_lag{{{labels},unit="numbers"}} 15.0' in texts[0]
+    assert f'hoodoo_ingest_seconds_total{{application="job",phase="write",table="{table.path}"}}' in texts[-1]
+
+
+def test_the_applications_of_a_table_are_listed(table: hoodoo.Table) -> None:
+    assert table.applications() == []
+    hoodoo.ingest(Numbers(10), table, name="b").run()
+    table.upsert([row(70)], transaction=("a", 3))
+    assert [(one.name, one.version, one.position) for one in table.applications()] == [("a", 3, ""), ("b", 0, "10")]
 
 
 def test_bad_rows_of_a_source_have_the_columns_that_it_says() -> None:

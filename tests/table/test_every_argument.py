@@ -329,7 +329,17 @@ WITHOUT_ARGUMENTS = {
     "Table.count",
     *(
         f"Table.{name}"
-        for name in ("adopt", "services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")
+        for name in (
+            "adopt",
+            "services",
+            "savepoints",
+            "consumers",
+            "verify",
+            "lag",
+            "quarantine",
+            "schemas",
+            "applications",
+        )
     ),
     *(
         f"{kind}.{name}"

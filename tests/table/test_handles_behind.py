@@ -119,6 +119,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "timeline": lambda table: table.timeline(),
     "history": lambda table: table.history(),
     "application": lambda table: table.application("job"),
+    "applications": lambda table: table.applications(),
     "schemas": lambda table: table.schemas(),
     "schema_at": lambda table: table.schema_at("kept"),
     "add_column": lambda table: table.add_column("m", pa.string(), after="n"),

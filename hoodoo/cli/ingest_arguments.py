@@ -1,0 +1,159 @@
+"""The arguments of `hoodoo ingest`: those of the process, and those of a job, which a file of jobs may have as well."""
+
+from __future__ import annotations
+
+import argparse
+
+from hoodoo.cli.argument_types import amount, names, pair
+from hoodoo.cli.service_arguments import Command
+
+
+def ingest(command: Command) -> None:
+    """Say what `hoodoo ingest` and `hoodoo applications` take."""
+    taking = command(
+        "ingest",
+        "take in what others put into a folder, send to a topic, or change in another table, each row once",
+        "How far the source was read lies in the table, with the rows. Bad rows go to the table's quarantine. Exit "
+        "codes: 3 too many bad rows, 4 what comes next is gone from the source, 5 another process of this job is "
+        "always first, 6 the batch in hand did not end in time.",
+    )
+    taking.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder of files, or a table, also as s3://bucket/prefix; or kafka://broker:9092[,broker:9092]/topic; "
+        "or without PATH a file of jobs that ends in .toml",
+    )
+    taking.add_argument("path", metavar="PATH", nargs="?", help="of the table")
+    of_process(taking)
+    of_job(taking)
+    shown = command("applications", "list who has committed with a number of their own, and how far each has read")
+    shown.add_argument("path", metavar="PATH")
+
+
+def of_process(parser: argparse.ArgumentParser) -> None:
+    """Add what all jobs of a process have in common."""
+    parser.add_argument(
+        "--once", action="store_true", help="end when there is nothing new (default: go on until SIGTERM or SIGINT)"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="read about 100 rows of what comes next, and write nothing; 1: some are bad",
+    )
+    parser.add_argument(
+        "--stop-seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="for which the batch in hand may go on after SIGTERM or SIGINT (default: 30)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=amount,
+        metavar="PORT",
+        help="serve metrics in Prometheus' form on 127.0.0.1; 0: any port",
+    )
+
+
+def of_job(parser: argparse.ArgumentParser) -> None:
+    """Add what is said of one job."""
+    parser.add_argument("--name", help="of the job, by which the table knows how far it is; default: from SOURCE")
+    parser.add_argument(
+        "--operation",
+        choices=("upsert", "insert", "bulk_insert"),
+        default="upsert",
+        help="insert and bulk_insert keep the rows that are there",
+    )
+    parser.add_argument(
+        "--transform", metavar="MODULE:FUNCTION", help="a function that is given each batch as a pyarrow Table"
+    )
+    parser.add_argument("--new-columns", choices=("ignore", "add", "fail"), default="ignore")
+    parser.add_argument(
+        "--missing",
+        choices=("null", "fail", "keep"),
+        default="null",
+        help="what to do about a column that a batch lacks and that has no default",
+    )
+    parser.add_argument(
+        "--max-rows", type=amount, default=500_000, metavar="N", help="messages of a topic in one commit"
+    )
+    parser.add_argument("--max-bytes", type=amount, default=256 << 20, metavar="N", help="of files in one commit")
+    parser.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
+    parser.add_argument(
+        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("json", "csv", "parquet", "avro", "debezium-json"),
+        help="what all files hold (default: what the name of each says); of a topic json (default) or debezium-json",
+    )
+    parser.add_argument(
+        "--min-seconds",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="between two commits, unless --once is given (default: 5)",
+    )
+    parser.add_argument(
+        "--max-rows-per-second", type=float, metavar="N", help="in the mean (default: as many as there are)"
+    )
+    parser.add_argument("--poll-seconds", type=float, default=5.0, metavar="S", help="between two looks (default: 5)")
+    files = parser.add_argument_group("folders")
+    files.add_argument("--pattern", metavar="GLOB", help="which files, such as '2026/*.jsonl' (default: all)")
+    files.add_argument(
+        "--grace-seconds",
+        type=float,
+        metavar="S",
+        dest="grace_s",
+        help="for how long an older file may still appear (default: an hour)",
+    )
+    files.add_argument(
+        "--settle-seconds",
+        type=float,
+        metavar="S",
+        dest="settle_s",
+        help="for how long a file must not have changed (default: 2 in a folder, 0 on S3)",
+    )
+    files.add_argument(
+        "--on-change",
+        choices=("fail", "again"),
+        help="what to do about a file that is written anew after it was read (default: fail)",
+    )
+    tables = parser.add_argument_group("tables")
+    tables.add_argument(
+        "--moves",
+        type=names,
+        metavar="A,B",
+        help="columns of which the partitions of PATH are made, if those of SOURCE are made of others",
+    )
+    tables.add_argument(
+        "--hold", metavar="NAME", help="have cleaning of SOURCE keep what was not read, by a consumer of this name"
+    )
+    topics = parser.add_argument_group("topics of Kafka", "They need confluent-kafka: pip install 'hoodoo[kafka]'.")
+    topics.add_argument("--start", choices=("earliest", "latest"), help="where a new job begins (default: earliest)")
+    topics.add_argument(
+        "--on-loss",
+        choices=("fail", "skip"),
+        help="what to do where messages are gone that were not read (default: fail)",
+    )
+    topics.add_argument(
+        "--tombstones",
+        choices=("quarantine", "skip"),
+        help="what to do about messages without a value (default: quarantine)",
+    )
+    topics.add_argument(
+        "--truncate",
+        choices=("fail", "ignore"),
+        help="debezium-json: what to do where the source table was emptied (default: fail); ignore keeps the rows",
+    )
+    topics.add_argument(
+        "--setting",
+        type=pair,
+        action="append",
+        metavar="NAME=VALUE",
+        dest="settings",
+        help="a setting of the client, such as security.protocol=SSL; may be repeated",
+    )
+    topics.add_argument(
+        "--settings-from", metavar="FILE", help="lines of NAME=VALUE: what is secret does not belong on a command line"
+    )

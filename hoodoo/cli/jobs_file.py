@@ -1,0 +1,105 @@
+"""A file of jobs, in TOML: what `hoodoo ingest` takes as arguments, under the same names.
+
+    [[job]]
+    source = "kafka://broker:9092/shop.orders"
+    table = "lake/orders"
+    format = "debezium-json"
+    max_rows = 200000
+    settings = { "security.protocol" = "SSL" }
+
+Paths begin in the working folder, as on a command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from hoodoo.cli import ingest_arguments
+from hoodoo.cli.words import WordsParser
+from hoodoo.errors import CallError
+from hoodoo.nearest import nearest
+from hoodoo.redact import printable
+
+_NEEDED = ("source", "table")
+
+
+class _Parser(WordsParser):
+    """Raises where a parser of the command line would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CallError(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise CallError((message or "").removeprefix(f"{self.prog}: error: ").partition(f"; {self.prog} --help")[0])
+
+
+def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
+    """Read a file of jobs.
+
+    Args:
+        given: The command line, whose `source` is the file.
+
+    Returns:
+        For each job what a command line of its own would have given.
+
+    Raises:
+        CallError: The file cannot be read, or says something that a job does not take.
+    """
+    file, parser = given.source, _Parser(prog="job", add_help=False, allow_abbrev=False)
+    ingest_arguments.of_job(parser)
+    if more := [name for name in vars(parser.parse_args([])) if getattr(given, name) != parser.get_default(name)]:
+        raise CallError(f"--{more[0].replace('_', '-')} is about one job. Say it in {printable(file)}.", option=more[0])
+    try:
+        with open(file, "rb") as content:
+            said = tomllib.load(content)
+    except (OSError, ValueError) as problem:
+        raise CallError(f"Cannot read {printable(file)}: {problem}.", file=file) from None
+    jobs = said.pop("job", [])
+    if said or not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+        raise CallError(f"{printable(file)} has to say [[job]] before each job, and nothing else.", file=file)
+    found = list[argparse.Namespace]()
+    for number, job in enumerate(jobs, 1):
+        try:
+            found.append(_job(parser, job, given))
+        except CallError as problem:
+            raise CallError(f"Job {number} of {printable(file)}: {problem.message}", file=file, job=number) from None
+    return found
+
+
+def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> argparse.Namespace:
+    for name in _NEEDED:
+        if not isinstance(job.get(name), str):
+            raise CallError(f"{name} is missing: write {name} = a text.", option=name)
+    flags = {flag[2:].replace("-", "_"): flag for action in parser._actions for flag in action.option_strings}
+    flags["settings"] = flags.pop("setting")
+    more = {name: value for name, value in job.items() if name not in _NEEDED}
+    if strange := [name for name in more if name not in flags]:
+        close = nearest(strange[0], [*_NEEDED, *flags])
+        hint = f" Did you mean {close!r}?" if close else ""
+        raise CallError(f"A job has no {printable(strange[0])}.{hint}", option=strange[0])
+    words = [word for name, value in more.items() for word in _words(name, flags[name], value)]
+    named = {"source": job["source"], "path": job["table"]}
+    return argparse.Namespace(**{**vars(given), **vars(parser.parse_args(words)), **named})
+
+
+def _words(name: str, flag: str, value: Any) -> Iterator[str]:
+    """An argument as a command line has it."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield f"{flag}={key}={_text(name, one)}"
+    elif isinstance(value, list):
+        yield f"{flag}={','.join(_text(name, one) for one in value)}"
+    else:
+        yield f"{flag}={_text(name, value)}"
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise CallError(f"{name} takes a text or a number, got {printable(value)}.", option=name)
+    return str(value)
+
+
+__all__ = ["jobs_of"]

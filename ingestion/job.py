@@ -35,7 +35,7 @@ from hoodoo.ingestion.unsent_values import homeless, lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source
+from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source, hudi_place
 from hoodoo.table import Table
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.table.results import WriteResult
@@ -233,7 +233,8 @@ class Job:
     # ---- one batch
     def _take(self, at: Application, planned: Planned) -> None:
         """Read a part and commit it. Raises CommitConflict where another process was first."""
-        transaction = at.next(stored(self.table.handle.store, planned.position))
+        position = planned.position
+        transaction = at.next(stored(self.table.handle.store, position), hudi_place(self.source, position))
         found = self._read(planned, transaction)
         bad = len(found.messages) + found.misfits.count
         read = len(found.rows) + bad

@@ -21,12 +21,16 @@ class ApplicationVersion(NamedTuple):
         version: The number of the commit among those of the application.
         position: How far the application has read its source, as text; '' where it does not say.
         after: The position that the commit goes on from; None where any will do.
+        streamer: The position as Apache Hudi's streamer spells it; '' where it is not said.
+        overtake: Whether it goes on although Apache Hudi's streamer has read on since the newest commit.
     """
 
     application: str
     version: int
     position: str = ""
     after: str | None = None
+    streamer: str = ""
+    overtake: bool = False
 
 
 Transaction = tuple[str, int] | tuple[str, int, str] | ApplicationVersion
@@ -63,7 +67,8 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
         number = operator.index(version)
     except (TypeError, ValueError):
         application, version, number, more = None, None, -1, []
-    known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX and len(more) <= 2
+    most = 4 if isinstance(transaction, ApplicationVersion) else 2
+    known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX and len(more) <= most
     if not known or isinstance(version, bool) or not 0 <= number <= _VERSION_MAX:
         raise OptionError(
             f"transaction takes (application, version) with a text of at most {_APPLICATION_MAX:,} characters and a "

@@ -22,6 +22,7 @@
     │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata beside the table
     │   ├── CatalogRefused       a catalog does not take the entry of the exported table
     │   ├── SourceLost           a source has no longer what comes after the position of its application
+    │   │   └── Overtaken            Apache Hudi's streamer has read on from the place of an application
     │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
     │   ├── BucketNotFound       there is no such bucket at this endpoint
     │   ├── CredentialsError     nothing to sign with, or the store does not take it
@@ -247,6 +248,15 @@ class SourceLost(CallError):
     """A source has no longer what comes after the position of its application, or the position is none of it."""
 
     code = "SOURCE_LOST"
+
+
+class Overtaken(SourceLost):
+    """Apache Hudi's streamer has read on from the place of an application: what comes next is in the table by now.
+
+    `details` has `application`, and `position`, the place of that streamer.
+    """
+
+    code = "OVERTAKEN"
 
 
 class AlreadyCommitted(CallError):

@@ -32,7 +32,7 @@ from hoodoo.ingestion.turns import EachBatch, Turns, log, run
 from hoodoo.ingestion.unsent_values import lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
-from hoodoo.sources.source import Limits, Planned, Source, SourceLag
+from hoodoo.sources.source import Limits, Planned, Source, SourceLag, hudi_place
 from hoodoo.table import Table
 from hoodoo.table.results import WriteResult
 from hoodoo.writers.batches.write_options import BadRowLimits
@@ -245,7 +245,7 @@ class Job:
         planned = self.source.plan(whole(store, at.position), self.pace.limited(self._limits))
         if planned is None:
             return None
-        transaction = at.next(stored(store, planned.position))
+        transaction = at.next(stored(store, planned.position), hudi_place(self.source, planned.position))
         if transaction.position == at.position:
             raise DataError(
                 f"{printable(self.source.name)} plans a part whose position is the one before it, so that it would be "

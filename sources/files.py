@@ -142,6 +142,17 @@ class Files(Source):
         new = TakenFiles.of(position).new(self._files(now_ms, settle_ms=0))
         return SourceLag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
+    def to_hudi(self, position: str) -> str:
+        """Spell a position as Apache Hudi's streamer does.
+
+        Args:
+            position: The position of a plan.
+
+        Returns:
+            The time up to which all files were taken, in ms since 1970; '' for none.
+        """
+        return TakenFiles.of(position).to_hudi()
+
     def __repr__(self) -> str:
         return f"<files of {self.folder.uri}>"
 

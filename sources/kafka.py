@@ -346,6 +346,18 @@ class Kafka(Source):
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(sum(waiting.values()), "messages", age)
 
+    def to_hudi(self, position: str) -> str:
+        """Spell the next offsets as Apache Hudi's streamer does.
+
+        Args:
+            position: The position of a plan.
+
+        Returns:
+            A text such as 'shop.orders,0:123,1:456'.
+        """
+        was = TopicPosition.of(position, self.topic)
+        return was.to_hudi() if was else ""
+
     # ---- the client
     @property
     def _consumer(self) -> Consumer:

@@ -55,8 +55,14 @@ class TopicPosition:
 
     def text(self) -> str:
         """The position as text."""
-        offsets = ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
-        return json.dumps({"source": _KIND, "id": self.id, "offsets": offsets}, separators=(",", ":"))
+        return json.dumps({"source": _KIND, "id": self.id, "offsets": self._spelled()}, separators=(",", ":"))
+
+    def to_hudi(self) -> str:
+        """The offsets as Hudi's streamer has them; '' where no partition has been seen, which it could not read."""
+        return self._spelled() if self.offsets else ""
+
+    def _spelled(self) -> str:
+        return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What a source is: three methods, and the values that they take and give.
+"""What a source is: three methods and one that it may leave out, and the values that they take and give.
 
 A position is a text that only its source understands. It lies in the table, with the commit of the rows that were read
 up to it. So a source keeps nothing, and may be asked by several processes at once. It knows nothing of tables.
@@ -17,6 +17,7 @@ BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.
 """What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
 
 _PLACING = b"hoodoo.placing"
+_PLACE_BYTES_MAX = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -180,3 +181,28 @@ class Source(ABC):
         Returns:
             How much waits, and for how long.
         """
+
+    def to_hudi(self, position: str) -> str:
+        """Spell a position as Apache Hudi's streamer does, which then can go on from there.
+
+        Args:
+            position: The position of a plan.
+
+        Returns:
+            Hudi's text; '' (unless a source says more) where Hudi has none that loses no row.
+        """
+        return ""
+
+
+def hudi_place(source: Source, position: str) -> str:
+    """Return what `source.to_hudi` says of a position.
+
+    Args:
+        source: A source, or an object with the three methods of one.
+        position: The position of a plan.
+
+    Returns:
+        Hudi's text; '' where it is too long for each commit to repeat it, or the source has no such method.
+    """
+    said: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
+    return said if len(said.encode()) <= _PLACE_BYTES_MAX else ""

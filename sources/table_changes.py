@@ -21,7 +21,7 @@ from hoodoo.errors import (
     TableReplaced,
 )
 from hoodoo.format.equality import equal_values
-from hoodoo.format.names import IS_DELETED
+from hoodoo.format.names import IS_DELETED, instant_of_ms
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.table import Table
@@ -150,6 +150,21 @@ class TableChanges(Source):
         now = self.table.handle.environment.now_ms()
         age = max(0.0, (now - waiting[0].completed_at) / 1000) if waiting else 0.0
         return SourceLag(len(waiting), "commits", age)
+
+    def to_hudi(self, position: str) -> str:
+        """Spell a position as Apache Hudi's streamer does.
+
+        Args:
+            position: The position of a plan.
+
+        Returns:
+            When the newest commit that was read completed, as 17 digits; '' where nothing was read.
+        """
+        slot = self._slot(position)
+        if not slot:
+            return ""
+        history = self.table.handle.look().history
+        return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
     # ---- positions
     def _slot(self, position: str) -> int:

@@ -53,6 +53,13 @@ class TakenFiles:
         seen = {name: list(self.seen[name]) for name in sorted(self.seen)}
         return json.dumps({"source": _KIND, "upto": self.upto, "seen": seen}, separators=(",", ":"))
 
+    def to_hudi(self) -> str:
+        """The time up to which all files were taken, in ms since 1970, as Hudi's streamer has it; '' for none.
+
+        It takes what is younger, so that files since `upto` come to it once more, and none is left out.
+        """
+        return str(self.upto - 1) if self.upto else ""
+
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
         """The files that were not taken, the oldest first, and what was taken and has been written anew."""
         return sorted(

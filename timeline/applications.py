@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hoodoo.arguments import ApplicationVersion, require_position
-from hoodoo.errors import CommitConflict
+from hoodoo.arguments import ApplicationVersion, flag, require_position
+from hoodoo.errors import CommitConflict, Overtaken
 from hoodoo.redact import printable
 from hoodoo.timeline.sinks import require_same_query
+from hoodoo.timeline.slots.streamed import HUDI_STREAMER, Streamed
 
 NONE = -1
 """The newest number of an application that has committed nothing."""
@@ -34,21 +35,30 @@ class Application:
     version: int
     position: str
 
-    def next(self, position: str) -> ApplicationVersion:
+    def next(self, position: str, streamer: str = "", overtake: bool = False) -> ApplicationVersion:
         """Say what its next commit carries.
 
         Args:
             position: How far the application has read its source once the commit is made: a text of at most 64 KiB.
+            streamer: The same as Apache Hudi's streamer spells it, such as 'shop.orders,0:123,1:456', of at most
+                64 KiB. The table tells it to that streamer, unless another application was the first to say so. ''
+                (default): it is not said.
+            overtake: True goes on although Apache Hudi's streamer has read on since. Default False: the write fails
+                then.
 
         Returns:
             What a write takes as `transaction`. The write fails with CommitConflict where another process of the
-            application committed meanwhile.
+            application committed meanwhile, and with Overtaken where Apache Hudi's streamer went on from its place.
 
         Raises:
-            OptionError: `position` is no text, empty or too long.
+            OptionError: `position` is no text, empty or too long, or another argument is not of the kind above.
         """
         require_position(position)
-        return ApplicationVersion(self.name, self.version + 1, position, self.position)
+        if streamer != "":
+            require_position(streamer)
+        return ApplicationVersion(
+            self.name, self.version + 1, position, self.position, streamer, flag("overtake", overtake)
+        )
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
@@ -81,6 +91,26 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
     if given.after is not None and given.after != stored:
         raise _conflict(given, newest, stored, f"it has read up to {printable(stored or 'nothing')}")
     return False
+
+
+def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
+    """Raise Overtaken where Apache Hudi's streamer has read on since the newest commit of the application.
+
+    Args:
+        given: What the commit carries.
+        streamed: The place in a source that Apache Hudi's streamer finds in the table.
+    """
+    if not given.position or given.overtake or not streamed.overtakes(given.application):
+        return
+    name = printable(given.application)
+    raise Overtaken(
+        f"Apache Hudi's streamer has read on from where application {name} was, up to {printable(streamed.text)}: its "
+        "rows would come twice. Nothing was written. Let one of the two read the source. If that is the application, "
+        f"stop the streamer, and commit once with table.application({name}).next(position, overtake=True), where "
+        f"position is what to go on from; table.application({HUDI_STREAMER!r}) tells how far the streamer came.",
+        application=given.application,
+        position=streamed.text,
+    )
 
 
 def _conflict(given: ApplicationVersion, newest: int, stored: str, why: str) -> CommitConflict:

@@ -31,6 +31,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import foreign
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
 from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
+from hoodoo.timeline.hudi.foreign_places import ForeignPlaces
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
@@ -245,13 +246,16 @@ class Adopter:
         index_of(self.store).require_valid_for(file.file_id for file in slot.files)
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, self._with_columns(slot, view, found, theirs), live)
+        self._adopt(view, self._completed(slot, view, found, theirs), live)
 
-    def _with_columns(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
-        """`slot`, with the table's columns from it on where `found` changed them, and the schema of its files."""
+    def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
+        """`slot`, with the table's columns from it on where `found` changed them, the schema of its files, and how far
+        its application has read.
+        """
         columns = ForeignColumns(configuration.load(self.store).created, view, self.store)
         if found.action != RESTORE:
-            return columns.told(slot, found.record(self.store))
+            record = found.record(self.store)
+            return ForeignPlaces(view).told(columns.told(slot, record), record)
         # its record does not say; what came before does. Ids of schemas are theirs there: ours have the same columns
         then = replace(configuration.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas

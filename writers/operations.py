@@ -17,7 +17,7 @@ from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.applications import is_committed
+from hoodoo.timeline.applications import is_committed, require_not_overtaken
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import Retry
@@ -84,6 +84,8 @@ def commit(
     while True:
         if transaction and is_committed(transaction, state.view.transactions, state.view.reached):
             return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
+        if transaction:
+            require_not_overtaken(transaction, state.view.streamed)
         try:
             result = _once(context, state, operation, propose, transaction)
         except _MistakenKeys:
@@ -264,6 +266,7 @@ class _Attempt:
             needs=(SETTINGS,) if proposal.settings else (),
             transaction=self.transaction[:2] if self.transaction else None,
             reached=self.transaction.position if self.transaction else "",
+            place=self.transaction.streamer if self.transaction else "",
             counts=_counts(proposal, written),
             touches=touches,
         )

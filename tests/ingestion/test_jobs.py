@@ -16,10 +16,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 from faulty_store import Died, FaultyStore
+from streamer_commits import places, streamer_commits
 from tiers import sized
 
 import hoodoo
-from hoodoo.errors import ColumnError, CommitConflict, CorruptTable, DataError, OptionError, SourceLost, TooManyBadRows
+from hoodoo.errors import (
+    ColumnError,
+    CommitConflict,
+    CorruptTable,
+    DataError,
+    OptionError,
+    Overtaken,
+    SourceLost,
+    TooManyBadRows,
+)
 from hoodoo.ingestion import turns
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.report import BatchReport
@@ -396,6 +406,40 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
     with pytest.raises(CommitConflict, match="Another process of application 'numbers' came first"):
         job.run()
     assert job.report.lost_races == turns.RACES_MAX and ids(table) == []
+
+
+def test_a_job_tells_hudis_streamer_its_place_and_stops_at_once_where_that_one_read_on(
+    table: hoodoo.Table,
+) -> None:
+    class Spelled(Numbers):
+        def to_hudi(self, position: str) -> str:
+            return f"numbers,0:{position}"
+
+    source, path = Spelled(5), Path(table.path)
+    hoodoo.ingest(source, table).run()
+    assert places(path)[-1] == "numbers,0:5"
+    streamer_commits(path, "numbers,0:8")
+    source.there = 9
+    with pytest.raises(Overtaken, match="numbers,0:8"):
+        hoodoo.ingest(source, table).run(once=False)
+    assert source.reads == 2 and ids(table) == list(range(5))
+
+
+def test_a_place_in_hudis_words_that_is_too_long_to_be_repeated_is_not_said(table: hoodoo.Table) -> None:
+    class Long(Numbers):
+        def to_hudi(self, position: str) -> str:
+            return "x" * (64 * 1024 + 1)
+
+    assert hoodoo.ingest(Long(5), table).run().rows == 5
+    assert places(Path(table.path))[-1] == ""
+
+
+def test_an_object_with_the_three_methods_of_a_source_says_no_place(table: hoodoo.Table) -> None:
+    class Plain:
+        name, plan, read, lag = "plain", *(getattr(Numbers(5), one) for one in ("plan", "read", "lag"))
+
+    assert hoodoo.ingest(Plain(), table).run().rows == 5  # type: ignore[arg-type]
+    assert places(Path(table.path))[-1] == ""
 
 
 def test_a_job_that_goes_on_ends_when_it_is_stopped(folder: Path, table: hoodoo.Table) -> None:

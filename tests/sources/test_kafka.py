@@ -293,3 +293,10 @@ def test_what_one_partition_does_not_need_the_others_get(
     waiting: dict[int, int], most: int, taken: dict[int, int]
 ) -> None:
     assert shares(waiting, most) == taken
+
+
+def test_hudis_streamer_is_told_the_next_offsets() -> None:
+    """A topic without a partition it could not read."""
+    source = Kafka("broker:9092", "shop.orders")
+    assert source.to_hudi(TopicPosition("shop.orders", "id", {1: 456, 0: 123}).text()) == "shop.orders,0:123,1:456"
+    assert source.to_hudi(TopicPosition("shop.orders").text()) == source.to_hudi("") == ""

@@ -11,6 +11,7 @@ import pytest
 
 import hoodoo
 from hoodoo.errors import ColumnError, OptionError, SourceLost
+from hoodoo.format.names import ms_of_instant
 from hoodoo.sources import Limits, TableChanges
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("driver", pa.string()), ("ts", pa.int64())])
@@ -162,3 +163,14 @@ def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
         TableChanges("lake/trips")  # type: ignore[arg-type]
     with pytest.raises(ColumnError, match="no column 'dirver'"):
         TableChanges(make(tmp_path / "o"), moves=["dirver"])
+
+
+def test_hudis_streamer_is_told_when_the_newest_commit_that_was_read_completed(tmp_path: Path) -> None:
+    origin, copy = make(tmp_path / "origin"), make(tmp_path / "copy")
+    origin.upsert([row(1, 1)])
+    source = TableChanges(origin)
+    report = hoodoo.ingest(source, copy).run()
+    [newest] = origin.history(1)
+    said = copy.handle.look().view.streamed.text
+    assert said == source.to_hudi(report.position) and ms_of_instant(said) / 1000 == newest.completed.timestamp()
+    assert source.to_hudi("") == ""

@@ -93,3 +93,9 @@ def test_a_position_is_read_back_as_it_was_written() -> None:
     state = TakenFiles(17, {'"ü\n': (18, "1-2"), "b": (19, "")})
     assert TakenFiles.of(state.text()) == state
     assert TakenFiles.of("") == TakenFiles()
+
+
+def test_hudis_streamer_is_told_a_time_behind_which_nothing_is_missing() -> None:
+    """It takes files that are younger, and one as old as `upto` may not have been taken."""
+    assert TakenFiles(17_000, {"a": (18_000, "s")}).to_hudi() == "16999"
+    assert TakenFiles().to_hudi() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,43 @@ def test_an_undo_by_another_engine_takes_the_position_back(tmp_path: Path) -> No
     table.upsert(row(6), transaction=found.next("a:3"))
     assert table.application("orders").position == "a:3"
     assert ids(table) == [1, 5, 6]
+
+
+def lost(table: hoodoo.Table) -> hoodoo.Table:
+    """The table, whose newest slot is gone."""
+    max((Path(table.path) / ".hoodie/.hoodoo/commits").iterdir()).unlink()
+    return hoodoo.open(table.path)
+
+
+def test_a_lost_newest_slot_that_is_made_again_has_its_application_number_and_position(table: hoodoo.Table) -> None:
+    """Without them the same rows came twice."""
+    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
+    given = table.application("orders").next("a:2", "orders,0:2")
+    table.upsert(row(2), transaction=given)
+    table = lost(table)
+    assert table.application("orders").position == "a:2"  # before anybody made it again
+    assert table.upsert(row(3), transaction=given).skipped
+    table.upsert(row(4))
+    found = hoodoo.open(table.path).application("orders")
+    assert (found.version, found.position) == (1, "a:2")
+    assert table.handle.look().view.streamed == ("orders,0:2", "orders", "orders")
+    assert ids(table) == [1, 2, 4]
+
+
+def test_a_lost_newest_slot_without_an_application_is_nobodys_commit_again(table: hoodoo.Table) -> None:
+    """It repeated a place, as a commit of Apache Hudi's streamer says one."""
+    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
+    table.upsert(row(2))
+    table = lost(table)
+    table.upsert(row(3), transaction=table.application("orders").next("a:2", "orders,0:2"))
+    assert table.application("hudi-streamer").version == -1
+
+
+def test_a_table_that_lost_all_slots_knows_its_positions_once_it_is_adopted(table: hoodoo.Table) -> None:
+    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
+    table.upsert(row(2), transaction=table.application("clicks").next("b:1", "clicks,0:1"))
+    shutil.rmtree(Path(table.path) / ".hoodie/.hoodoo")
+    table = hoodoo.open(table.path)
+    assert (table.application("orders").position, table.application("clicks").position) == ("a:1", "b:1")
+    table.delete([7])
+    assert table.handle.look().view.streamed == ("orders,0:1", "orders", "orders")

@@ -34,7 +34,7 @@ from hoodoo.format.names import ms_of_instant
 from hoodoo.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline.commits.conflicts import conflict, under_plan
-from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_place
 from hoodoo.timeline.commits.plea import Courtesy, Plea
 from hoodoo.timeline.environment import Deferred, Environment
 from hoodoo.timeline.history import History
@@ -320,7 +320,7 @@ class Transaction:
         )
         body = {each.name: getattr(draft, each.name) for each in fields(SlotBody)}
         body["needs"] = tuple(dict.fromkeys((*draft.needs, *_features(draft))))
-        return Slot(
+        slot = Slot(
             seq=view.seq + 1,
             prev=view.sha,
             table=view.table,
@@ -334,6 +334,7 @@ class Transaction:
             columns_before=self.config.columns.to_json() if draft.columns and not view.schemas else {},
             **body,
         )
+        return with_place(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
         """Put the slot, and tell whether it is ours.

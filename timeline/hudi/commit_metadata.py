@@ -14,6 +14,7 @@ from typing import Any
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slots.streamed import Streamed
 from hoodoo.timeline.views.view import FileGroup, View
 
 _ZEROS = (
@@ -27,8 +28,12 @@ _ZEROS = (
 )
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
-REACHED = "hoodoo.ingest"
 """Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
+REACHED = "hoodoo.ingest"
+"""Extra entry of a commit's metadata: JSON object of its application, number and position."""
+PLACE = "streamer.checkpoint.key.v2"
+"""Extra entry where Apache Hudi's streamer looks for its place in a source. Never an empty text: that is the beginning.
+"""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
@@ -119,6 +124,8 @@ def _told_beside(slot: Slot) -> dict[str, str]:
         application, number = slot.transaction
         said = {"app": application, "n": number, "position": slot.reached}
         found[REACHED] = json.dumps(said, separators=(",", ":"), sort_keys=True)
+    if slot.streamed:
+        found[PLACE] = Streamed(*slot.streamed).text
     return found
 
 

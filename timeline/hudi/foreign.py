@@ -23,6 +23,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
 from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
+from hoodoo.timeline.hudi.foreign_places import ForeignPlaces
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
@@ -278,11 +279,11 @@ class ForeignHistory(History):
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
-        self._columns = ForeignColumns()
+        self._columns, places = ForeignColumns(), ForeignPlaces(View())
         for found in ordered:
             previous, record = slots[-1].completed_at if slots else 0, self._record(found)
             slot = self._slot(len(slots) + 1, previous, found, record, _Listed(slots))
-            slots.append(self._columns.told(slot, record))
+            slots.append(places.told(self._columns.told(slot, record), record))
         return slots
 
     def _record(self, found: CompletedInstant) -> dict[str, Any]:
@@ -317,7 +318,7 @@ class Overlay(History):
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
             self._more = []
-            columns = ForeignColumns(self._created, view, self.store)
+            columns, places = ForeignColumns(self._created, view, self.store), ForeignPlaces(view)
             since = completed_in(names, instant_of_ms(view.completed_at))
             found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):
@@ -327,7 +328,7 @@ class Overlay(History):
                     )
                 record = one.record(self.store)
                 slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
-                slot = columns.told(slot, record)
+                slot = places.told(columns.told(slot, record), record)
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
             return view

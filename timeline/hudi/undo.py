@@ -19,7 +19,7 @@ from hoodoo.timeline.hudi.commit_metadata import inflight
 from hoodoo.timeline.hudi.publish import instants, taken_back
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, UNDO, Slot, encode
+from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, STREAMED, UNDO, Slot, encode
 from hoodoo.timeline.views.view import FileGroup, View
 
 
@@ -63,9 +63,10 @@ def undo(history: History, first: Slot) -> None:
         position=first.seq - 1,
         versions=dict(before.transactions),
         all_reached=dict(before.reached),
+        streamed=tuple(before.streamed) if before.streamed.text else (),
         published=done.key,
         columns=columns,
-        needs=(COLUMNS,) if columns else (),
+        needs=(*((COLUMNS,) if columns else ()), *((STREAMED,) if before.streamed.text else ())),
     )
     try:
         history.store.write_once(slot_key(slot.seq), encode(slot))

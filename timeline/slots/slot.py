@@ -23,8 +23,8 @@ VERSIONS = (1, 2, 3, 4)
 applications.
 """
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
-PLACED, PARTIAL = "placed", "partial"
-KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL})
+PLACED, PARTIAL, STREAMED = "placed", "partial", "streamed"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL, STREAMED})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
@@ -173,6 +173,8 @@ class Slot(SlotBody):
     follows the slot.
     placed: 1 where each row of files that another engine wrote was seen to lie in the partition that transforms make.
     versions, all_reached: of all applications, as they are after an undo.
+    streamed: the place in a source that the commit publishes for Apache Hudi's streamer, as timeline/slots/streamed.py
+    has it: text, owner, who said it; () where it publishes none. Of an undo: the place that counts again.
     columns_before: the columns before, in the first change of a table.
     schema, schema_before: the same as Avro text, without ids, in slots of earlier releases.
     """
@@ -191,6 +193,7 @@ class Slot(SlotBody):
     placed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     all_reached: dict[str, str] = field(default_factory=dict)
+    streamed: tuple[str, ...] = ()
     schema: str = ""
     schema_before: str = ""
     columns_before: dict[str, Any] = field(default_factory=dict)
@@ -346,6 +349,7 @@ def _slot(body: dict[str, Any]) -> Slot:
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
     for name in ("overwritten", "inserted", "deleted", "swept", "merged", "needs"):
         body[name] = tuple(body.get(name, ()))
+    body["streamed"] = _place(body.get("streamed", []))
     if body.get("transaction"):
         app, version = body["transaction"]
         body["transaction"] = (str(app), int(version))
@@ -353,6 +357,13 @@ def _slot(body: dict[str, Any]) -> Slot:
     _check_types(slot)
     _check_paths(slot)
     return slot
+
+
+def _place(said: Any) -> tuple[str, ...]:
+    """What a slot names as `streamed`. Raises TypeError for what is no place."""
+    if said != [] and not (fits(said, (str, str, str)) and all(said)):
+        raise TypeError(f"streamed is {str(said)[:50]!r}")
+    return tuple(said)
 
 
 def _check_types(slot: Slot) -> None:

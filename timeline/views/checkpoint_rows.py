@@ -16,6 +16,7 @@ from hoodoo.format.names import check_data_path, parse_data_file
 from hoodoo.timeline.properties.schema_history import SHAPE, SchemaHistory
 from hoodoo.timeline.slots.shape import fits
 from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
+from hoodoo.timeline.slots.streamed import Streamed
 from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.views.view import Plan, View
 
@@ -55,6 +56,7 @@ _OPTIONAL: dict[str, Any] = {
     "told": str,
     "foreign_rows": int,
     "reached": {str: str},
+    "streamed": (str, str, str),
 }
 """Names that came later: written where there is something to say, so that an older release reads the others. Names that
 are not known here are passed over; what must not be is in `needs`.
@@ -150,6 +152,7 @@ def state_of(view: View) -> dict[str, Any]:
     later: dict[str, Any] = {"settings": dict(view.settings), "needs": sorted(view.needs)}
     later |= {"columns": view.schemas.to_json(), "told": view.told}
     later |= {"foreign_rows": int(view.foreign_rows), "reached": dict(view.reached)}
+    later["streamed"] = list(view.streamed) if view.streamed.text else []
     named |= {name: value for name, value in later.items() if value}
     return {name: getattr(view, name) for name in simple} | named | {"plans": plans}
 
@@ -178,6 +181,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     found["undone"] = tuple((first, last) for first, last in found["undone"])
     found["schemas"] = _schemas(found.pop("columns", {}), found.get("schemas", ()))
     found["needs"] = frozenset(found.get("needs", ()))
+    found["streamed"] = Streamed(*found.get("streamed", ()))
     found["foreign_rows"] = bool(found.get("foreign_rows", 0))
     found.setdefault("told", found["instant"])  # an earlier release did not write it
     return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slots.streamed import Streamed
 from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.views.pages import Groups, PagedFiles, Partitions, with_changes
 from hoodoo.timeline.views.totals import Counted, Totals, count
@@ -52,6 +53,7 @@ class View:
     superseded: Sequence[Superseded] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     reached: Mapping[str, str] = field(default_factory=dict)  # application -> how far it has read its source
+    streamed: Streamed = Streamed()  # the place that Apache Hudi's streamer finds
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
@@ -146,6 +148,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     reached = dict(slot.all_reached if slot.operation == UNDO else view.reached)
     if slot.transaction and slot.reached:
         reached[slot.transaction[0]] = slot.reached
+    tells_place = slot.streamed or slot.operation == UNDO
     savepoints = dict(view.savepoints)
     if slot.savepoint:
         savepoints.pop(slot.savepoint, None)
@@ -168,6 +171,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         superseded=superseded,
         transactions=transactions,
         reached=reached,
+        streamed=Streamed(*slot.streamed) if tells_place else view.streamed,
         min_readable=max(view.min_readable, slot.min_readable),
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,

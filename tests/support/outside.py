@@ -33,6 +33,7 @@ FILES = frozenset(
         "test_package.py",
         "test_predicate.py",
         "test_s3_refusals.py",
+        "test_schema_registry.py",
         "test_server_killed.py",
         "test_simulation.py",
         "test_small_parquet.py",

@@ -109,9 +109,7 @@ class SchemaRegistry:
 
         def take(said: Mapping[str, Any]) -> None:
             if (kind := said.get("schemaType") or "AVRO") != "AVRO":
-                raise DataError(
-                    f"Of the registry at {self.url}, {what} is {printable(kind)} and not Avro.", schema=what
-                )
+                raise DataError(f"Of the registry at {self.url}, {what} is {printable(kind)}, not Avro.", schema=what)
             if not isinstance(text := said.get("schema"), str):
                 raise self._no_registry(f"its answer to {what} has no schema")
             for name, version in self._references(said, what):

@@ -135,7 +135,10 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
             record = None
     names = count()
     fields = [
-        {"name": f"f{at}", "type": column.node if column.type is None else physical_schema(column.type, names)}
+        {
+            "name": f"f{at}",
+            "type": _inexact(column.node) if column.type is None else physical_schema(column.type, names),
+        }
         for at, column in enumerate(columns)
     ]
     try:
@@ -162,6 +165,20 @@ def _type(field: dict[str, Any]) -> AvroType | None:
         return parse_record({"type": "record", "name": "one", "fields": [{**field, "name": "f"}]}).children[0][1]
     except TableError:
         return None
+
+
+def _inexact(node: Any) -> Any:
+    """A type for fastavro, which rounds decimals: they stay bytes."""
+    if isinstance(node, list):
+        return [_inexact(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {name: _inexact(part) if name in ("type", "items", "values") else part for name, part in node.items()}
+    if "fields" in found:
+        found["fields"] = [_inexact(one) for one in found["fields"]]
+    if found.get("logicalType") == "decimal":
+        del found["logicalType"]
+    return found
 
 
 class _WritingOut:

@@ -7,11 +7,10 @@ rebalance does. Nothing is told to the broker. Only what is committed there is r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from hoodoo.arguments import flag, number_from, one_of
@@ -21,9 +20,10 @@ from hoodoo.sources.avro_messages import AvroDecoder
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
-from hoodoo.sources.file_rows import together
+from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
+from hoodoo.sources.kafka_rows import rows_of_messages
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 
@@ -48,11 +48,10 @@ _OF_CONSUMERS = {
 _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE = 10_000  # messages of one call of the client
 _ASK_S, _ASK_ID_S = 10.0, 5.0
-DEBEZIUM, AVRO = "debezium-json", "avro"
-FORMATS = ("json", DEBEZIUM, AVRO)
-OF_REGISTRIES = (AVRO,)
+DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
+FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
+OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
 """Formats whose messages name schemas of a registry."""
-PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
 
 
 @dataclass(frozen=True)
@@ -102,17 +101,17 @@ class Kafka(Source):
             idle_s: For how long the broker may send nothing of what is there, in seconds. Default 30.
             settings: More settings of the client (librdkafka's), such as {"security.protocol": "SSL"}. Take secrets
                 from the environment: they are neither logged nor stored.
-            format: What messages are: 'json' (default) or 'avro', rows, or 'debezium-json', change events of Debezium
-                as JSON, with schemas or without. A message of Avro begins with a zero byte and the number of its
-                schema in four.
+            format: What messages are: 'json' (default) or 'avro', rows, or change events of Debezium: 'debezium-json',
+                with schemas or without, or 'debezium-avro'. Avro begins with a zero byte and the number of its schema
+                in four.
             truncate: What to do where Debezium says that the source table was emptied: 'fail' (default) or 'ignore',
                 which keeps the rows.
             unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
                 change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
             told: True gives rows the four columns `_kafka_...`, for a transform, also where the table does not have
                 them. False (default): only those that it has.
-            registry: Which schema registry has the schemas of 'avro', or its address, as "https://registry:8081".
-                Needed there, and for nothing else.
+            registry: Which schema registry has the schemas of Avro, or its address, as "https://registry:8081".
+                Needed with 'avro' and 'debezium-avro', and for nothing else.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
@@ -263,7 +262,7 @@ class Kafka(Source):
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
-        if self.format == DEBEZIUM:
+        if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
             yield self._changes(messages, columns, unknown, bad)
             return
         numbered = list[tuple[int, bytes]]()
@@ -276,17 +275,18 @@ class Kafka(Source):
         decoder: JsonDecoder | AvroDecoder = JsonDecoder(columns, unknown)
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", columns, unknown, self._schemas)
-        rows = _together(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
+        rows = rows_of_messages(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
     def _changes(self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages) -> Part:
         """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
-        decoder = DebeziumDecoder(f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
-        rows = _together(self.topic, decoded, messages, columns, self.told)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told)
         skipped = decoder.skipped + len(messages) - len(there)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
 
@@ -408,39 +408,8 @@ def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas 
         raise OptionError(f"format={format!r} {needed} registry=, the address of a schema registry.", option="registry")
     if registry is None:
         return None
-    return AvroSchemas(registry if isinstance(registry, SchemaRegistry) else SchemaRegistry(registry))
-
-
-def _together(
-    topic: str,
-    decoded: Iterable[tuple[pa.Table, list[int]]],
-    messages: Sequence[Message],
-    columns: pa.Schema,
-    told: bool,
-) -> pa.Table:
-    """All rows, with what the broker says of the message of each."""
-    parts = [_told(rows, [messages[number] for number in numbers], columns, told) for rows, numbers in decoded]
-    return together(topic, parts, columns.remove_metadata())
-
-
-def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, told: bool) -> pa.Table:
-    """`rows` with what the broker says of each message, as far as the table has columns for it, or if it is wanted."""
-    said: dict[str, Any] = {
-        PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
-        OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
-        TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
-        KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
-    }
-    for name, values in said.items():
-        if told or name in columns.names:
-            if name in rows.column_names:
-                rows = rows.drop_columns([name])
-            rows = rows.append_column(name, values())
-    return rows
-
-
-def _text(key: Any) -> str | None:
-    return None if key is None else bytes(key).decode(errors="backslashreplace")
+    asked = registry if isinstance(registry, SchemaRegistry) else SchemaRegistry(registry)
+    return AvroSchemas(asked, times=format == AVRO)
 
 
 __all__ = ["Kafka"]

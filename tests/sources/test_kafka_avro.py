@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from change_events import Changes, golden_events
 from confluent_kafka import Producer
+from connect_avro import as_avro
 from registry_server import RegistryServer, wire
 
 import hoodoo
@@ -75,6 +77,23 @@ def test_a_job_takes_a_topic_of_several_schemas_into_a_table(
     aside = table.quarantine().rows().select(["position", "reason"]).to_pylist()
     assert sorted((one["position"], one["reason"]) for one in aside) == [("0:50", "decode"), ("0:51", "tombstone")]
     assert sorted(server.asked) == [f"/schemas/ids/{old}", f"/schemas/ids/{new}"]
+
+
+def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, server: RegistryServer, tmp_path: Path) -> None:
+    known, events = as_avro(golden_events("rich", "lines"))
+    offset = 1 + max(server.put(text) for text in known.texts) - len(known.texts)
+    for key, value in events:
+        moved = [one and b"\0" + (offset + int.from_bytes(one[1:5])).to_bytes(4) + one[5:] for one in (key, value)]
+        put("lines", 2, moved[1], key=moved[0])
+    columns = {"order_id": "bigint", "line": "int", "sku": "string", "qty": "int", "_event_lsn": "bigint"}
+    table = hoodoo.create(tmp_path / "t", columns, key=["order_id", "line"], order_by="_event_lsn")
+    source = Kafka(cluster, "lines", format="debezium-avro", registry=server.url, truncate="ignore")
+    report = hoodoo.ingest(source, table, max_rows=5).run()
+    assert report.bad == 0 and report.rows + report.skipped == len(events) and report.unknown == ("price",)
+    other = hoodoo.create(tmp_path / "json", columns, key=["order_id", "line"], order_by="_event_lsn")
+    hoodoo.ingest(Changes(golden_events("rich", "lines"), truncate="ignore"), other).run()
+    mine, same = (sorted(map(str, one.scan().to_arrow().to_pylist())) for one in (table, other))
+    assert mine == same and len(mine) > 3
 
 
 def test_a_schema_that_is_no_record_does_not_stop_the_topic(

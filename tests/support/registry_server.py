@@ -13,6 +13,9 @@ from typing import Any, Self
 
 import fastavro
 
+from hoodoo.errors import DataError
+from hoodoo.sources import SchemaRegistry
+
 Answer = tuple[int, bytes, dict[str, str]]
 
 
@@ -82,6 +85,19 @@ class RegistryServer:
         return Handler
 
 
+class KnownSchemas(SchemaRegistry):
+    """Knows schemas without a server; a number is the place in `texts`."""
+
+    def __init__(self, *schemas: Any) -> None:
+        super().__init__("http://registry")
+        self.texts = [schema if isinstance(schema, str) else json.dumps(schema) for schema in schemas]
+
+    def schema(self, number: int) -> list[str]:
+        if number >= len(self.texts):
+            raise DataError("There is no such schema.")
+        return [self.texts[number]]
+
+
 def wire(number: int, schema: Any, value: Any) -> bytes:
     """A value as a message: 0, the number of its schema, its bytes."""
     sink = BytesIO()
@@ -89,4 +105,4 @@ def wire(number: int, schema: Any, value: Any) -> bytes:
     return struct.pack(">bI", 0, number) + sink.getvalue()
 
 
-__all__ = ["Answer", "RegistryServer", "wire"]
+__all__ = ["Answer", "KnownSchemas", "RegistryServer", "wire"]

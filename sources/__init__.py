@@ -11,10 +11,17 @@ from hoodoo.sources.source import BAD, Limits, Part, Placing, Planned, Source, S
 if TYPE_CHECKING:
     from hoodoo.sources.files import Files
     from hoodoo.sources.kafka import Kafka
+    from hoodoo.sources.schema_registry import SchemaRegistry
     from hoodoo.sources.sql_table import SqlTable
     from hoodoo.sources.table_changes import TableChanges
 
-_HOMES = {"Files": "files", "Kafka": "kafka", "SqlTable": "sql_table", "TableChanges": "table_changes"}
+_HOMES = {
+    "Files": "files",
+    "Kafka": "kafka",
+    "SchemaRegistry": "schema_registry",
+    "SqlTable": "sql_table",
+    "TableChanges": "table_changes",
+}
 
 __all__ = [
     "BAD",
@@ -24,6 +31,7 @@ __all__ = [
     "Part",
     "Placing",
     "Planned",
+    "SchemaRegistry",
     "Source",
     "SourceLag",
     "SqlTable",

@@ -9,6 +9,7 @@ and never makes a wrong row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -196,29 +197,29 @@ class DebeziumDecoder:
         where = np.flatnonzero(gone)
         if not len(where):
             return
+        for at, found in self._keys_at(events, where, bad_rows):
+            mask = np.zeros(len(gone), bool)
+            mask[at] = True
+            for name, values in found.items():
+                old = columns.get(name)
+                if old is None:
+                    old = pa.nulls(len(gone), values.type)
+                columns[name] = pc.replace_with_mask(old, pa.array(mask), values.cast(old.type))
+
+    def _keys_at(
+        self, events: Events, where: np.ndarray, bad_rows: dict[int, str]
+    ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
+        """The keys of messages at `where`: together, or in halves until each that is none stands alone."""
         contents = [events.of.keys[at] for at in where.tolist()]
         found = self._keys.columns(contents)
-        if found is None:
-            good = list[int]()
-            alone = list[Mapping[str, pa.Array]]()
-            for at, content in zip(where.tolist(), contents, strict=True):
-                one = self._keys.columns([content])
-                if one is None:
-                    bad_rows[at] = f"the key of the message is no key of a row: {printable(content)}"
-                else:
-                    good.append(at)
-                    alone.append(one)
-            if not good:
-                return
-            found = {name: pa.concat_arrays([one[name] for one in alone]) for name in alone[0]}
-            where = np.array(good)
-        mask = np.zeros(len(gone), bool)
-        mask[where] = True
-        for name, values in found.items():
-            old = columns.get(name)
-            if old is None:
-                old = pa.nulls(len(gone), values.type)
-            columns[name] = pc.replace_with_mask(old, pa.array(mask), values)
+        if found is not None:
+            yield where, found
+        elif len(where) > 1:
+            half = len(where) // 2
+            yield from self._keys_at(events, where[:half], bad_rows)
+            yield from self._keys_at(events, where[half:], bad_rows)
+        else:
+            bad_rows[int(where[0])] = f"the key of the message is no key of a row: {printable(contents[0])}"
 
     # ---- partitions
     def _placed(
@@ -280,6 +281,8 @@ class DebeziumDecoder:
                 counts = pc.and_(counts, pc.greater(pc.utf8_length(values), 0))
             elif pa.types.is_boolean(kind):
                 counts = pc.and_(counts, values)
+            elif pa.types.is_decimal(kind):
+                counts = pc.and_(counts, pc.not_equal(values, pa.scalar(Decimal(0), kind)))
             else:
                 continue
             found |= pc.fill_null(counts, False).to_numpy(False)

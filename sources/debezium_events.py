@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -27,7 +27,7 @@ from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, pla
 
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
-_SOURCE = pa.struct(
+SOURCE = pa.struct(
     [
         ("connector", pa.string()),
         ("lsn", pa.int64()),
@@ -36,7 +36,7 @@ _SOURCE = pa.struct(
         ("row", pa.int64()),
     ]
 )
-_SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in _SOURCE}
+_SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in SOURCE}
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class EventReader:
         data = pa.py_buffer(text)
         kinds = {name: kind for name, kind in self.spelt.items() if kind is not None}
         image = pa.struct([(name, SCALED if name in self._scaled else kind) for name, kind in kinds.items()])
-        envelope = [("op", pa.string()), ("after", image), ("source", _SOURCE)]
+        envelope = [("op", pa.string()), ("after", image), ("source", SOURCE)]
         if self._before or self.unknown:
             envelope.append(("before", image))
         try:
@@ -194,7 +194,7 @@ class EventReader:
                     continue
                 images = [self._plain_image(event.get(name)) for name in ("before", "after")]
                 source = event.get("source") or {}
-                where = {field.name: source.get(field.name) for field in _SOURCE}
+                where = {field.name: source.get(field.name) for field in SOURCE}
                 if strange := [one for one in where.items() if not _is_sound(*one)]:
                     raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
                 event["op"].encode()
@@ -215,7 +215,7 @@ class EventReader:
         )
         picked = some.picked(kept)
         there = np.array([image is not None for image in afters])
-        yield Events(picked, pa.array(ops, pa.string()), after, there, before, _places(pa.array(sources, _SOURCE)))
+        yield Events(picked, pa.array(ops, pa.string()), after, there, before, _places(pa.array(sources, SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
         """Is this a message that changes no row: a heartbeat, the mark of a transaction? Raises ValueError where it is
@@ -225,7 +225,7 @@ class EventReader:
             raise ValueError("no JSON object")
         if isinstance(event.get("op"), str):
             return False
-        if event.keys() == {"ts_ms"} or {"status", "id"} <= event.keys() or "ddl" in event:
+        if is_none(event.keys()):
             return True
         raise ValueError("no change event: it has no op")
 
@@ -266,9 +266,21 @@ class EventReader:
             ) from None
 
 
+def is_none(names: Set[str]) -> bool:
+    """Tell whether a message without an op is one that changes no row.
+
+    Args:
+        names: The fields that it has.
+
+    Returns:
+        True for a heartbeat, the mark of a transaction, or a change of a schema.
+    """
+    return names == {"ts_ms"} or {"status", "id"} <= names or "ddl" in names
+
+
 def _places(source: pa.Array) -> dict[str, pa.Array]:
     """What counts of `source`: names of others may be no text."""
-    return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in _SOURCE}
+    return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in SOURCE}
 
 
 def _is_sound(name: str, value: Any) -> bool:
@@ -291,4 +303,4 @@ def _why(problem: BaseException) -> str:
     return str(problem).partition("\n")[0] or type(problem).__name__
 
 
-__all__ = ["EventReader", "Events"]
+__all__ = ["SOURCE", "EventReader", "Events", "is_none"]

@@ -1,8 +1,11 @@
-"""Values as Debezium spells them in JSON, as values of a table's columns.
+"""Values as Debezium spells them in JSON, or as Avro brings them, as values of a table's columns.
 
 Arrow's JSON reader is asked for the type that a value is spelt in (`spelt`): days, numbers of a unit, texts. A whole
 column of these is made what the table has (`meant`). What Arrow's reader refuses, such as "NaN" for a float, a value
 made `plain` brings to the same types one by one.
+
+Avro's values have types of their own, among them numbers that stand for times. Those that JSON spells otherwise
+(decimals, bytes, numbers of another size) are made what the table has where that says the same.
 
 What a schema in the message says of a column counts (`Said`). Without one a time is in the unit of the table's column,
 and a decimal is text: in bytes, 12345 at scale 2 and at scale 4 look the same. Knows neither messages nor tables.
@@ -33,6 +36,8 @@ _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEV
 """In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
 sends the words for timestamps with a zone, and such numbers for others.
 """
+_SCALE_MAX = 16_384
+"""More than any database has: few bytes could stand for a text without end."""
 UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError, RecursionError)
 """How a value says that it is none of its column. A ColumnError is about the whole column."""
 
@@ -61,7 +66,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     """Make values what the table has.
 
     Args:
-        values: They, in the type that `spelt` gives.
+        values: They, in the type that `spelt` gives, or in one of Avro's.
         field: The column of the table.
         said: What a schema says of the column.
 
@@ -73,6 +78,10 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         ArrowInvalid: A value is none of that type. Others of UNFIT say the same.
     """
     kind = field.type
+    if values.type != spelt(kind):
+        values = _of_its_type(values, field)
+        if values.type == kind:
+            return values
     unit = UNITS.get(said.meaning) if said else None
     if pa.types.is_timestamp(kind):
         return _zoned(values, kind) if kind.tz else _local(values, unit or kind.unit, kind)
@@ -87,10 +96,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         decoded = [None if text is None else base64.b64decode(text, validate=True) for text in values.to_pylist()]
         return pa.array(decoded, kind)
     if pa.types.is_list(kind) and values.type != kind:
-        inner = meant(values.flatten(), pa.field(field.name, kind.value_type), None)
-        counts = pc.fill_null(pc.list_value_length(values), 0)
-        ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), counts.cast(pa.int32())]))
-        return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
+        return _lists(values, field)
     if pa.types.is_struct(kind) and values.type != kind:
         parts = [
             meant(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
@@ -102,6 +108,55 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     if pa.types.is_string(kind) and said is not None and said.meaning == DECIMAL and said.type == "bytes":
         return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
     return values.cast(kind)
+
+
+def _of_its_type(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Values of Avro as the column's type, or as JSON spells it. Raises ArrowInvalid where that would be another value,
+    such as a number for a text.
+    """
+    types, own, kind = pa.types, values.type, field.type
+    if values.null_count == len(values):
+        return pa.nulls(len(values), kind)
+    if types.is_decimal(own):
+        if types.is_decimal(kind):
+            return values.cast(kind)
+        if types.is_string(kind):
+            return pa.array([None if one is None else format(one, "f") for one in values.to_pylist()], kind)
+    elif types.is_binary(own) or types.is_fixed_size_binary(own):
+        if types.is_binary(kind) or types.is_fixed_size_binary(kind):
+            return values.cast(kind)
+    elif types.is_integer(own) or types.is_floating(own):
+        spelling = spelt(kind) or kind
+        if types.is_floating(kind) or types.is_integer(own) and types.is_integer(spelling):
+            return values.cast(spelling)
+        if types.is_decimal(kind):
+            return values.cast(pa.string())
+    elif types.is_list(own) and types.is_list(kind):
+        return _lists(values, field)
+    elif types.is_struct(own):
+        fields = {part.name: at for at, part in enumerate(own)}
+        if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
+            return texts_of(values)
+        if types.is_struct(kind):
+            parts = [_part(values, inner, fields.get(inner.name), field.name) for inner in kind]
+            mask = values.is_null() if values.null_count else None
+            return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    raise pa.ArrowInvalid(f"it comes as {own}")
+
+
+def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Array:
+    """One field of structs."""
+    if at is None:
+        return pa.nulls(len(values), inner.type)
+    return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
+
+
+def _lists(values: pa.Array, field: pa.Field) -> pa.Array:
+    kind = field.type
+    inner = meant(values.flatten(), pa.field(field.name, kind.value_type), None)
+    counts = pc.fill_null(pc.list_value_length(values), 0)
+    ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), counts.cast(pa.int32())]))
+    return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
 
 
 def _local(numbers: pa.Array, unit: str, kind: pa.DataType) -> pa.Array:
@@ -154,11 +209,15 @@ def _is_bytes(text: str | None) -> bool:
     return False
 
 
-def _unscaled(text: str, scale: int) -> str:
-    """The number of which these are the bytes, as text."""
-    number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+def _unscaled(content: str | bytes, scale: int) -> str:
+    """The number of which these are the bytes, as text. Raises ValueError for a scale that no database has."""
+    if abs(scale) > _SCALE_MAX:
+        raise ValueError(f"a decimal has the scale {scale}")
+    if isinstance(content, str):
+        content = base64.b64decode(content, validate=True)
+    number = int.from_bytes(content, "big", signed=True)
     with localcontext() as exact:
-        exact.prec = max(28, len(text) * 3)
+        exact.prec = max(28, len(content) * 3)
         return format(Decimal(number).scaleb(-scale), "f")
 
 
@@ -166,7 +225,7 @@ def texts_of(scaled: pa.Array) -> pa.Array:
     """Write decimals that say their own scale as decimals are spelt otherwise.
 
     Args:
-        scaled: They, as SCALED.
+        scaled: They, as SCALED; the value may also be the bytes.
 
     Returns:
         The numbers, as text.

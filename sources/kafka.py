@@ -1,4 +1,4 @@
-"""A topic of Apache Kafka: JSON messages, or change events of Debezium, each once.
+"""A topic of Apache Kafka: rows, or change events of Debezium, as JSON or as Avro, each message once.
 
 Partitions are assigned, never subscribed to: the position in the table decides what is read, and no group and no
 rebalance does. Nothing is told to the broker. Only what is committed there is read.
@@ -7,21 +7,24 @@ rebalance does. Nothing is told to the broker. Only what is committed there is r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.redact import printable
+from hoodoo.sources.avro_messages import AvroDecoder
+from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
-from hoodoo.sources.file_rows import together
+from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
+from hoodoo.sources.kafka_rows import rows_of_messages
+from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 
 if TYPE_CHECKING:
@@ -45,8 +48,10 @@ _OF_CONSUMERS = {
 _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE = 10_000  # messages of one call of the client
 _ASK_S, _ASK_ID_S = 10.0, 5.0
-DEBEZIUM = "debezium-json"
-PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
+DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
+FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
+OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
+"""Formats whose messages name schemas of a registry."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Kafka(Source):
         truncate: str = "fail",
         unavailable: str = UNAVAILABLE,
         told: bool = False,
+        registry: SchemaRegistry | str | None = None,
     ) -> None:
         """Name a topic. Nothing is asked yet.
 
@@ -95,14 +101,17 @@ class Kafka(Source):
             idle_s: For how long the broker may send nothing of what is there, in seconds. Default 30.
             settings: More settings of the client (librdkafka's), such as {"security.protocol": "SSL"}. Take secrets
                 from the environment: they are neither logged nor stored.
-            format: What messages are: 'json' (default), rows, or 'debezium-json', change events of Debezium as JSON,
-                with schemas or without.
+            format: What messages are: 'json' (default) or 'avro', rows, or change events of Debezium: 'debezium-json',
+                with schemas or without, or 'debezium-avro'. Avro begins with a zero byte and the number of its schema
+                in four.
             truncate: What to do where Debezium says that the source table was emptied: 'fail' (default) or 'ignore',
                 which keeps the rows.
             unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
                 change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
             told: True gives rows the four columns `_kafka_...`, for a transform, also where the table does not have
                 them. False (default): only those that it has.
+            registry: Which schema registry has the schemas of Avro, or its address, as "https://registry:8081".
+                Needed with 'avro' and 'debezium-avro', and for nothing else.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
@@ -114,7 +123,7 @@ class Kafka(Source):
         one_of("start", start, ("earliest", "latest"))
         one_of("on_loss", on_loss, ("fail", "skip"))
         one_of("tombstones", tombstones, ("quarantine", "skip"))
-        one_of("format", format, ("json", DEBEZIUM))
+        one_of("format", format, FORMATS)
         one_of("truncate", truncate, ("fail", "ignore"))
         given = dict(settings or {})
         if ours := sorted(given.keys() & {*_OURS, "bootstrap.servers"}):
@@ -131,6 +140,7 @@ class Kafka(Source):
         self.format, self.truncate, self.unavailable = format, truncate, unavailable
         self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self.name = f"kafka:{topic}"
+        self._schemas = _schemas(format, registry)
         self._kafka = confluent_kafka
         self._settings = {**_DEFAULTS, **given, **_OURS, "bootstrap.servers": servers}
         self._client: Consumer | None = None
@@ -243,6 +253,7 @@ class Kafka(Source):
             SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
             SourceUnavailable: The broker does not answer.
             TooManyBadRows: There are more bad messages than the plan was told.
+            OptionError: The schema registry refuses to answer, or is none.
             DataError: Change events have no key, or another one than the table, or do not say what the table needs.
         """
         ranges = cast("_Ranges", planned.what)
@@ -251,7 +262,7 @@ class Kafka(Source):
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
-        if self.format == DEBEZIUM:
+        if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
             yield self._changes(messages, columns, unknown, bad)
             return
         numbered = list[tuple[int, bytes]]()
@@ -261,18 +272,21 @@ class Kafka(Source):
                 numbered.append((number, value))
             elif self.tombstones == "quarantine":
                 bad.note(number, "a message without a value", message.key() or b"", "tombstone")
-        decoder = JsonDecoder(columns, unknown)
-        rows = _together(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
+        decoder: JsonDecoder | AvroDecoder = JsonDecoder(columns, unknown)
+        if self._schemas is not None:
+            decoder = AvroDecoder(f"Topic {self.topic!r}", columns, unknown, self._schemas)
+        rows = rows_of_messages(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
     def _changes(self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages) -> Part:
         """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
-        decoder = DebeziumDecoder(f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
-        rows = _together(self.topic, decoded, messages, columns, self.told)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told)
         skipped = decoder.skipped + len(messages) - len(there)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
 
@@ -399,36 +413,15 @@ class Kafka(Source):
         )
 
 
-def _together(
-    topic: str,
-    decoded: Iterable[tuple[pa.Table, list[int]]],
-    messages: Sequence[Message],
-    columns: pa.Schema,
-    told: bool,
-) -> pa.Table:
-    """All rows, with what the broker says of the message of each."""
-    parts = [_told(rows, [messages[number] for number in numbers], columns, told) for rows, numbers in decoded]
-    return together(topic, parts, columns.remove_metadata())
-
-
-def _told(rows: pa.Table, messages: list[Message], columns: pa.Schema, told: bool) -> pa.Table:
-    """`rows` with what the broker says of each message, as far as the table has columns for it, or if it is wanted."""
-    said: dict[str, Any] = {
-        PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
-        OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
-        TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
-        KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
-    }
-    for name, values in said.items():
-        if told or name in columns.names:
-            if name in rows.column_names:
-                rows = rows.drop_columns([name])
-            rows = rows.append_column(name, values())
-    return rows
-
-
-def _text(key: Any) -> str | None:
-    return None if key is None else bytes(key).decode(errors="backslashreplace")
+def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
+    """The schemas of messages, if the format has any. Raises OptionError."""
+    if (format in OF_REGISTRIES) != (registry is not None):
+        needed = "needs" if registry is None else "does not take"
+        raise OptionError(f"format={format!r} {needed} registry=, the address of a schema registry.", option="registry")
+    if registry is None:
+        return None
+    asked = registry if isinstance(registry, SchemaRegistry) else SchemaRegistry(registry)
+    return AvroSchemas(asked, times=format == AVRO)
 
 
 __all__ = ["Kafka"]

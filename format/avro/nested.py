@@ -42,7 +42,21 @@ def read_nested(
         except Exception as e:  # fastavro raises whatever Python raised: EOFError, IndexError, OverflowError, ...
             raise Damaged(f"its value {i} is cut short or impossible ({type(e).__name__})") from e
         widths[i] = stream.tell()
-    return _logical(_physical_array(values, field), field) if wanted else None, widths
+    return array_of(values, field) if wanted else None, widths
+
+
+def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
+    """The schema by which fastavro reads values of a field for `array_of`. names: numbers that no type has as its name
+    yet.
+    """
+    return _physical(field, names)
+
+
+def array_of(values: list[Any], field: AvroType) -> pa.Array:
+    """Values that fastavro read by `physical_schema`, as the field's Arrow type. Raises Damaged, or pa.ArrowInvalid for
+    a value out of its range.
+    """
+    return _logical(_physical_array(values, field), field)
 
 
 def _physical_array(values: list[Any], field: AvroType) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from change_events import Changes, golden_events, golden_rows
+from connect_avro import as_avro
 from tiers import sized
 
 import hoodoo
@@ -136,6 +137,22 @@ def test_a_table_ends_with_the_rows_of_the_database(tmp_path: Path, run: str, na
     assert report.skipped == tombstones + (name == "lines") and report.rows == len(events) - report.skipped
     require_rows_of_the_database(table, run, name)
     assert table.verify().problems == []
+
+
+@pytest.mark.parametrize("at_once", [3, 100])
+@pytest.mark.parametrize("name", ["orders", "lines", "toast"])
+def test_the_same_events_as_avro_end_with_the_same_rows(tmp_path: Path, name: str, at_once: int) -> None:
+    table, sent = made(tmp_path / "t", "rich", name), golden_events("rich", name)
+    registry, events = as_avro(sent)
+    report = hoodoo.ingest(Changes(events, at_once, "ignore", registry), table).run()
+    assert report.bad == (name == "orders")
+    tombstones = sum(value is None for _, value in events)
+    assert report.skipped == tombstones + (name == "lines") and report.rows == len(events) - report.skipped
+    require_rows_of_the_database(table, "rich", name)
+    other = made(tmp_path / "json", "rich", name)
+    hoodoo.ingest(Changes(sent, at_once, "ignore"), other).run()
+    mine, same = (sorted(map(str, one.scan().to_arrow().to_pylist())) for one in (table, other))
+    assert mine == same
 
 
 @pytest.mark.parametrize("name", ["orders", "lines", "toast"])

@@ -14,9 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.sources import Limits, Part, Placing, Planned, Source, SourceLag
+from hoodoo.sources import Limits, Part, Placing, Planned, SchemaRegistry, Source, SourceLag
+from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
+from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 
 GOLDEN = Path(__file__).parents[1] / "data" / "debezium"
 Event = tuple[bytes | None, bytes | None]
@@ -61,12 +63,19 @@ def change(
 
 
 class Changes(Source):
-    """Brings events, some of them at once."""
+    """Brings events, some of them at once: of JSON, or of Avro with a registry."""
 
     name = "changes"
 
-    def __init__(self, events: Sequence[Event], at_once: int = 1_000, truncate: str = "fail") -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        at_once: int = 1_000,
+        truncate: str = "fail",
+        registry: SchemaRegistry | None = None,
+    ) -> None:
         self.events, self.at_once, self.truncate = events, at_once, truncate
+        self.schemas = None if registry is None else AvroSchemas(registry, times=False)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
         start = int(position or 0)
@@ -76,7 +85,8 @@ class Changes(Source):
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         start, stop, bad_max = planned.what  # type: ignore[misc]
         bad = BadMessages("changes", bad_max, lambda number, _: f"0:{number}")
-        decoder = DebeziumDecoder("Changes", columns, unknown, Placing.of(columns), self.truncate)
+        asked = ("Changes", columns, unknown, Placing.of(columns), self.truncate)
+        decoder = DebeziumDecoder(*asked) if self.schemas is None else DebeziumAvroDecoder(*asked, self.schemas)
         there = [number for number in range(start, stop) if self.events[number][1] is not None]
         parts = decoder.rows(
             there, [self.events[one][0] for one in there], [self.events[one][1] or b"" for one in there], bad

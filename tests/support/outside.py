@@ -17,6 +17,7 @@ FIXTURES = frozenset({"spark", "s3", "hudi", "server", "kafka"})
 FOLDERS = frozenset({"crash", "fuzz", "interop", "kafka", "load", "soak", "spark", "spark_kill"})
 FILES = frozenset(
     {
+        "test_avro_messages.py",
         "test_cli_data.py",
         "test_cli_services.py",
         "test_clustering.py",
@@ -26,6 +27,7 @@ FILES = frozenset(
         "test_hashing.py",
         "test_in_place.py",
         "test_ingest_kills.py",
+        "test_kafka_avro.py",
         "test_kill_loop.py",
         "test_lazy_exit.py",
         "test_merge_group.py",
@@ -33,6 +35,7 @@ FILES = frozenset(
         "test_package.py",
         "test_predicate.py",
         "test_s3_refusals.py",
+        "test_schema_registry.py",
         "test_server_killed.py",
         "test_simulation.py",
         "test_small_parquet.py",

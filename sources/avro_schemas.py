@@ -1,0 +1,294 @@
+"""Avro schemas of a registry as messages are read by: bounded, without names to look up, column by column.
+
+A schema comes from others, and a message names any that the registry has. So each is written out first: names stand for
+nothing but the types that they name, and what could make a short message endless is refused: a type that contains
+itself, and items of no bytes. Then Arrow's types are looked for. A field that has none, such as a union of three types,
+is read by fastavro as what the table's column is. Knows no messages.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import fastavro
+
+from hoodoo.errors import DataError, TableError
+from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, TEXT_MAX, AvroType, parse_record
+from hoodoo.format.avro.nested import physical_schema
+from hoodoo.sources.schema_registry import SchemaRegistry
+
+_NODES_MAX = 1 << 16
+_DIGITS_MAX = 38
+_SIZE_MAX = 1 << 20
+_KEPT_MAX = 1_000
+_CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_TOLD = ("connect.name", "connect.parameters")
+
+
+@dataclass(frozen=True)
+class AvroColumn:
+    """A field of the record that messages are.
+
+    Attributes:
+        name: Its name.
+        aliases: The names that it had.
+        node: Its type, written out: what stands in it under no name of its own.
+        type: What Arrow makes of it; None where the values have to show it.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    node: Any
+    type: AvroType | None
+
+
+@dataclass(frozen=True)
+class MessageSchema:
+    """The schema of some messages.
+
+    Attributes:
+        columns: The fields of the record, in order.
+        record: The record, where all messages can be read together; else None.
+        by_value: The same for fastavro: fields are 'f0', 'f1', ...
+    """
+
+    columns: tuple[AvroColumn, ...]
+    record: AvroType | None
+    by_value: Any
+
+
+class AvroSchemas:
+    """The schemas of a registry, each read once."""
+
+    def __init__(self, registry: SchemaRegistry, times: bool = True) -> None:
+        """Take the registry.
+
+        Args:
+            registry: Where schemas come from.
+            times: Do logical types say what is a time? False: they stay numbers, as Kafka Connect has them.
+        """
+        self._registry, self._times = registry, times
+        self._known = dict[int, MessageSchema | str]()
+
+    def of(self, number: int) -> MessageSchema:
+        """Look a schema up.
+
+        Args:
+            number: Its number.
+
+        Returns:
+            The schema.
+
+        Raises:
+            DataError: There is none, or it is none by which rows can be read.
+            SourceUnavailable: The registry does not answer.
+            OptionError: It refuses to.
+        """
+        found = self._known.get(number)
+        if found is None:
+            texts = self._registry.schema(number)
+            try:
+                found = message_schema(texts, self._times)
+            except DataError as problem:
+                found = problem.message
+            while len(self._known) >= _KEPT_MAX:
+                self._known.pop(next(iter(self._known)))
+            self._known[number] = found
+        if isinstance(found, str):
+            raise DataError(f"Messages of schema {number} cannot be read: {found}", schema=number)
+        return found
+
+
+def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
+    """Read a schema.
+
+    Args:
+        texts: Those that it refers to, each before those that refer to it, and its own.
+        times: As `AvroSchemas` takes it.
+
+    Returns:
+        The schema.
+
+    Raises:
+        DataError: It is none, or none by which rows can be read.
+    """
+    writing = _WritingOut(times)
+    try:
+        *_, top = (writing.written(_json(text)) for text in texts)
+    except RecursionError:
+        raise DataError("it is nested too deeply.") from None
+    if not isinstance(top, dict) or top["type"] != "record":
+        raise DataError("it is no record, of which a row could be made.")
+    columns = tuple(
+        AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _type(field)) for field in top["fields"]
+    )
+    record = None
+    if all(column.type is not None for column in columns):
+        try:
+            record = parse_record(top)
+        except TableError:  # names that Arrow's readers do not take
+            record = None
+    names = count()
+    fields = [
+        {
+            "name": f"f{at}",
+            "type": _inexact(column.node) if column.type is None else physical_schema(column.type, names),
+        }
+        for at, column in enumerate(columns)
+    ]
+    try:
+        by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
+    except Exception as problem:  # fastavro raises what Python does
+        raise DataError(f"it is no schema of Avro: {reprlib.repr(str(problem))}.") from None
+    return MessageSchema(columns, record, by_value)
+
+
+def _json(text: str) -> Any:
+    if len(text) > TEXT_MAX:
+        raise DataError(f"it has {len(text):,} characters, and at most {TEXT_MAX:,} are read.")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if text.strip().replace(".", "").isidentifier():  # some registries keep the name of a type without quotes
+            return text.strip()
+        raise DataError("it is no JSON.") from None
+
+
+def _type(field: dict[str, Any]) -> AvroType | None:
+    """What Arrow makes of a field alone."""
+    try:
+        return parse_record({"type": "record", "name": "one", "fields": [{**field, "name": "f"}]}).children[0][1]
+    except TableError:
+        return None
+
+
+def _inexact(node: Any) -> Any:
+    """A type for fastavro, which rounds decimals: they stay bytes."""
+    if isinstance(node, list):
+        return [_inexact(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {name: _inexact(part) if name in ("type", "items", "values") else part for name, part in node.items()}
+    if "fields" in found:
+        found["fields"] = [_inexact(one) for one in found["fields"]]
+    if found.get("logicalType") == "decimal":
+        del found["logicalType"]
+    return found
+
+
+class _WritingOut:
+    """Writes schemas out; knows the named types that it has met."""
+
+    def __init__(self, times: bool) -> None:
+        self._times = times
+        self._named = dict[str, tuple[dict[str, Any], str]]()
+        self._open, self._nodes, self._names = set[str](), 0, count()
+
+    def written(self, schema: Any) -> Any:
+        """A schema without names to look up. Raises DataError."""
+        self._nodes = 0
+        return self._node(schema, "", 0, False)
+
+    def _node(self, avro: Any, space: str, depth: int, repeated: bool, branch: bool = False) -> Any:
+        """A type. repeated: does it stand in an array or a map? branch: is it one of a union?"""
+        self._nodes += 1
+        if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
+            raise DataError(f"it stands for more than {_NODES_MAX:,} types, or is deeper than {DEPTH_MAX}.")
+        if isinstance(avro, list):
+            if branch or not avro:
+                raise DataError("a union stands in a union, or is empty.")
+            return [self._node(one, space, depth + 1, repeated, branch=True) for one in avro]
+        if isinstance(avro, str):
+            if avro == "null" and repeated and not branch:
+                raise DataError("an array or a map has items of no bytes, so that a short message could be endless.")
+            return avro if avro == "null" or avro in PLAIN else self._referred(avro, space, depth, repeated)
+        if not isinstance(avro, dict):
+            raise DataError(f"{reprlib.repr(avro)} is no type of Avro.")
+        kind = avro.get("type")
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._defined(avro, space, depth, repeated)
+        if kind in ("array", "map"):
+            member = "items" if kind == "array" else "values"
+            return {"type": kind, member: self._node(avro.get(member), space, depth + 1, True)}
+        inner = self._node(kind, space, depth + 1, repeated, branch)
+        return self._told(avro, {"type": inner}) if isinstance(inner, str) else inner
+
+    def _referred(self, name: str, space: str, depth: int, repeated: bool) -> Any:
+        full = next((one for one in (f"{space}.{name}", name) if one in self._named), None)
+        if full is None:
+            raise DataError(f"it names the type {reprlib.repr(name)}, and does not say what that is.")
+        if full in self._open:
+            raise DataError(f"the type {reprlib.repr(full)} contains itself.")
+        definition, outside = self._named[full]
+        return self._content(definition, full, outside, depth, repeated)
+
+    def _defined(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
+        name, own = avro.get("name"), avro.get("namespace", space)
+        if not isinstance(name, str) or not name or not isinstance(own, str):
+            raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
+        full = name if "." in name or not own else f"{own}.{name}"
+        if self._named.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
+            raise DataError(f"it says twice what {reprlib.repr(full)} is.")
+        if full in self._open:
+            raise DataError(f"the type {reprlib.repr(full)} contains itself.")
+        return self._content(avro, full, full.rpartition(".")[0], depth, repeated)
+
+    def _content(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
+        """A named type, under a name of its own wherever it stands."""
+        found: dict[str, Any] = {"type": avro["type"], "name": f"t{next(self._names)}"}
+        if avro["type"] == "enum":
+            symbols = avro.get("symbols")
+            if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):
+                raise DataError(f"the symbols of {reprlib.repr(full)} are none.")
+            return found | {"symbols": symbols}
+        if avro["type"] == "fixed":
+            size = avro.get("size")
+            if type(size) is not int or not 0 < size <= _SIZE_MAX:
+                raise DataError(f"the type {reprlib.repr(full)} has {reprlib.repr(size)} bytes.")
+            return self._told(avro, found | {"size": size})
+        self._open.add(full)
+        fields = self._fields(avro.get("fields"), full, space, depth, repeated)
+        self._open.discard(full)
+        return self._kept(avro, found | {"type": "record", "fields": fields})
+
+    def _fields(self, fields: Any, full: str, space: str, depth: int, repeated: bool) -> list[dict[str, Any]]:
+        found = list[dict[str, Any]]()
+        for one in fields if isinstance(fields, list) else ():
+            name, aliases = (one.get("name"), one.get("aliases", ())) if isinstance(one, dict) else (None, ())
+            if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
+                raise DataError(f"a field of {reprlib.repr(full)} has no name.")
+            kind = self._node(one.get("type"), space, depth + 1, repeated)
+            found.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
+        if not found or len({one["name"] for one in found}) < len(found):
+            raise DataError(f"the record {reprlib.repr(full)} has no fields, or two of one name.")
+        return found
+
+    # ---- what a type stands for
+    def _told(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """`found` with what `avro` says that it stands for, as far as a reader has to know it."""
+        logical, base = avro.get("logicalType"), found["type"]
+        if avro.get("connect.name") == _CONNECT_DECIMAL and base == "bytes":
+            logical = "decimal"
+        if logical == "decimal" and base in ("bytes", "fixed"):
+            precision, scale = avro.get("precision", _DIGITS_MAX), avro.get("scale", 0)
+            if type(precision) is int and type(scale) is int and 0 <= scale <= min(precision, _DIGITS_MAX):
+                # Kafka Connect says 64 digits where nobody knows: what has more than fit is a bad message
+                return self._kept(avro, found) | {
+                    "logicalType": "decimal",
+                    "precision": min(precision, _DIGITS_MAX),
+                    "scale": scale,
+                }
+        elif self._times and isinstance(logical, str) and (base, logical) in LOGICAL:
+            return self._kept(avro, found) | {"logicalType": logical}
+        return self._kept(avro, found) | ({"said": logical} if isinstance(logical, str) else {})
+
+    def _kept(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        return found | {name: avro[name] for name in _TOLD if name in avro}
+
+
+__all__ = ["AvroColumn", "AvroSchemas", "MessageSchema", "message_schema"]

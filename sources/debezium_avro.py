@@ -1,0 +1,231 @@
+"""Debezium's change events as Avro: the same rows as from JSON.
+
+Only how an event is read differs. Its columns come out of the decoder with types; what they stand for, such as the unit
+of a time, the schema says as Kafka Connect writes it (`connect.name`), or by a logical type of Avro. What becomes of
+events, the decoder of JSON says too (debezium.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.sources.avro_messages import AvroReader, Picked, in_order
+from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
+from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.debezium import DebeziumDecoder
+from hoodoo.sources.debezium_events import SOURCE, Events, is_none
+from hoodoo.sources.debezium_keys import KeyReader
+from hoodoo.sources.debezium_messages import Messages
+from hoodoo.sources.debezium_schemas import DECIMAL, Said
+from hoodoo.sources.json_messages import AT_ONCE
+from hoodoo.sources.source import Placing
+
+_TYPES = {
+    "int": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "record": "struct",
+    "enum": "string",
+    "fixed": "bytes",
+}
+_MEANINGS = {
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""What logical types of Avro mean, where Kafka Connect does not say it."""
+
+
+class DebeziumAvroDecoder(DebeziumDecoder):
+    """Decodes events of one topic, written as Avro, by the columns of a table."""
+
+    def __init__(
+        self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, schemas: AvroSchemas
+    ) -> None:
+        """Take what is asked for.
+
+        Args:
+            topic: As `DebeziumDecoder` takes it, as the four that follow.
+            columns: See above.
+            unknown: See above.
+            placing: See above.
+            truncate: See above.
+            schemas: The schemas of the registry, with times as numbers.
+
+        Raises:
+            ColumnError: The table is ordered by a column that says nothing of changes.
+        """
+        super().__init__(topic, columns, unknown, placing, truncate)
+        self._avro = AvroReader(schemas)
+        self._keys = _AvroKeys(self.topic, placing, self._known, self._reader.spelt, self._avro)
+
+    def rows(
+        self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
+    ) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Decode events.
+
+        Args:
+            numbers: The numbers of messages that have a value, in order.
+            keys: Their keys.
+            values: Their values.
+            bad: Where those go that are no events.
+
+        Yields:
+            Rows in the order of the events, and the number of the message of each.
+
+        Raises:
+            DataError: The topic is none that the table can follow.
+            SourceUnavailable: The registry does not answer.
+            OptionError: It refuses to.
+        """
+        for start in range(0, len(numbers), AT_ONCE):
+            cut = slice(start, start + AT_ONCE)
+            whole = Messages(numbers[cut], keys[cut], values[cut], values[cut])
+            yield from in_order(self.topic, list(self._block(whole, bad)), self.columns)
+
+    def _block(self, whole: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Rows of each schema in turn."""
+
+        def note(at: int, why: str) -> None:
+            bad.note(whole.numbers[at], why, whole.values[at])
+
+        for schema, where, spans in self._avro.groups(whole.values, note):
+            found = {column.name: (at, column) for at, column in enumerate(schema.columns)}
+            if "op" not in found and is_none(found.keys()):
+                self._passed_over += len(where)
+                continue
+            if why := _no_envelope({name: column for name, (_, column) in found.items()}):
+                for at in where.tolist():
+                    note(at, why)
+                continue
+            said = _said_of_fields(found["after"][1].node) if "after" in found else {}
+            self._learn(said)
+            if not self.unknown:
+                self._reader.left_out.update(name for name in said if name not in self._known)
+            wanted = ("op", "after", "source", "before") if self._outside else ("op", "after", "source")
+            picked = tuple((found[name][0], name, None) for name in wanted if name in found)
+            refused = _at(where, note)
+            for rows, at in spans.rows(schema, picked, refused):
+                yield from self._rows(_events(rows, whole.picked(where[at].tolist())), said, bad)
+
+
+class _AvroKeys(KeyReader):
+    """Reads keys of messages that are Avro too."""
+
+    def __init__(
+        self,
+        topic: str,
+        placing: Placing,
+        known: Mapping[str, pa.Field],
+        spelt: Mapping[str, pa.DataType | None],
+        avro: AvroReader,
+    ) -> None:
+        super().__init__(topic, placing, known, spelt)
+        self._avro = avro
+
+    def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
+        """Read keys.
+
+        Args:
+            contents: Keys, as messages have them.
+
+        Returns:
+            Their columns; None where one of them is no record.
+
+        Raises:
+            DataError: They have other columns than the key of the table.
+        """
+        flaws = list[int]()
+        parts = list[tuple[pa.Table, list[int]]]()
+
+        def note(at: int, why: str) -> None:
+            flaws.append(at)
+
+        for schema, where, spans in self._avro.groups([one or b"" for one in contents], note):
+            self._require([column.name for column in schema.columns])
+            for rows, at in spans.rows(schema, _all_of(schema), note):
+                parts.append((rows, where[at].tolist()))
+        if flaws or not parts:
+            return None
+        self._fits = True
+        [(rows, _)] = in_order(self.topic, parts, pa.schema([]))
+        return {name: rows[name].combine_chunks() for name in rows.column_names}
+
+
+def _all_of(schema: MessageSchema) -> Picked:
+    return tuple((at, column.name, None) for at, column in enumerate(schema.columns) if column.type is not None)
+
+
+def _at(where: np.ndarray, note: Any) -> Any:
+    return lambda at, why: note(int(where[at]), why)
+
+
+# ---- events
+def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
+    """Why a record of these fields is no event; '' if it is one."""
+    kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
+    if "op" not in columns:
+        return "no change event: it has no op"
+    if kinds.get("op") not in ("string", "enum"):
+        return "no change event: its op is no text"
+    for name in ("after", "before", "source"):
+        if name in columns and kinds.get(name) != "record":
+            return f"no change event that can be read: {name!r} is no record of single types"
+    return ""
+
+
+def _events(rows: pa.Table, some: Messages) -> Events:
+    source = _children(rows, "source")
+    places = {field.name: _place(source.get(field.name), field.type, len(rows)) for field in SOURCE}
+    there = np.zeros(len(rows), bool)
+    if "after" in rows.column_names:
+        there = rows["after"].is_valid().to_numpy()
+    return Events(some, rows["op"].combine_chunks(), _children(rows, "after"), there, _children(rows, "before"), places)
+
+
+def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
+    """The fields of a struct, null where the struct is; none where there is no such column."""
+    if name not in rows.column_names:
+        return {}
+    values = rows[name].combine_chunks()
+    return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
+
+
+def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
+    """A field of `source`; nulls where it is none that says a place."""
+    alike = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
+    return values.cast(kind) if values is not None and alike(values.type) else pa.nulls(count, kind)
+
+
+# ---- what schemas say
+def _said_of_fields(node: Any) -> dict[str, Said]:
+    """What the schema of a row says of its columns."""
+    return {field["name"]: _said(field["type"]) for field in _single(node)["fields"]}
+
+
+def _said(node: Any) -> Said:
+    node = _single(node)
+    kind, meaning = node["type"], node.get("connect.name") or _MEANINGS.get(node.get("said"), "")
+    if node.get("logicalType") == "decimal":
+        meaning = DECIMAL
+    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0))
+
+
+def _single(node: Any) -> dict[str, Any]:
+    """The one type beside null; a name as what it names."""
+    if isinstance(node, list):
+        node = next((one for one in node if one != "null"), "null")
+    return {"type": node} if isinstance(node, str) else node
+
+
+__all__ = ["DebeziumAvroDecoder"]

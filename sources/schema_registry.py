@@ -1,0 +1,227 @@
+"""A schema registry: which schema a number stands for that a message begins with.
+
+It is asked over HTTP, as Confluent's is and those that speak like it (Karapace, Apicurio's `/apis/ccompat/v7`). The
+answer to a number never changes, so that each is asked for once. Knows nothing of what schemas say.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from hoodoo.arguments import number_from
+from hoodoo.errors import DataError, OptionError, SourceUnavailable
+from hoodoo.redact import printable, redact
+
+_ANSWER_MAX = 4 << 20
+"""Bytes of one answer."""
+_KEPT_MAX = 1_000
+_REFERENCES_MAX = 64
+_NOT_THERE = (40401, 40402, 40403)
+"""What a registry says where it has no such subject, version or schema; other answers of 404 are of other servers."""
+_PASSING = (408, 425, 429)
+
+
+class SchemaRegistry:
+    """A schema registry, asked over HTTP.
+
+    Attributes:
+        url: Its address, without what is secret.
+    """
+
+    def __init__(self, url: str, user: str | None = None, password: str | None = None, timeout_s: float = 10.0) -> None:
+        """Name a registry. Nothing is asked yet.
+
+        Args:
+            url: Its address, as "https://registry:8081". A user and a password in it count as those given.
+            user: Who asks, if the registry wants to know. Default: nobody.
+            password: The password. It is never shown, logged or stored.
+            timeout_s: For how long one answer may take, in seconds. Default 10.
+
+        Raises:
+            OptionError: An argument is none.
+        """
+        try:
+            parts = urlsplit(url)
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+            sound = sound and not parts.query and not parts.fragment and url.isascii() and url.isprintable()
+        except (ValueError, TypeError, AttributeError):
+            sound = False
+        if not sound or " " in url:
+            raise OptionError(
+                f"A schema registry has an address such as 'https://registry:8081', got {printable(_shown(url))}.",
+                option="registry",
+            )
+        if parts.username is not None and user is None and password is None:
+            user, password = unquote(parts.username), unquote(parts.password or "")
+        for option, value in (("user", user), ("password", password)):
+            if value is not None and not isinstance(value, str):
+                raise OptionError(f"{option} takes a text, got a {type(value).__name__}.", option=option)
+        if user is None and password is not None or user is not None and ":" in user:
+            raise OptionError("A password needs a user, whose name has no colon.", option="user")
+        host = parts.netloc.rpartition("@")[2]
+        self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+        self.timeout_s = number_from("timeout_s", timeout_s, 0, optional=False)
+        if not timeout_s:
+            raise OptionError("timeout_s takes a number above 0, got 0.", option="timeout_s")
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if user is not None:
+            told = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {told}"
+        self._ask_by = urllib.request.build_opener(_NoRedirects)
+        self._kept = dict[int, list[str]]()
+
+    def __repr__(self) -> str:
+        return f"<schema registry at {self.url}>"
+
+    def schema(self, number: int) -> list[str]:
+        """Ask for a schema of Avro, unless it is known.
+
+        Args:
+            number: Its number.
+
+        Returns:
+            The texts of the schemas that it refers to, each before those that refer to it, and its own as the last.
+
+        Raises:
+            DataError: The registry has no schema of that number, or one that is not Avro's.
+            SourceUnavailable: The registry does not answer, and may do so later.
+            OptionError: It refuses to, or is none.
+        """
+        if number not in self._kept:
+            found = self._whole(self._asked(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}")
+            while len(self._kept) >= _KEPT_MAX:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[number] = found
+        return self._kept[number]
+
+    def _whole(self, answer: Mapping[str, Any], what: str) -> list[str]:
+        """The schema in an answer, behind those that it refers to."""
+        found, seen = list[str](), set[tuple[str, int]]()
+
+        def take(said: Mapping[str, Any]) -> None:
+            if (kind := said.get("schemaType") or "AVRO") != "AVRO":
+                raise DataError(f"Of the registry at {self.url}, {what} is {printable(kind)}, not Avro.", schema=what)
+            if not isinstance(text := said.get("schema"), str):
+                raise self._no_registry(f"its answer to {what} has no schema")
+            for name, version in self._references(said, what):
+                if (name, version) in seen:
+                    continue
+                seen.add((name, version))
+                if len(seen) > _REFERENCES_MAX:
+                    raise DataError(
+                        f"Of the registry at {self.url}, {what} refers to more than {_REFERENCES_MAX} schemas.",
+                        schema=what,
+                    )
+                take(self._asked(f"subjects/{quote(name, safe='')}/versions/{version}", f"a reference of {what}"))
+            found.append(text)
+
+        take(answer)
+        return found
+
+    def _references(self, said: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
+        """Subject and version of each schema that one refers to."""
+        try:
+            found = [(one["subject"], one["version"]) for one in said.get("references") or ()]
+            sound = all(isinstance(name, str) and type(version) is int for name, version in found)
+        except (KeyError, TypeError):
+            sound = False
+        if not sound:
+            raise self._no_registry(f"what {what} refers to has no subjects and versions")
+        return found
+
+    # ---- HTTP
+    def _asked(self, path: str, what: str) -> Mapping[str, Any]:
+        """What the registry says of something. Raises as `schema`."""
+        request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
+        try:
+            with self._ask_by.open(request, timeout=self.timeout_s) as answer:
+                content = self._content(answer)
+        except urllib.error.HTTPError as problem:
+            with problem:
+                raise self._refused(problem, what) from None
+        except (OSError, http.client.HTTPException) as problem:
+            why = problem.reason if isinstance(problem, urllib.error.URLError) else problem
+            if isinstance(why, ssl.SSLCertVerificationError):
+                raise OptionError(
+                    f"The certificate of the schema registry at {self.url} is not trusted: {why.verify_message}. Name "
+                    "those that are by the environment's SSL_CERT_FILE.",
+                    option="registry",
+                ) from None
+            raise self._silent(redact(str(why)) or type(why).__name__) from None
+        try:
+            said = json.loads(content)
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise self._no_registry(f"its answer to {what} is no JSON object")
+        return said
+
+    def _content(self, answer: Any) -> bytes:
+        """The bytes of an answer, as many as there may be, as long as it may take."""
+        found, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
+        while some := answer.read1(1 << 16):
+            found.append(some)
+            size += len(some)
+            if size > _ANSWER_MAX:
+                raise self._no_registry(f"an answer has more than {_ANSWER_MAX >> 20} MiB")
+            if time.monotonic() > end:
+                raise TimeoutError(f"an answer took more than {self.timeout_s:g} s")
+        if answer.length:
+            raise http.client.IncompleteRead(b"")
+        return b"".join(found)
+
+    def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
+        """What an answer other than 200 means."""
+        if problem.code >= 500 or problem.code in _PASSING:
+            return self._silent(f"it answers {problem.code}")
+        if problem.code in (401, 403):
+            return OptionError(
+                f"The schema registry at {self.url} refuses who asks ({problem.code}). Give it user= and password= "
+                "(HOODOO_REGISTRY_AUTH=user:password on the command line).",
+                option="registry",
+            )
+        if problem.code == 404 and self._code(problem) in _NOT_THERE:
+            return DataError(f"The schema registry at {self.url} does not have {what}.", schema=what)
+        if 300 <= problem.code < 400:
+            to = printable(_shown(problem.headers.get("Location") or ""))
+            return self._no_registry(f"it sends elsewhere, to {to}")
+        return self._no_registry(f"it answers {problem.code}")
+
+    def _code(self, problem: urllib.error.HTTPError) -> object:
+        try:
+            return json.loads(problem.read(1 << 16))["error_code"]
+        except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
+            return None
+
+    def _silent(self, why: str) -> SourceUnavailable:
+        return SourceUnavailable(f"The schema registry at {self.url} does not answer: {why}.", registry=self.url)
+
+    def _no_registry(self, why: str) -> OptionError:
+        return OptionError(
+            f"At {self.url} there is no schema registry: {why}. Give the address below which /schemas/ids/1 lies.",
+            option="registry",
+        )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows none: another server would be told the password."""
+
+    def redirect_request(self, *args: Any, **named: Any) -> None:
+        """Say that there is nothing to ask instead."""
+
+
+def _shown(url: object) -> object:
+    """An address without a user and a password, also if it is none."""
+    return f"***@{url.rpartition('@')[2]}" if isinstance(url, str) and "@" in url else url
+
+
+__all__ = ["SchemaRegistry"]

@@ -1,0 +1,120 @@
+"""Rows of messages as far as a table asks for them: without what nobody wants, and with what each row needs.
+
+Knows columns, not what messages are written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.names import IS_DELETED
+from hoodoo.sources.bad_messages import BadMessages
+
+Numbered = tuple[int, bytes]
+
+
+class WantedRows:
+    """What a table asks for.
+
+    Attributes:
+        columns: Its columns.
+        unknown: Are others wanted too?
+        left_out: Columns that nobody asked for, as far as they have been met.
+    """
+
+    def __init__(self, columns: pa.Schema, unknown: bool) -> None:
+        """Take what is asked for.
+
+        Args:
+            columns: The columns of the table. A row needs those that are not nullable.
+            unknown: Are columns wanted that `columns` does not have?
+        """
+        self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
+        self.needed = [field.name for field in columns if not field.nullable]
+
+    def wanted(self, rows: pa.Table) -> pa.Table:
+        """Leave out what nobody asked for.
+
+        Args:
+            rows: Some rows.
+
+        Returns:
+            They, without such columns, and without such fields of structs.
+        """
+        names = list(rows.schema.names)  # Arrow decodes the names only now
+        if self.unknown:
+            return rows
+        self.left_out.update(one for one in names if one not in self.columns.names and one != IS_DELETED)
+        rows = rows.select([one for one in names if one not in self.left_out])
+        for at, field in enumerate(rows.schema):
+            if field.name in self.columns.names and pa.types.is_struct(field.type):
+                rows = rows.set_column(at, field.name, self._cut(rows[field.name], field.name))
+        return rows
+
+    def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """Structs without the fields that nobody asked for."""
+        kind = self.columns.field(name).type
+        if not pa.types.is_struct(kind):
+            return values
+        known = {field.name for field in kind}
+        strange = [field.name for field in values.type if field.name not in known]
+        if not strange or not known & {field.name for field in values.type}:
+            return values
+        self.left_out.update(f"{name}.{field}" for field in strange)
+        fields = [field for field in values.type if field.name in known]
+        chunks = [
+            pa.StructArray.from_arrays(
+                [pc.struct_field(chunk, field.name) for field in fields], fields=fields, mask=chunk.is_null()
+            )
+            for chunk in values.chunks
+        ]
+        return pa.chunked_array(chunks, pa.struct(fields))
+
+    def lacking(self, rows: pa.Table) -> dict[str, np.ndarray]:
+        """Find the rows that have no value in a column that each needs.
+
+        Args:
+            rows: Some rows.
+
+        Returns:
+            By column, which do not (bool[n]), where there are such rows.
+        """
+        found = dict[str, np.ndarray]()
+        for name in self.needed:
+            if name not in rows.column_names:
+                found[name] = np.ones(len(rows), bool)
+            elif rows[name].null_count:
+                found[name] = rows[name].is_null().to_numpy()
+        return found
+
+    def complete(
+        self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
+    ) -> Iterator[tuple[pa.Table, list[int]]]:
+        """Pick the rows that have all that each needs.
+
+        Args:
+            rows: Some rows.
+            messages: The message of each.
+            bad: Where the messages of the others go.
+
+        Yields:
+            The rows, and the numbers of their messages, if there are any.
+        """
+        lacks = self.lacking(rows)
+        there = np.ones(len(rows), bool)
+        for name, mask in lacks.items():
+            for at in np.flatnonzero(mask & there).tolist():
+                number, message = messages[at]
+                bad.note(number, f"no value for the key column {name!r}", message, "null_key")
+            there &= ~mask
+        if there.all():
+            yield rows, [number for number, _ in messages]
+        elif there.any():
+            yield rows.filter(pa.array(there)), [messages[at][0] for at in np.flatnonzero(there).tolist()]
+
+
+__all__ = ["Numbered", "WantedRows"]

@@ -27,6 +27,7 @@ from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
+from hoodoo.ingestion.restarts import go_on_from, reset
 from hoodoo.ingestion.stopping import signals_stop
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
 from hoodoo.ingestion.unsent_values import lacks_values
@@ -35,6 +36,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Planned, Source, SourceLag, hudi_place
 from hoodoo.table import Table
 from hoodoo.table.results import WriteResult
+from hoodoo.timeline.applications import Application
 from hoodoo.writers.batches.write_options import BadRowLimits
 
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
@@ -199,6 +201,44 @@ class Job:
             The position of the newest commit, as the source says it; '' where it was not read.
         """
         return whole(self.table.handle.store, self.table.application(self.name).position)
+
+    def reset(self, place: str, expect_number: int) -> Application:
+        """Go on from another place of the source. It is a commit with no rows: what was read stays in the table.
+
+        Args:
+            place: 'earliest', 'latest', a time as ISO 8601 writes it, from which on rows are read, or a position; not
+                every source has all of them.
+            expect_number: The number of the job's newest commit, as `table.application` tells it; -1 where it has made
+                none. So of two who reset a job one is told.
+
+        Returns:
+            How far the job is now.
+
+        Raises:
+            CommitConflict: The newest commit has another number.
+            OptionError: The source has no such place.
+            SourceLost: The position is that of another source.
+        """
+        number_from("expect_number", expect_number, -1, whole=True, optional=False)
+        if not isinstance(place, str) or not place:
+            raise OptionError(f"place takes a text such as 'earliest', got {printable(place)}.", option="place")
+        return reset(self.source, self.table, self.name, place, expect_number)
+
+    def go_on_from(self, other: str) -> Application:
+        """Begin where another application has read to, such as 'hudi-streamer', Apache Hudi's.
+
+        Args:
+            other: The name of the application. One of them may go on at a time.
+
+        Returns:
+            How far the job is now.
+
+        Raises:
+            OptionError: This job has read something itself, the other one has not, or has read another source.
+            SourceLost: The other one's position is none of this source.
+        """
+        require_application(other)
+        return go_on_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
         """Ask the source what is not in the table yet: `lag` is that from now on.

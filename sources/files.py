@@ -15,6 +15,7 @@ from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
 from hoodoo.sources.file_rows import damaged, file_rows
 from hoodoo.sources.folders import Folder, Listed, open_folder
+from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.taken_files import TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
@@ -141,6 +142,45 @@ class Files(Source):
         now_ms = _now_ms()
         new = TakenFiles.of(position).new(self._files(now_ms, settle_ms=0))
         return SourceLag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
+
+    def position_at(self, place: str) -> str:
+        """Look a place up.
+
+        Args:
+            place: 'earliest', 'latest' (all files that are there count as taken), a time (older files do), or a
+                position.
+
+        Returns:
+            The position.
+
+        Raises:
+            OptionError: It is none of these.
+            SourceLost: The position is that of another source.
+        """
+        if place == EARLIEST:
+            return TakenFiles().text()
+        if place == LATEST:
+            now_ms = _now_ms()
+            return TakenFiles().and_these(self._files(now_ms), [], now_ms, self.grace_ms).text()
+        if (moment := time_ms(place)) is not None:
+            return TakenFiles(max(0, moment)).text()
+        return super().position_at(place)
+
+    def from_hudi(self, place: str) -> str:
+        """Read a place of Apache Hudi's streamer.
+
+        Args:
+            place: The time of the youngest file that it took, in ms since 1970.
+
+        Returns:
+            The position after all files of that time.
+
+        Raises:
+            OptionError: It is no such time.
+        """
+        if not place.isascii() or not place.isdigit():
+            raise OptionError(f"{printable(place)} is no time in ms, as Hudi's streamer has it.", option="place")
+        return TakenFiles(int(place) + 1).text()
 
     def to_hudi(self, position: str) -> str:
         """Spell a position as Apache Hudi's streamer does.

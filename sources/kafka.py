@@ -24,6 +24,7 @@ from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
 from hoodoo.sources.kafka_rows import rows_of_messages
+from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 
@@ -359,6 +360,57 @@ class Kafka(Source):
         times = [message.timestamp()[1] for message in oldest]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(sum(waiting.values()), "messages", age)
+
+    def position_at(self, place: str) -> str:
+        """Look a place up.
+
+        Args:
+            place: 'earliest', 'latest', a time, from which on messages are read by their own times, offsets such as
+                'orders,0:123,1:456', or a position.
+
+        Returns:
+            The position.
+
+        Raises:
+            OptionError: It is none of these.
+            SourceLost: The position is that of another topic.
+            SourceUnavailable: The broker does not answer.
+        """
+        if place.startswith("{"):
+            return super().position_at(place)
+        moment = time_ms(place)
+        if place not in (EARLIEST, LATEST) and moment is None:
+            return self.from_hudi(place)
+        bounds = self._bounds()
+        if moment is not None:
+            offsets = self._offsets_at(moment, bounds)
+        else:
+            offsets = {one: low if place == EARLIEST else high for one, (low, high) in bounds.items()}
+        return TopicPosition(self.topic, self._topic_id(""), offsets).text()
+
+    def from_hudi(self, place: str) -> str:
+        """Read offsets as Apache Hudi's streamer has them.
+
+        Args:
+            place: Such as 'orders,0:123,1:456'.
+
+        Returns:
+            The position.
+
+        Raises:
+            OptionError: They are none of the topic.
+            SourceUnavailable: The broker does not answer.
+        """
+        return TopicPosition.of_hudi(place, self.topic, self._topic_id("")).text()
+
+    def _offsets_at(self, moment: int, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """The first offset of each partition whose message is not older; the end where there is none."""
+        asked = [self._kafka.TopicPartition(self.topic, one, moment) for one in bounds]
+        found = self._asked(lambda: self._consumer.offsets_for_times(asked, timeout=_ASK_S))
+        for one in found:
+            if one.error is not None:
+                raise self._failed(one.error)
+        return {one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1] for one in found}
 
     def to_hudi(self, position: str) -> str:
         """Spell the next offsets as Apache Hudi's streamer does.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hoodoo.errors import SourceLost
+from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
 
 _KIND = "kafka"
@@ -52,6 +52,17 @@ class TopicPosition:
             f"{topic!r}. Give the job another name.",
             position=position[:1000],
         )
+
+    @classmethod
+    def of_hudi(cls, place: str, topic: str, topic_id: str) -> TopicPosition:
+        """Read offsets as Hudi's streamer has them. Raises OptionError where they are none of the topic."""
+        found = _OFFSETS.fullmatch(place)
+        if not found or found["topic"] != topic or not found["pairs"]:
+            raise OptionError(
+                f"{printable(place)} has no offsets of topic {topic!r}, such as '{topic},0:123,1:456'.", option="place"
+            )
+        pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
+        return cls(topic, topic_id, {int(partition): int(offset) for partition, offset in pairs})
 
     def text(self) -> str:
         """The position as text."""

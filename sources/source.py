@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
+from hoodoo.errors import OptionError
+from hoodoo.redact import printable
+
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
 """What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
 
@@ -192,6 +195,42 @@ class Source(ABC):
             Hudi's text; '' (unless a source says more) where Hudi has none that loses no row.
         """
         return ""
+
+    def from_hudi(self, place: str) -> str:
+        """Read a place of Apache Hudi's streamer.
+
+        Args:
+            place: Hudi's text.
+
+        Returns:
+            The position from which no row is left out.
+
+        Raises:
+            OptionError: The source reads none (unless it says more), or this one is not of it.
+        """
+        raise OptionError(f"{printable(self.name)} cannot go on from where Apache Hudi's streamer is.", option="place")
+
+    def position_at(self, place: str) -> str:
+        """Look a place up.
+
+        Args:
+            place: 'earliest', 'latest', a time as ISO 8601 writes it, from which on rows are read, or a position of an
+                earlier plan.
+
+        Returns:
+            The position.
+
+        Raises:
+            OptionError: The source has no such place. Unless it says more, it has only positions.
+            SourceLost: The position is that of another source.
+        """
+        if not place.startswith("{"):
+            raise OptionError(
+                f"{printable(self.name)} goes on from a position of its own only, got {printable(place)}.",
+                option="place",
+            )
+        self.lag(place)
+        return place
 
 
 def hudi_place(source: Source, position: str) -> str:

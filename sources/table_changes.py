@@ -23,6 +23,7 @@ from hoodoo.errors import (
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
 from hoodoo.redact import printable
+from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.table import Table
 
@@ -94,8 +95,7 @@ class TableChanges(Source):
                 break
         if until == after:
             return None
-        said = {"source": _KIND, "table": view.table, "slot": until}
-        return Planned((after, until), json.dumps(said, separators=(",", ":")))
+        return Planned((after, until), self._said(view.table, until))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read a range of slots.
@@ -166,6 +166,31 @@ class TableChanges(Source):
         history = self.table.handle.look().history
         return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
+    def position_at(self, place: str) -> str:
+        """Look a place up.
+
+        Args:
+            place: 'earliest' (all rows that there are, then what changes), 'latest', a time, after which changes are
+                read, or a position.
+
+        Returns:
+            The position.
+
+        Raises:
+            OptionError: It is none of these.
+            PositionError: The table has nothing of that time any more.
+            SourceLost: The position is that of another table.
+        """
+        if place.startswith("{"):
+            return super().position_at(place)
+        if place not in (EARLIEST, LATEST) and time_ms(place) is None:
+            raise OptionError(f"{printable(place)} is neither a place nor a time.", option="place")
+        view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
+        return self._said(view.table, 0 if place == EARLIEST else view.seq)
+
+    def _said(self, table: str, slot: int) -> str:
+        return json.dumps({"source": _KIND, "table": table, "slot": slot}, separators=(",", ":"))
+
     # ---- positions
     def _slot(self, position: str) -> int:
         """The slot up to which the table was read; 0 for none."""
@@ -176,7 +201,7 @@ class TableChanges(Source):
             kind, table, slot = said["source"], said["table"], said["slot"]
         except (ValueError, KeyError, TypeError):
             kind, table, slot = "", "", 0
-        if kind != _KIND or not isinstance(slot, int) or slot < 1:
+        if kind != _KIND or not isinstance(slot, int) or slot < 0:
             raise SourceLost(
                 f"The application has read another source before: its position {printable(position)} is none of a "
                 "table. Give the job another name.",

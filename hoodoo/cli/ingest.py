@@ -48,8 +48,14 @@ def run(
     asked = _asked(given)
     jobs = [_job(one, open_table, storage) for one in asked]
     _require_different(jobs)
+    _require_alone(given, jobs)
     if given.check:
         return _check(jobs, out)
+    if given.reset is not None:
+        out.document(asdict(jobs[0].reset(given.reset, given.expect_number)), "reset")
+        return 0
+    if given.other is not None:
+        jobs[0].go_on_from(given.other)
     stopped, failed = threading.Event(), list[int]()
     logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
 
@@ -76,6 +82,16 @@ def run(
     for job in jobs:
         out.document(_summary(job), "taken in")
     return 0
+
+
+def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
+    """Raise CallError where it is not clear what --reset and --continue are about."""
+    if len(jobs) > 1 and (given.reset is not None or given.other is not None):
+        raise CallError("--reset and --continue are about one job. Name its SOURCE and PATH.", option="reset")
+    if (given.reset is None) != (given.expect_number is None):
+        raise CallError(
+            "--reset and --expect-number go together: `hoodoo applications PATH` tells the number.", option="reset"
+        )
 
 
 def _require_different(jobs: Sequence[Job]) -> None:

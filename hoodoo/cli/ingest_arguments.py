@@ -41,6 +41,20 @@ def of_process(parser: argparse.ArgumentParser) -> None:
         help="read about 100 rows of what comes next, and write nothing; 1: some are bad",
     )
     parser.add_argument(
+        "--reset",
+        metavar="PLACE",
+        help="go on from another place: earliest, latest, a time, or a position; then end",
+    )
+    parser.add_argument(
+        "--expect-number", type=int, metavar="N", help="with --reset: what `hoodoo applications` says; -1 for a new job"
+    )
+    parser.add_argument(
+        "--continue",
+        metavar="NAME",
+        dest="other",
+        help="begin where another application has read to, such as hudi-streamer, Apache Hudi's",
+    )
+    parser.add_argument(
         "--stop-seconds",
         type=float,
         default=30.0,

@@ -128,6 +128,21 @@ def test_a_check_reads_what_comes_next_and_writes_nothing(
     assert {file: content for file, content in after.items() if file.name != "b.jsonl"} == before
 
 
+def test_a_job_is_reset_and_another_one_goes_on_from_it(
+    landing: Path, table: hoodoo.Table, machine: Any, run: Any
+) -> None:
+    put(landing, "a.jsonl", {"id": 1})
+    machine("ingest", landing, table.path, *NOW, "--name", "first")
+    said = machine("ingest", landing, table.path, "--name", "first", "--reset", "earliest", "--expect-number", "0")
+    assert (said["name"], said["version"]) == ("first", 1)
+    assert machine("ingest", landing, table.path, *NOW, "--name", "first")["rows"] == 1
+    assert machine("ingest", landing, table.path, *NOW, "--name", "second", "--continue", "first")["rows"] == 0
+    code, _, err = run("ingest", landing, table.path, "--name", "first", "--reset", "earliest", "--expect-number", "0")
+    assert code == 1 and "has the number 2, not 0" in err
+    code, _, err = run("ingest", landing, table.path, "--reset", "earliest")
+    assert code == 1 and "go together" in err
+
+
 # ---- files of jobs
 def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
     landing: Path, table: hoodoo.Table, run: Any, lines: Any, tmp_path: Path

@@ -239,8 +239,8 @@ class _WritingOut:
         return self._content(avro, full, full.rpartition(".")[0], depth, repeated)
 
     def _content(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
-        """A named type, under a name of its own wherever it stands."""
-        found: dict[str, Any] = {"type": avro["type"], "name": f"t{next(self._names)}"}
+        """A named type, under a name of its own wherever it stands, that no type of `physical_schema` has."""
+        found: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):

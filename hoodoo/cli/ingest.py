@@ -25,8 +25,8 @@ from hoodoo.ingestion.stopping import ended_within, signals_stop
 from hoodoo.ingestion.turns import Running, Turns
 from hoodoo.ingestion.turns import run as take_turns
 from hoodoo.redact import printable
-from hoodoo.sources import Files, Kafka, Source, TableChanges
-from hoodoo.sources.kafka import DEBEZIUM
+from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
+from hoodoo.sources.kafka import FORMATS, OF_REGISTRIES
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.timeline.layout import PROPERTIES
@@ -35,9 +35,10 @@ _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (
 
 
 _OF_FILES = ("pattern", "grace_s", "settle_s", "on_change")
-_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate")
+_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "registry")
 _OF_TABLES = ("moves", "hold")
-_FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), ("json", DEBEZIUM)
+_FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
+_NO_REGISTRY = f"--registry is about --format {' or '.join(OF_REGISTRIES)}. Leave it out."
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
@@ -192,7 +193,19 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
             f"{printable(source)} is no topic: write kafka://broker:9092/topic, with commas between brokers.",
             source=source,
         )
-    return Kafka(found["servers"], found["topic"], settings=settings, **named)
+    return Kafka(found["servers"], found["topic"], settings=settings, **{**named, **_registry(named)})
+
+
+def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
+    """The schema registry, as an argument. HOODOO_REGISTRY_AUTH says who asks, where the address does not."""
+    url, format = named.get("registry"), named.get("format", "json")
+    if (format in OF_REGISTRIES) != (url is not None):
+        wrong = f"--format {format} needs --registry URL." if url is None else _NO_REGISTRY
+        raise CallError(wrong, option="registry")
+    if url is None:
+        return {}
+    user, colon, password = os.environ.get("HOODOO_REGISTRY_AUTH", "").partition(":")
+    return {"registry": SchemaRegistry(url, user, password) if colon else SchemaRegistry(url)}
 
 
 def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:

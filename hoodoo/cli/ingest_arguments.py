@@ -98,8 +98,9 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("json", "csv", "parquet", "avro", "debezium-json"),
-        help="what all files hold (default: what the name of each says); of a topic json (default) or debezium-json",
+        choices=("json", "csv", "parquet", "avro", "debezium-json", "debezium-avro"),
+        help="what all files hold (default: what the name of each says); of a topic json (default), avro, "
+        "debezium-json or debezium-avro",
     )
     parser.add_argument(
         "--min-seconds",
@@ -158,7 +159,13 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     topics.add_argument(
         "--truncate",
         choices=("fail", "ignore"),
-        help="debezium-json: what to do where the source table was emptied (default: fail); ignore keeps the rows",
+        help="of Debezium: what to do where the source table was emptied (default: fail); ignore keeps the rows",
+    )
+    topics.add_argument(
+        "--registry",
+        metavar="URL",
+        help="avro, debezium-avro: the schema registry; the environment's HOODOO_REGISTRY_AUTH=user:password says who "
+        "asks",
     )
     topics.add_argument(
         "--setting",

@@ -213,6 +213,11 @@ def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_p
         (["in", "--on-loss", "skip"], "--on-loss is about a topic of Kafka"),
         (["kafka://b:1/t", "--format", "csv"], "--format csv is for a folder"),
         (["in", "--format", "debezium-json"], "--format debezium-json is for a topic of Kafka"),
+        (["in", "--registry", "http://r"], "--registry is about a topic of Kafka"),
+        (["kafka://b:1/t", "--registry", "http://r"], "--registry is about --format avro or debezium-avro"),
+        (["kafka://b:1/t", "--format", "avro"], "--format avro needs --registry URL"),
+        (["kafka://b:1/t", "--format", "debezium-avro"], "--format debezium-avro needs --registry URL"),
+        (["kafka://b:1/t", "--format", "avro", "--registry", "r"], "A schema registry has an address such as"),
         (["in", "--truncate", "ignore"], "--truncate is about a topic of Kafka"),
         (["in", "--setting", "a=b"], "--setting is about a topic of Kafka"),
         (["in", "--moves", "v"], "--moves is about a table"),
@@ -233,6 +238,24 @@ def test_what_is_secret_comes_from_a_file(table: hoodoo.Table, run: Any, tmp_pat
     settings.write_text("# ours\n\nsasl.password = a=b\nsocket.timeout.ms=10\nnonsense\n")
     code, _, err = run("ingest", "kafka://b:1/t", table.path, "--settings-from", settings)
     assert code == 1 and "Setting 3 of" in err and "a=b" not in err
+
+
+def test_who_asks_a_registry_is_said_by_the_environment(
+    table: hoodoo.Table, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[object, ...]]()
+    given = ("kafka://b:1/t", table.path, "--once", "--format", "avro", "--registry", "http://r")
+
+    def ask(*who: object) -> Any:
+        asked.append(who)
+        raise hoodoo.errors.OptionError("No registry here.", option="registry")
+
+    monkeypatch.setattr("hoodoo.cli.ingest.SchemaRegistry", ask)
+    monkeypatch.delenv("HOODOO_REGISTRY_AUTH", raising=False)
+    assert run("ingest", *given)[0] == 1
+    monkeypatch.setenv("HOODOO_REGISTRY_AUTH", "ann:h:ush")
+    code, out, err = run("ingest", *given)
+    assert code == 1 and asked == [("http://r",), ("http://r", "ann", "h:ush")] and "ush" not in out + err
 
 
 def test_a_table_follows_another_one(table: hoodoo.Table, machine: Any, run: Any, tmp_path: Path) -> None:

@@ -179,6 +179,32 @@ def test_what_is_no_record_is_bad_alone(message: bytes) -> None:
     assert [(one["place"], one["reason"], one["payload"]) for one in bad] == [("4", "decode", message)]
 
 
+def test_a_record_has_to_end_with_its_message_also_where_its_last_field_is_not_wanted() -> None:
+    sound, columns = wire(0, TRIP, {"id": 1, "v": "x"}), pa.schema([("id", pa.int64())])
+    rows, _, bad, _ = decoded([TRIP], [sound, sound + b"x", sound[:-1]], columns)
+    assert len(rows) == 1 and [one["place"] for one in bad] == ["1", "2"]
+
+
+def test_types_that_are_read_by_value_and_others_have_names_that_do_not_meet() -> None:
+    """A schema with a union of several types and several named ones was taken for none."""
+    other = {"type": "record", "name": "O", "fields": [{"name": "x", "type": "int"}]}
+    fixed = {"type": "fixed", "name": "F", "size": 1}
+    schema = record(("id", "long"), ("o", ["null", other, fixed, "string"]), ("f", "F"), ("p", "O"), ("q", "O"))
+    columns = pa.schema([("id", pa.int64()), ("f", pa.binary()), ("q", pa.struct([("x", pa.int32())]))])
+    row = {"id": 1, "f": b"f", "q": {"x": 3}}
+    rows, _, bad, _ = decoded([schema], [wire(0, schema, row | {"o": "x", "p": {"x": 2}})], columns)
+    assert rows.to_pylist() == [row] and not bad
+
+
+def test_a_decimal_in_a_union_of_several_types_is_bad_and_never_rounded() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema, plain_kind = (record(("id", "long"), ("v", ["null", "int", one])) for one in (kind, "bytes"))
+    columns = pa.schema([("id", pa.int64()), ("v", pa.decimal128(38, 2))])
+    messages = [wire(0, plain_kind, {"id": at, "v": v}) for at, v in enumerate([None, (1234567).to_bytes(4)])]
+    rows, _, bad, _ = decoded([schema], messages, columns)
+    assert rows["id"].to_pylist() == [0] and [one["place"] for one in bad] == ["1"]
+
+
 def test_many_bad_messages_end_the_search() -> None:
     with pytest.raises(TooManyBadRows, match="more than 50 bad rows"):
         decoded([TRIP], [b"\0\0\0\0\0\xff"] * 5_000, most=50)

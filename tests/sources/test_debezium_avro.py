@@ -158,11 +158,12 @@ def test_a_value_is_what_its_schema_and_its_column_say(kind: Any, sent: Any, col
         (connect("bytes", CONNECT + "Decimal", **DECIMAL), Decimal("1.25"), pa.decimal128(4, 1)),
         (VARIABLE, {"scale": 2_000_000_000, "value": b"\x0b"}, pa.string()),
         (VARIABLE, {"scale": -2_000_000_000, "value": b"\x0b"}, pa.decimal128(14, 4)),
+        (VARIABLE, {"scale": 900_000, "value": b"\x0b"}, pa.string()),
         (connect("long", DEBEZIUM + "time.MicroTimestamp"), 1 << 62, pa.timestamp("ms", "UTC")),
         ({"type": "array", "items": "int"}, [1], pa.list_(pa.string())),
         ({"type": "array", "items": "int"}, [1], pa.int64()),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_a_value_that_its_column_does_not_have_is_bad_alone(kind: Any, sent: Any, column: pa.DataType) -> None:
     schema = envelope(["null", kind])

@@ -150,7 +150,7 @@ def test_another_table_at_the_path_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "position",
-    ["{}", "[]", "x", '{"source":"files","upto":1,"seen":{}}', '{"source":"table","table":"t","slot":0}']
+    ["{}", "[]", "x", '{"source":"files","upto":1,"seen":{}}', '{"source":"table","table":"t","slot":-1}']
     + ['{"source":"table","table":"t","slot":"1"}', '{"source":"table","table":"t"}'],
 )
 def test_a_position_of_another_source_is_refused(tmp_path: Path, position: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
+from hoodoo.arguments import ApplicationVersion
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import StreamLimits
 from hoodoo.spark.source import HoodooSource
@@ -119,7 +120,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
         "insert",
         "keep",
         "fail",
-        ("a:b", 7, "", None),
+        ApplicationVersion("a:b", 7),
     )
 
 

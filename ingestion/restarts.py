@@ -42,7 +42,7 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
             application=name,
             version=at.version,
         )
-    return _go_on(source, table, at, _of(source, "position_at")(place))
+    return _go_on(source, table, at, _of(source, "position_at")(whole(table.handle.store, place)))
 
 
 def go_on_from(source: Source, table: Table, name: str, other: str) -> Application:

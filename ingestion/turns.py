@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hoodoo.compactor.service_log import failure, say
-from hoodoo.errors import CommitConflict, HoodooError, TryAgainError
+from hoodoo.errors import CommitConflict, HoodooError, SourceLost, TryAgainError
 from hoodoo.ingestion.pace import Pace
 from hoodoo.ingestion.report import BatchReport, IngestReport
 from hoodoo.sources.source import SourceLag
@@ -74,9 +74,6 @@ class Turns:
         began = time.monotonic()
         try:
             batch = self.job.take()
-            if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
-                self.job.measure_lag()
-                self._measured = time.monotonic()
         except CommitConflict as problem:
             self._lose(problem, began)
             return
@@ -90,12 +87,22 @@ class Turns:
             say(logging.INFO, "answers again", to=log, job=self.job.name)
         self._failed = self._lost = 0
         self.job.fine = True
+        self._measure()
         if batch is None:
             self.over, self.due = self._once, time.monotonic() + self._poll_s
             return
         self.due = self.job.pace.next(began, batch.rows, not self._once)
         if self._each_batch is not None:
             self._each_batch(batch)
+
+    def _measure(self) -> None:
+        """Measure the lag, now and then. What it cannot tell says nothing of the batch, which is committed."""
+        if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
+            self._measured = time.monotonic()
+            try:
+                self.job.measure_lag()
+            except (TryAgainError, SourceLost):
+                self.job.lag = None  # the next look at the source says why
 
     def _lose(self, problem: CommitConflict, began: float) -> None:
         """Another process of the job was first. One that goes on lets it, and stands by in case that it ends."""

@@ -57,12 +57,12 @@ def run(
         return 0
     if given.other is not None:
         jobs[0].go_on_from(given.other)
-    stopped, failed = threading.Event(), list[int]()
+    stopped, failed = threading.Event(), dict[str, int]()
     logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
 
     def failure(job: Running, problem: HoodooError) -> None:
         code = next((code for kind, code in _EXIT_CODES if isinstance(problem, kind)), 1)
-        failed.append(code)
+        failed[f"{job.name} {job.table.path}"] = code
         out.failure(problem.code, f"{job.name}: {problem.message}" if len(jobs) > 1 else problem.message)
 
     with (
@@ -71,18 +71,17 @@ def run(
         metrics_of(jobs, given.metrics_port),
         out.counting() as count,
     ):
-        measured = not out.machine or given.metrics_port is not None
+        measured = out.at_terminal or given.metrics_port is not None
         began = time.monotonic()
         turns = [
             Turns(job, given.once, one.poll_seconds, _told(job, out, count, began), measured)
             for job, one in zip(jobs, asked, strict=True)
         ]
         take_turns(turns, stopped, failure)
-    if failed:
-        return failed[0]
     for job in jobs:
-        out.document(_summary(job), "taken in")
-    return 0
+        if f"{job.name} {job.table.path}" not in failed:
+            out.document(_summary(job), "taken in")
+    return next(iter(failed.values()), 0)
 
 
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:

@@ -37,6 +37,11 @@ class Out:
         """True if something other than a terminal takes the output, so that nothing is cut."""
         return not sys.stdout.isatty()
 
+    @property
+    def at_terminal(self) -> bool:
+        """True if somebody looks at a terminal, where lines may change."""
+        return not self.machine and sys.stderr.isatty()
+
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
         """One answer: a JSON object, or a list of names and values."""
         if self.machine:
@@ -171,7 +176,7 @@ class Out:
     @contextmanager
     def counting(self) -> Iterator[Callable[[str], None]]:
         """Shows, to people at a terminal, one line that changes: call what this gives with its text."""
-        if self.machine or not sys.stderr.isatty():
+        if not self.at_terminal:
             yield lambda text: None
             return
         with console(error=True).status("") as status:

@@ -14,7 +14,7 @@ import pytest
 from streamer_commits import places, streamer_commits
 
 import hoodoo
-from hoodoo.errors import CommitConflict, OptionError, SourceLost
+from hoodoo.errors import CommitConflict, OptionError, Overtaken, SourceLost
 from hoodoo.sources import Files, Limits, Part, Planned, Source, SourceLag, TableChanges
 
 COLUMNS = {"id": "bigint", "v": "string"}
@@ -164,3 +164,15 @@ def test_a_wrong_argument_of_a_reset_is_named(
     with pytest.raises(OptionError) as refused:
         hoodoo.ingest(Files(landing), table).reset(place, number)
     assert refused.value.details["option"] == named
+
+
+def test_an_owner_that_hudis_streamer_has_overtaken_goes_on_after_a_reset(landing: Path, table: hoodoo.Table) -> None:
+    source, path = Files(landing, settle_s=0, grace_s=0), Path(table.path)
+    hoodoo.ingest(source, table, name="job").run()
+    streamer_commits(path, str(2**45))
+    job = hoodoo.ingest(source, hoodoo.open(path), name="job")
+    (landing / "new.jsonl").write_text('{"id": 7, "v": "y"}\n')
+    with pytest.raises(Overtaken):
+        job.run()
+    job.reset("earliest", 0)
+    assert job.run().rows == 4 and 7 in ids(hoodoo.open(path))

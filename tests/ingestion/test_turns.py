@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hoodoo.errors import CommitConflict, DataError, HoodooError, StoreUnavailable
+from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavailable, StoreUnavailable
 from hoodoo.ingestion import stopping, turns
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.report import BatchReport
@@ -141,6 +141,18 @@ def test_jobs_take_turns_and_one_that_fails_keeps_no_other_from_its_own(clock: C
     run(clock, bad, good, failure=lambda job, problem: failed.append(f"{job.name}: {problem.message}"))
     assert failed == ["bad: damaged"] and not bad.fine and good.fine
     assert good.looks == [100, 100, 105, 105]
+
+
+def test_a_batch_is_told_though_nobody_can_say_what_waits(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, told = Job(clock, 7, None), list[BatchReport]()
+
+    def away() -> None:
+        raise SourceUnavailable("no answer")
+
+    monkeypatch.setattr(job, "measure_lag", away)
+    each: Any = [Turns(job, True, 5.0, told.append, measure_lag=True)]  # type: ignore[arg-type]
+    turns.run(each, clock)  # type: ignore[arg-type]
+    assert [batch.rows for batch in told] == [7] and job.fine and job.report.retries == 0
 
 
 def test_a_watch_tells_phases_apart_and_waiting_from_writing() -> None:

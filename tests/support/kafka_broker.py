@@ -22,10 +22,11 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from java_program import java
-from kafka_jars import JARS, class_path, fetch, listed, wrong
+from kafka_jars import KAFKA
+from listed_jars import run
 from patience import PATIENCE_S, NotInTime, wait_for
 
-CLASSES = JARS / "classes.jsa"
+CLASSES = KAFKA.folder / "classes.jsa"
 """The classes of a broker as a JVM has them in memory, made once: with them a broker starts in half the time."""
 _QUICK = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _LOWEST, _HIGHEST = 6_000, 10_900
@@ -34,7 +35,7 @@ _STARTS = 5
 _ASK_S = 10.0
 
 
-def _draw_port() -> int:
+def draw_port() -> int:
     while True:
         port = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -91,9 +92,9 @@ class Broker:
     """
 
     def __init__(self, folder: Path) -> None:
-        if missing := wrong(listed()):
+        if missing := KAFKA.wrong():
             raise FileNotFoundError(f"The tests of topics need the jars of Kafka, and {missing[0]}: run make kafka")
-        port, controller = _draw_port(), _draw_port()
+        port, controller = draw_port(), draw_port()
         self.address, self.folder = f"127.0.0.1:{port}", folder
         self._process: subprocess.Popen[bytes] | None = None
         data = folder / "data"
@@ -110,7 +111,7 @@ class Broker:
         """Start, or start again, and wait until it answers. more: options of the JVM."""
         archive = [f"-XX:SharedArchiveFile={CLASSES}"] if CLASSES.exists() else []
         command = [java(), *_QUICK, *(more or archive), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command += ["-cp", class_path(), "kafka.Kafka", str(self.folder / "server.properties")]
+        command += ["-cp", KAFKA.class_path(), "kafka.Kafka", str(self.folder / "server.properties")]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -224,6 +225,6 @@ def _write(file: Path, said: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    fetch()
+    run(KAFKA, ())
     if not CLASSES.exists():
         archive_classes()

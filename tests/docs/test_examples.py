@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import runpy
 import shlex
@@ -56,3 +57,28 @@ def test_the_orders_of_a_shop_are_changed_on_the_command_line_in_the_same_way(
     assert not len(table.scan(where="status = 'late'")) and not len(table.scan(where="amount = 0"))
     operations = [commit.operation for commit in table.history()]
     assert operations == ["DELETE", "RESTORE", "UPSERT", "UPSERT", "DELETE", "UPSERT", "UPSERT", "UPSERT", "INSERT"]
+
+
+def test_recorded_changes_of_postgres_end_in_the_rows_that_it_ended_with(tmp_path: Path) -> None:
+    example = EXAMPLES / "postgres_to_lake"
+    done = subprocess.run(
+        [sys.executable, example / "recorded.py", tmp_path], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.endswith("The table has the 4 rows that PostgreSQL ended with.\n")
+    for change in (
+        "u  (1, ann, new, 10.50) -> (1, ann, paid, 10.50)",
+        "d  (2, bob, new, 99.99)",
+        "i  (30, cyd, new, 5.00)",
+    ):
+        assert change in done.stdout
+    with open(example / "recorded.csv", newline="") as file:
+        wanted = {int(row["id"]): row for row in csv.DictReader(file)}
+    table = hoodoo.open(tmp_path / "orders")
+    found = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+    assert found.keys() == wanted.keys() == {1, 4, 5, 30}
+    for name in ("customer", "status", "amount", "day", "note"):
+        assert {number: str(row[name] or "") for number, row in found.items()} == {
+            number: row[name] for number, row in wanted.items()
+        }
+    assert [commit.operation for commit in table.history()].count("UPSERT") == 3  # one for each step
+    assert table.verify().problems == []

@@ -3,7 +3,10 @@
     {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
 
 Beside the offsets stands the topic's id: a topic that was deleted and made anew may be longer than the position, which
-offsets alone do not show.
+offsets alone do not show. A stream on Spark says no id, and spells offsets in its own way, as a sink of a table with
+`positions=True` does:
+
+    {"source": "spark", "offsets": [{"shop.orders": {"0": 123, "1": 456}}]}
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
 
-_KIND = "kafka"
+_KIND, _SPARK = "kafka", "spark"
 _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)", re.ASCII)
 
 
@@ -41,17 +45,29 @@ class TopicPosition:
             return None
         try:
             said = json.loads(position)
+            if said["source"] == _SPARK:
+                return cls._of_spark(said["offsets"], topic)
             found = _OFFSETS.fullmatch(said["offsets"])
             if said["source"] == _KIND and isinstance(said["id"], str) and found and found["topic"] == topic:
                 pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
                 return cls(topic, said["id"], {int(partition): int(offset) for partition, offset in pairs})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise SourceLost(
             f"The application has read another source before: its position {printable(position)} is none of topic "
             f"{topic!r}. Give the job another name.",
             position=position[:1000],
         )
+
+    @classmethod
+    def _of_spark(cls, offsets: Any, topic: str) -> TopicPosition:
+        """Read what a stream on Spark says that reads one topic. Raises ValueError, KeyError or TypeError."""
+        (one,) = offsets
+        ((found, pairs),) = one.items()
+        said = {int(partition): offset for partition, offset in pairs.items()}
+        if found != topic or not all(type(offset) is int and offset >= 0 for offset in said.values()):
+            raise ValueError(offsets)
+        return cls(topic, "", said)
 
     @classmethod
     def of_hudi(cls, place: str, topic: str, topic_id: str) -> TopicPosition:
@@ -67,6 +83,11 @@ class TopicPosition:
     def text(self) -> str:
         """The position as text."""
         return json.dumps({"source": _KIND, "id": self.id, "offsets": self._spelled()}, separators=(",", ":"))
+
+    def to_spark(self) -> str:
+        """The offsets as Spark's option `startingOffsets` has them."""
+        offsets = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
+        return json.dumps({self.topic: offsets}, separators=(",", ":"))
 
     def to_hudi(self) -> str:
         """The offsets as Hudi's streamer has them; '' where no partition has been seen, which it could not read."""

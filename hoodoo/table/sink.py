@@ -1,7 +1,7 @@
 """The function that a stream on Spark calls for each micro-batch: one commit, exactly once however often Spark tries.
 
-Spark numbers the micro-batches of a checkpoint. The table remembers the newest number of each sink by its name. This
-module knows nothing else of streams.
+Spark numbers the micro-batches of a checkpoint. The table remembers the newest number of each sink by its name, and how
+far the stream has read, if that is asked for. Spark goes on from its checkpoint, never from there: others do.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 import inspect
 from typing import Any, Protocol
 
-from hoodoo.arguments import application_version, one_of
-from hoodoo.errors import OptionError
+from hoodoo.arguments import ApplicationVersion, application_version, flag, one_of
+from hoodoo.engine.stream_offsets import stream_offsets
+from hoodoo.errors import CommitConflict, OptionError
+from hoodoo.redact import printable
+from hoodoo.table.handle import TableHandle
+from hoodoo.timeline.applications import application
 
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
+_POSITION = '{"source":"spark","offsets":%s}'
 _NOT_OF_A_BATCH = {
     "data",
     "transaction",
@@ -27,6 +32,9 @@ class SinkTable(Protocol):
     @property
     def path(self) -> str: ...
 
+    @property
+    def handle(self) -> TableHandle: ...
+
 
 class Sink:
     """A function that writes micro-batches of a stream; `Table.sink` makes it.
@@ -38,16 +46,20 @@ class Sink:
         table: The table.
         name: The name of the sink.
         operation: The method of the table that writes each micro-batch.
+        positions: Does each commit say how far the stream has read?
         arguments: Further arguments of that method.
     """
 
-    def __init__(self, table: SinkTable, name: str, operation: str = "upsert", **arguments: Any) -> None:
+    def __init__(
+        self, table: SinkTable, name: str, operation: str = "upsert", positions: bool = False, **arguments: Any
+    ) -> None:
         """Make a sink.
 
         Args:
             table: The table.
             name: The name of the sink, 1 to 1,000 characters.
             operation: The method of the table that writes each micro-batch. Default 'upsert'.
+            positions: Does each commit say how far the stream has read? Default False.
             **arguments: Further arguments of that method.
 
         Raises:
@@ -64,6 +76,7 @@ class Sink:
                     option=argument,
                 )
         self.table, self.name, self.operation, self.arguments = table, name, operation, arguments
+        self.positions = flag("positions", positions)
 
     def __repr__(self) -> str:
         return f"<hoodoo sink {self.name!r}: {self.operation} into {self.table.path}>"
@@ -76,7 +89,10 @@ class Sink:
         from hoodoo.engine.spark import dumps, reduced_with_code
 
         return reduced_with_code(
-            "hoodoo.table.sink", "_sink", (dumps((self.table, self.name, self.operation, self.arguments)),), whole=True
+            "hoodoo.table.sink",
+            "_sink",
+            (dumps((self.table, self.name, self.operation, self.positions, self.arguments)),),
+            whole=True,
         )
 
     def __call__(self, frame: Any, batch_id: int) -> None:
@@ -87,13 +103,33 @@ class Sink:
             batch_id: The number of the micro-batch.
 
         Raises:
+            CommitConflict: Another stream, or another checkpoint, has written under the name of the sink.
+            EngineError: It cannot be told how far the stream has read.
             HoodooError: What the method of the table raises.
         """
-        getattr(self.table, self.operation)(frame, transaction=(self.name, batch_id), **self.arguments)
+        transaction: ApplicationVersion | tuple[str, int] = (self.name, batch_id)
+        if self.positions:
+            transaction = self._positioned(stream_offsets(frame, batch_id), batch_id)
+        getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
+
+    def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
+        """What the commit of a micro-batch carries. One that was committed before stays the number that it was."""
+        view = self.table.handle.look().view
+        at, position = application(self.name, view.transactions, view.reached), _POSITION % offsets
+        if batch_id > at.version + 1 or (batch_id == at.version and at.position not in ("", position)):
+            raise CommitConflict(
+                f"The newest commit of sink {printable(self.name)} has the number {at.version}"
+                f"{f' and stands at {printable(at.position)}' if at.position else ''}, and batch {batch_id} of this "
+                f"stream ends at {printable(offsets)}: somebody else has written under that name, or the checkpoint is "
+                "another one. Give the sink another name, and the stream a new checkpoint.",
+                application=self.name,
+                version=at.version,
+            )
+        return at.next(position)._replace(version=batch_id)
 
 
 def _sink(packed: bytes) -> Sink:
     from hoodoo.engine.spark import loads
 
-    table, name, operation, arguments = loads(packed)
-    return Sink(table, name, operation, **arguments)
+    table, name, operation, positions, arguments = loads(packed)
+    return Sink(table, name, operation, positions, **arguments)

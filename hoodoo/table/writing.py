@@ -457,7 +457,7 @@ class Writable(Updatable):
         require_values(config, partitions, view.partitions)
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
-    def sink(self, name: str, operation: str = "upsert", **arguments: object) -> Sink:
+    def sink(self, name: str, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
         """Make a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
 
         The function takes a DataFrame and its batch number, and makes one commit of it.
@@ -467,6 +467,9 @@ class Writable(Updatable):
                 stream with a new checkpoint needs a new name.
             operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
                 'insert_overwrite'.
+            positions: True has each commit say how far the stream has read its sources, as Spark's checkpoint does:
+                `application(name)` tells it, and a job of `hoodoo.ingest` can go on from there. Not with Spark Connect.
+                Default False.
             **arguments: Arguments of that method, other than `data` and `transaction`.
 
         Returns:
@@ -478,7 +481,7 @@ class Writable(Updatable):
         """
         from hoodoo.table.sink import Sink
 
-        return Sink(self, name, operation, **arguments)
+        return Sink(self, name, operation, positions, **arguments)
 
     def _write(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
         if isinstance(data, Prepared):

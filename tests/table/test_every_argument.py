@@ -214,7 +214,7 @@ LINES: dict[str, dict[str, str]] = {
     "Table.alter": dict.fromkeys(("alterations", "rewrite"), "plain"),
     "Table.schema_at": {"position": "position"},
     "Table.delete_partitions": {"partitions": "plain", "transaction": "transaction"},
-    "Table.sink": {"name": "plain", "operation": "plain", "duplicates": "plain"},
+    "Table.sink": {"name": "plain", "operation": "plain", "positions": "plain", "duplicates": "plain"},
     "Table.scan": {
         "columns": "plain",
         "where": "where",

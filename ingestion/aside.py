@@ -15,7 +15,7 @@ from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.unsent_values import homeless
 from hoodoo.merge.modes import MergeMode
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
-from hoodoo.writers.batches.bad_rows import KEPT, BadRows, none_of, without
+from hoodoo.writers.batches.bad_rows import KEPT, without
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
 
@@ -33,9 +33,10 @@ class Aside:
     limits: BadRowLimits
     transaction: ApplicationVersion
 
-    def messages(self, messages: pa.Table) -> None:
-        """Keep the first of what is no row. messages: as `BAD`."""
-        set_aside_messages(self.reading.table.handle, messages.slice(0, KEPT), self.transaction)
+    def first_messages(self, problem: TooManyBadRows) -> None:
+        """Keep the first of what is no row. problem: what the source said as it gave up."""
+        if (found := problem.details.get("found")) is not None:
+            set_aside_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
     def read(self, found: Read) -> None:
         """Keep what is bad of what was read. Raises TooManyBadRows."""
@@ -49,7 +50,8 @@ class Aside:
         if misfits.count and not (too_many and len(messages)):
             set_aside(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))
         if too_many:
-            raise self._too_many(messages, misfits, len(found.rows))
+            first = _first_of(messages) if len(messages) else f": {misfits.found['detail'][0]}"
+            raise self._too_many(found.bad, first, len(found.rows))
 
     def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, int]:
         """Take rows of which some lack values, and keep those whose values neither rows before them nor the table have.
@@ -65,36 +67,51 @@ class Aside:
         Raises:
             TooManyBadRows: There are more than `limits`.
         """
-        table = self.reading.table
-        handle, config = table.handle, table.handle.newest_config()
-        rows, bad = config.spellings.rows(rows), none_of(len(rows))
-        if self.reading.missing != "keep":
-            bad = self.reading.misfits(rows, limits.rows)
-            set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
-            rows = without(rows, bad.found["row"].to_numpy())
+        table, count = self.reading.table, len(rows)
+        config = table.handle.newest_config()
+        rows, bad = self.fitting(rows, limits)
         positions, lost = homeless(rows, table, config, mode)
         if len(lost):
-            too_many = limits.exceeded(bad.count + len(lost), bad.rows)
-            set_aside_messages(handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
+            too_many = limits.exceeded(bad + len(lost), count)
+            set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
-                raise self._too_many(lost, bad, len(rows) - len(lost))
+                raise self._too_many(bad + len(lost), _first_of(lost), count - bad - len(lost))
             rows = without(rows, positions)
-        return rows, bad.count + len(lost)
+        return rows, bad + len(lost)
 
-    def _too_many(self, messages: pa.Table, misfits: BadRows, good: int) -> TooManyBadRows:
-        bad = len(messages) + misfits.count
-        first = (
-            f"the first at {messages['place'][0]}: {messages['detail'][0]}"
-            if len(messages)
-            else f"the first: {misfits.found['detail'][0]}"
-        )
+    def fitting(self, rows: pa.Table, limits: BadRowLimits) -> tuple[pa.Table, int]:
+        """Take rows that fit the table, and keep the others.
+
+        Args:
+            rows: Rows.
+            limits: How many of them may be bad.
+
+        Returns:
+            Those that fit, by the names of the table, and how many were kept.
+
+        Raises:
+            TooManyBadRows: There are more than `limits`.
+        """
+        handle = self.reading.table.handle
+        rows = handle.newest_config().spellings.rows(rows)
+        if self.reading.missing == "keep":
+            return rows, 0
+        bad = self.reading.misfits(rows, limits.rows)
+        set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
+        return without(rows, bad.found["row"].to_numpy()), bad.count
+
+    def _too_many(self, bad: int, first: str, good: int) -> TooManyBadRows:
         return TooManyBadRows(
-            f"{bad:,} of {good + bad:,} rows are bad, {first} At most {self.limits.rows:,} rows and "
+            f"{bad:,} of {good + bad:,} rows are bad, the first{first} At most {self.limits.rows:,} rows and "
             f"{self.limits.share:.4g} of a batch may be. Nothing was committed; the first of them are in the "
             "quarantine of the table. Mend the source, or raise max_bad_rows or max_bad_share.",
             bad=bad,
             rows=good + bad,
         )
+
+
+def _first_of(messages: pa.Table) -> str:
+    return f" at {messages['place'][0]}: {messages['detail'][0]}"
 
 
 __all__ = ["Aside"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow as pa
 from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, port, require_application
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import CommitConflict, CommitUnknown, DataError, OptionError, TooManyBadRows
+from hoodoo.ingestion.ahead import Ahead, Taken
 from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.pace import Pace, Stopwatch
@@ -29,11 +30,12 @@ from hoodoo.ingestion.reading import Read, Reading, RowTransform
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.ingestion.restarts import go_on_from, reset
 from hoodoo.ingestion.stopping import signals_stop
+from hoodoo.ingestion.stored_places import placeable, placed
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
 from hoodoo.ingestion.unsent_values import lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
-from hoodoo.sources.source import Limits, Planned, Source, SourceLag, hudi_place
+from hoodoo.sources.source import Limits, Source, SourceLag, hudi_place
 from hoodoo.table import Table
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.applications import Application
@@ -129,6 +131,7 @@ class Job:
         self.fine = True
         self._reading, self._limits, self._bad_limits = reading, limits, bad_limits
         self._stopped = threading.Event()
+        self._ahead = Ahead(self._taken)
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
@@ -246,6 +249,7 @@ class Job:
         Raises:
             SourceUnavailable: The source does not answer.
         """
+        self._ahead.wait()
         self.lag = self.source.lag(self.position())
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
@@ -257,6 +261,10 @@ class Job:
         """
         report = self.report
         self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
+
+    def ended(self) -> None:
+        """Throw away what was read of a batch that is not taken any more."""
+        self._ahead.drop()
 
     def reported(self) -> IngestReport:
         """Look how far the job is.
@@ -270,8 +278,11 @@ class Job:
         return self.report
 
     # ---- one batch
-    def take(self) -> BatchReport | None:
+    def take(self, goes_on: bool = False) -> BatchReport | None:
         """Read what is new and commit it.
+
+        Args:
+            goes_on: Does the job go on when the source has nothing new?
 
         Returns:
             What it was; None where there was nothing new.
@@ -280,37 +291,67 @@ class Job:
             CommitConflict: Another process of the job was first.
             TryAgainError: The store or the source did not answer.
         """
-        watch = Stopwatch(time.monotonic)
-        at, store = self.table.application(self.name), self.table.handle.store
-        planned = self.source.plan(whole(store, at.position), self.pace.limited(self._limits))
-        if planned is None:
+        began, at = time.monotonic(), self.table.application(self.name)
+        taken = self._ahead.of(at.position, self._reading.columns())
+        if taken is None:
+            taken = self._taken(whole(self.table.handle.store, at.position))
+        if taken is None:
             return None
-        transaction = at.next(stored(store, planned.position), hudi_place(self.source, planned.position))
+        found, position = taken.found, taken.planned.position
+        if isinstance(found, TooManyBadRows):
+            self._aside(at.next(position)).first_messages(found)
+            raise found
+        position = found.position or position
+        transaction = at.next(stored(self.table.handle.store, position), hudi_place(self.source, position))
         if transaction.position == at.position:
             raise DataError(
                 f"{printable(self.source.name)} plans a part whose position is the one before it, so that it would be "
                 "read again for ever. Its plan() has to move on, or return None.",
                 position=at.position[:1000],
             )
-        watch.ended("plan")
-        return self._take(planned, transaction, watch)
+        late = self.pace.next(began, len(found.rows) + found.bad, goes_on) <= time.monotonic()
+        watch = Stopwatch(time.monotonic, taken.seconds)
+        return self._commit(found, transaction, watch, position if late else "")
 
-    def _take(self, planned: Planned, transaction: ApplicationVersion, watch: Stopwatch) -> BatchReport:
-        """Read a part and commit it. Raises CommitConflict where another process was first."""
-        aside = Aside(self._reading, self._bad_limits, transaction)
-        found = self._read(planned, aside)
+    def _taken(self, position: str) -> Taken | None:
+        """Read what comes after a position."""
+        watch, columns = Stopwatch(time.monotonic), self._reading.columns()
+        planned = self.source.plan(position, self.pace.limited(self._limits))
+        watch.ended("plan")
+        if planned is None:
+            return None
+        found: Read | TooManyBadRows
+        try:
+            found = self._reading.read(planned)
+        except TooManyBadRows as problem:
+            found = problem
         watch.ended("read")
+        return Taken(planned, columns, found, watch.seconds)
+
+    def _commit(self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, ahead: str) -> BatchReport:
+        """Commit what was read. Raises CommitConflict where another process was first.
+
+        ahead: the position after which the next part is read meanwhile; '' where none is.
+        """
+        aside = self._aside(transaction)
         aside.read(found)
         bad, read = found.bad, len(found.rows) + found.bad
         left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - bad))
         rows, mode = self._reading.transformed(found.rows), MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
+        if found.unplaced:
+            config = self.table.handle.newest_config()
+            rows, more = aside.fitting(placeable(config.spellings.rows(rows), config), left)
+            bad += more
+            rows = placed(rows, self.table, config)
         if lacks_values(rows, mode):
             rows, more = aside.completable(rows, mode, left)
             bad += more
         else:
             mode = REPLACES
-        result = self._write(rows, left, transaction, mode.unavailable)
+        if ahead and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
+            self._ahead.begin(transaction.position, ahead)
+        result = self._written(lambda: self._write(found, rows, left, transaction, mode.unavailable))
         watch.ended("write")
         if result is not None:
             if result.skipped:
@@ -326,19 +367,14 @@ class Job:
             read,
             bad,
             found.skipped,
+            found.bytes,
             dict(watch.seconds),
         )
         self._add(batch, found)
         return batch
 
-    def _read(self, planned: Planned, aside: Aside) -> Read:
-        """Read a part. Raises TooManyBadRows where the source gave up, once the first of them are set aside."""
-        try:
-            return self._reading.read(planned)
-        except TooManyBadRows as problem:
-            if (found := problem.details.get("found")) is not None:
-                aside.messages(found)
-            raise
+    def _aside(self, transaction: ApplicationVersion) -> Aside:
+        return Aside(self._reading, self._bad_limits, transaction)
 
     def _add(self, batch: BatchReport, found: Read) -> None:
         """Count a batch in the report."""
@@ -350,19 +386,21 @@ class Job:
             bad=report.bad + batch.bad,
             unknown=tuple(sorted({*report.unknown, *found.unknown})),
             skipped=report.skipped + batch.skipped,
+            bytes=report.bytes + batch.bytes,
             seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},
         )
 
     def _write(
         self,
+        found: Read,
         rows: pa.Table,
         limits: BadRowLimits,
         transaction: ApplicationVersion,
-        unavailable: str | None = None,
-    ) -> WriteResult | None:
-        """Write rows and the position; None where they are committed, and nobody says how. unavailable: what stands for
-        values that were not sent; then all rows fit.
-        """
+        unavailable: str | None,
+    ) -> WriteResult:
+        """Write rows and the position. unavailable: what stands for values that were not sent; then all rows fit."""
+        if found.emptied:
+            return self.table.insert_overwrite(rows, whole_table=True, transaction=transaction)
         how: dict[str, Any] = {
             "transaction": transaction,
             "evolve": self._reading.new_columns == "add",
@@ -372,14 +410,19 @@ class Job:
             how["unavailable"] = unavailable
         elif self._reading.missing != "keep":
             how |= {"on_bad_rows": "quarantine", "max_bad_rows": max(0, limits.rows), "max_bad_share": limits.share}
+        if self._reading.operation == "upsert":
+            return self.table.upsert(rows, **how)
+        written: WriteResult = getattr(self.table, self._reading.operation)(rows, existing="keep", **how)
+        return written
+
+    def _written(self, write: Callable[[], WriteResult]) -> WriteResult | None:
+        """Write; None where it is committed, and nobody says how."""
         try:
-            if self._reading.operation == "upsert":
-                return self.table.upsert(rows, **how)
-            return getattr(self.table, self._reading.operation)(rows, existing="keep", **how)
+            return write()
         except CommitUnknown as problem:
             if not problem.resolve():
                 raise
-            return None  # it is committed, and nobody says how
+            return None
 
 
 @contextmanager

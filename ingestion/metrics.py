@@ -14,6 +14,7 @@ from hoodoo.ingestion.turns import Running
 _LABELS = ["application", "table"]
 _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
     "hoodoo_ingest_rows": ("Rows in commits, as they were read", lambda report: report.rows),
+    "hoodoo_ingest_bytes": ("Bytes of what was read, where the source counts them", lambda report: report.bytes),
     "hoodoo_ingest_bad_rows": ("Rows that were set aside", lambda report: report.bad),
     "hoodoo_ingest_skipped": ("Messages that changed no row", lambda report: report.skipped),
     "hoodoo_ingest_batches": ("Commits", lambda report: report.batches),

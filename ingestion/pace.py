@@ -6,7 +6,7 @@ make a commit each time it is looked at; commits are kept apart instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hoodoo.sources.source import Limits
@@ -57,10 +57,10 @@ class Pace:
 class Stopwatch:
     """How long each phase of a batch takes."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin with the first phase. clock: seconds."""
-        self.began = self._last = clock()
-        self.seconds = dict[str, float]()
+    def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
+        """Begin with the next phase. clock: seconds; seconds: how long each phase before it took."""
+        self._last = clock()
+        self.seconds = dict(seconds or {})
         self._clock = clock
 
     def ended(self, phase: str) -> None:

@@ -32,6 +32,10 @@ class Read:
         unknown: Columns that were left out.
         skipped: How many messages change no row.
         unavailable: The text that stands for a value that was not sent. None: there is no such text.
+        position: How far the source was read, where that is not as far as planned; else ''.
+        emptied: Was the source emptied at the end of it? Then there are no rows.
+        bytes: How many bytes it has in the source; 0 where that does not count them.
+        unplaced: May stored rows of its keys be in other partitions than it says?
     """
 
     rows: pa.Table
@@ -40,6 +44,10 @@ class Read:
     unknown: Collection[str]
     skipped: int
     unavailable: str | None
+    position: str = ""
+    emptied: bool = False
+    bytes: int = 0
+    unplaced: bool = False
 
     @property
     def bad(self) -> int:
@@ -69,6 +77,15 @@ class Reading:
     missing: str
     bad_max: int
 
+    def columns(self) -> pa.Schema:
+        """Look which columns a source is asked for.
+
+        Returns:
+            Those of the table, by all names that they may have, with a note how the table tells rows apart.
+        """
+        config = self.table.handle.newest_config()
+        return _placing(config).noted_on(self._columns(config))
+
     def read(self, planned: Planned, rows_max: int | None = None) -> Read:
         """Read a part.
 
@@ -84,10 +101,9 @@ class Reading:
             ColumnError: The columns are none of the table, or go together with none of each other.
             OptionError: The source brings changes of rows, and `operation` does not write them.
         """
-        config = self.table.handle.newest_config()
-        columns = _placing(config).noted_on(self._columns(config))
+        config, columns = self.table.handle.newest_config(), self.columns()
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
-        skipped, unavailable = 0, None
+        skipped, size, unavailable, position, emptied, unplaced = 0, 0, None, "", False, False
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
@@ -99,10 +115,16 @@ class Reading:
                         "Give the job a transform that makes the columns.",
                         column=part.unknown[0],
                     )
-                skipped += part.skipped
-                if part.unavailable is not None:
+                skipped, size, position = skipped + part.skipped, size + part.bytes, part.position
+                if part.emptied:
                     self._require_upsert()
-                    unavailable = part.unavailable
+                    parts.clear()
+                    misfits.clear()
+                    emptied = True
+                    break
+                if part.unavailable is not None or part.unplaced:
+                    self._require_upsert()
+                    unavailable, unplaced = part.unavailable, unplaced or part.unplaced
                 if part.rows.num_columns:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
@@ -124,7 +146,8 @@ class Reading:
                 f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
                 "their own."
             ) from None
-        return Read(rows, pa.concat_tables(messages), together(misfits), unknown, skipped, unavailable)
+        no_rows, unfit = pa.concat_tables(messages), together(misfits)
+        return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced)
 
     def transformed(self, rows: pa.Table) -> pa.Table:
         """Make rows of rows.

@@ -17,6 +17,7 @@ class BatchReport:
         rows: Rows, as they were read.
         bad: Rows that were set aside.
         skipped: Messages that change no row.
+        bytes: How many bytes they had in the source; 0 where that does not count them.
         seconds: How long each phase took: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait', for
             workers that are far behind.
     """
@@ -27,6 +28,7 @@ class BatchReport:
     rows: int
     bad: int
     skipped: int
+    bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -46,6 +48,7 @@ class IngestReport:
         passed_over: Files whose names do not tell what they hold.
         skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
         retries: How often the store or the source did not answer, so that the job looked again.
+        bytes: How many bytes these commits had in the source; 0 where that does not count them.
         seconds: How long each phase of all batches took, as `BatchReport` names them.
     """
 
@@ -59,6 +62,7 @@ class IngestReport:
     passed_over: tuple[str, ...] = ()
     skipped: int = 0
     retries: int = 0
+    bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -36,11 +36,13 @@ class Running(Protocol):
     lag: SourceLag | None
     fine: bool
 
-    def take(self) -> BatchReport | None: ...
+    def take(self, goes_on: bool = False) -> BatchReport | None: ...
 
     def measure_lag(self) -> None: ...
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None: ...
+
+    def ended(self) -> None: ...
 
 
 class Turns:
@@ -73,7 +75,7 @@ class Turns:
         """Take one batch, if there is something new. Raises what ends the job."""
         began = time.monotonic()
         try:
-            batch = self.job.take()
+            batch = self.job.take(not self._once)
         except CommitConflict as problem:
             self._lose(problem, began)
             return
@@ -134,6 +136,16 @@ def run(
         stopped: What ends all of them after the batch in hand.
         each_failure: What is told of a job that ended by an error, so that the others go on. None: it is raised.
     """
+    try:
+        _run(turns, stopped, each_failure)
+    finally:
+        for one in turns:
+            one.job.ended()
+
+
+def _run(
+    turns: Sequence[Turns], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None
+) -> None:
     while not stopped.is_set():
         left = [one for one in turns if not one.over]
         if not left:

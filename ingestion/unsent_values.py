@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from hoodoo.format.names import IS_DELETED
+from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.merge.modes import MergeMode
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD
@@ -59,7 +60,7 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
     keys = with_places(rows, config).select(names).combine_chunks()
     lacking = np.logical_or.reduce(list(unsent.values()))
     stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
-    codes = _codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
+    codes = key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
     known, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
 
     some = np.flatnonzero(np.isin(codes, codes[lacking]))
@@ -81,16 +82,6 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
     where = where[np.argsort(some[where])]
     found = [_told(rows, int(some[one]), config, next(name for name in lost if lost[name][one]), mode) for one in where]
     return some[where], pa.Table.from_pylist(found, BAD)
-
-
-def _codes(keys: pa.Table) -> np.ndarray:
-    """A number for each row: the same for equal ones only."""
-    codes = np.zeros(len(keys), np.int64)
-    for column in keys.columns:
-        found = column.combine_chunks().dictionary_encode()
-        part = pc.fill_null(found.indices, -1).to_numpy().astype(np.int64) + 1
-        _, codes = np.unique(codes * (len(found.dictionary) + 1) + part, return_inverse=True)
-    return codes
 
 
 def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode) -> dict[str, object]:

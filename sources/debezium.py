@@ -28,6 +28,7 @@ from hoodoo.sources.debezium_values import UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
+EVENT, LOOKUP = "event", "lookup"
 UNAVAILABLE = "__debezium_unavailable_value"
 LSN, SEQ = "_event_lsn", "_event_seq"
 _TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
@@ -40,7 +41,9 @@ _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
 class DebeziumDecoder:
     """Decodes events of one topic by the columns of a table."""
 
-    def __init__(self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str) -> None:
+    def __init__(
+        self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, before: str = EVENT
+    ) -> None:
         """Take what is asked for.
 
         Args:
@@ -48,7 +51,10 @@ class DebeziumDecoder:
             columns: The columns of the table.
             unknown: Are columns wanted that `columns` does not have?
             placing: How the table tells rows apart.
-            truncate: What to do where the source table was emptied: 'fail' or 'ignore'.
+            truncate: What to do where the source table was emptied: 'fail', 'ignore' or 'delete', by which `emptied`
+                is the number of the last message that says so.
+            before: What tells in which partition the row before a change was: the 'event', or a 'lookup' in the table,
+                where `unplaced` says that it is needed.
 
         Raises:
             ColumnError: The table is ordered by a column that says nothing of changes.
@@ -63,13 +69,16 @@ class DebeziumDecoder:
             )
         ours = {IS_DELETED, *_ORDERS}
         self._known = {field.name: field for field in columns if field.name not in ours}
-        self._outside = [name for name in placing.placed_by if name not in placing.key_names]
+        outside = [name for name in placing.placed_by if name not in placing.key_names]
+        self.unplaced = before == LOOKUP and bool(outside)
+        self._outside = [] if self.unplaced else outside
         self._made = [transforms.transform_of(text) for text in placing.made]
         self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
         self._messages = Unwrapping()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
         self._keys = KeyReader(self.topic, placing, self._known, self._reader.spelt)
         self._passed_over = 0
+        self.emptied: int | None = None
 
     @property
     def left_out(self) -> set[str]:
@@ -181,10 +190,13 @@ class DebeziumDecoder:
             op = events.op[at].as_py()
             if op == _TRUNCATE and self.truncate == "fail":
                 raise DataError(
-                    f"{self.topic}: the source table was truncated, and nothing was written of this batch. Empty the "
-                    "table too, or not, and go on with truncate='ignore' (--truncate ignore), which keeps its rows.",
+                    f"{self.topic}: the source table was truncated, and nothing was written of this batch. Go on with "
+                    "truncate='delete' (--truncate delete), which empties the table too, or with 'ignore', which keeps "
+                    "its rows.",
                     topic=self.topic,
                 )
+            if op == _TRUNCATE and self.truncate == "delete":
+                self.emptied = max(events.of.numbers[at], self.emptied or 0)
             if op in (_TRUNCATE, _MESSAGE):
                 self._passed_over += 1
             else:
@@ -233,8 +245,9 @@ class DebeziumDecoder:
         if len(unsure):
             raise DataError(
                 f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the key, and an "
-                "event does not say in which partition its row was. Run ALTER TABLE ... REPLICA IDENTITY FULL on the "
-                "source table and take a new snapshot, or partition by a column of the key. Nothing was written.",
+                "event does not say in which partition its row was. Pass before='lookup' (--before lookup), which "
+                "looks each key up in the table; or run ALTER TABLE ... REPLICA IDENTITY FULL on the source table and "
+                "take a new snapshot; or partition by a column of the key. Nothing was written.",
                 topic=self.topic,
                 column=self._outside[0],
             )
@@ -349,4 +362,4 @@ def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
     return found
 
 
-__all__ = ["LSN", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]
+__all__ = ["EVENT", "LOOKUP", "LSN", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]

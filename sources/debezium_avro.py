@@ -50,22 +50,30 @@ class DebeziumAvroDecoder(DebeziumDecoder):
     """Decodes events of one topic, written as Avro, by the columns of a table."""
 
     def __init__(
-        self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, schemas: AvroSchemas
+        self,
+        topic: str,
+        columns: pa.Schema,
+        unknown: bool,
+        placing: Placing,
+        truncate: str,
+        before: str,
+        schemas: AvroSchemas,
     ) -> None:
         """Take what is asked for.
 
         Args:
-            topic: As `DebeziumDecoder` takes it, as the four that follow.
+            topic: As `DebeziumDecoder` takes it, as the five that follow.
             columns: See above.
             unknown: See above.
             placing: See above.
             truncate: See above.
+            before: See above.
             schemas: The schemas of the registry, with times as numbers.
 
         Raises:
             ColumnError: The table is ordered by a column that says nothing of changes.
         """
-        super().__init__(topic, columns, unknown, placing, truncate)
+        super().__init__(topic, columns, unknown, placing, truncate, before)
         self._avro = AvroReader(schemas)
         self._keys = _AvroKeys(self.topic, placing, self._known, self._reader.spelt, self._avro)
 

@@ -6,6 +6,7 @@ import fnmatch
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ class Files(Source):
         name: 'files:' and the address of the folder.
         passed_over: Files whose names do not tell what they hold, as of the newest look.
     """
+
+    reads_ahead = True
 
     def __init__(
         self,
@@ -128,7 +131,8 @@ class Files(Source):
         files, bad_max = cast("tuple[tuple[Listed, ...], int]", planned.what)
         for file in files:
             data = _decompressed(file.name, self.folder.content(file))
-            yield file_rows(file.name, self.format or kind_of(file.name), data, columns, unknown, bad_max)
+            kind = self.format or kind_of(file.name)
+            yield replace(file_rows(file.name, kind, data, columns, unknown, bad_max), bytes=file.size)
 
     def lag(self, position: str) -> SourceLag:
         """Count the files that wait, those that are still growing among them.

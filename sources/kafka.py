@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.avro_messages import AvroDecoder
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
+from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_position import TopicPosition, shares
@@ -74,6 +74,8 @@ class Kafka(Source):
         name: 'kafka:' and the topic.
     """
 
+    reads_ahead = True
+
     def __init__(
         self,
         servers: str,
@@ -88,6 +90,7 @@ class Kafka(Source):
         unavailable: str = UNAVAILABLE,
         told: bool = False,
         registry: SchemaRegistry | str | None = None,
+        before: str = EVENT,
     ) -> None:
         """Name a topic. Nothing is asked yet.
 
@@ -105,14 +108,18 @@ class Kafka(Source):
             format: What messages are: 'json' (default) or 'avro', rows, or change events of Debezium: 'debezium-json',
                 with schemas or without, or 'debezium-avro'. Avro begins with a zero byte and the number of its schema
                 in four.
-            truncate: What to do where Debezium says that the source table was emptied: 'fail' (default) or 'ignore',
-                which keeps the rows.
+            truncate: What to do where Debezium says that the source table was emptied: 'fail' (default), 'ignore',
+                which keeps the rows, or 'delete', which deletes all rows of the table, whoever wrote them. A topic of
+                several partitions does not tell which rows came before, so it cannot have the last one.
             unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
                 change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
             told: True gives rows the four columns `_kafka_...`, for a transform, also where the table does not have
                 them. False (default): only those that it has.
             registry: Which schema registry has the schemas of Avro, or its address, as "https://registry:8081".
                 Needed with 'avro' and 'debezium-avro', and for nothing else.
+            before: Of Debezium: what tells in which partition of the table the row before a change was, where the table
+                is partitioned by columns outside the key. 'event' (default): the event, for which the database logs
+                whole rows. 'lookup': each key of a batch is looked up in all partitions.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
@@ -125,7 +132,8 @@ class Kafka(Source):
         one_of("on_loss", on_loss, ("fail", "skip"))
         one_of("tombstones", tombstones, ("quarantine", "skip"))
         one_of("format", format, FORMATS)
-        one_of("truncate", truncate, ("fail", "ignore"))
+        one_of("truncate", truncate, ("fail", "ignore", "delete"))
+        one_of("before", before, (EVENT, LOOKUP))
         given = dict(settings or {})
         if ours := sorted(given.keys() & {*_OURS, "bootstrap.servers"}):
             raise OptionError(
@@ -138,7 +146,7 @@ class Kafka(Source):
             raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
         self.told = flag("told", told)
-        self.format, self.truncate, self.unavailable = format, truncate, unavailable
+        self.format, self.truncate, self.unavailable, self.before = format, truncate, unavailable, before
         self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self.name = f"kafka:{topic}"
         self._schemas = _schemas(format, registry)
@@ -169,6 +177,12 @@ class Kafka(Source):
         """
         was = TopicPosition.of(position, self.topic)
         bounds, topic_id = self._bounds(), self._topic_id(was.id if was else "")
+        if self.truncate == "delete" and len(bounds) > 1:
+            raise OptionError(
+                f"truncate='delete' needs a topic of one partition, and {self.topic!r} has {len(bounds)}: which of "
+                "their rows came before the truncate nobody can tell. Use truncate='fail'.",
+                option="truncate",
+            )
         begin = self._begin(was, bounds, topic_id)
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
         taken = shares(waiting, limits.rows)
@@ -264,7 +278,7 @@ class Kafka(Source):
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
-            yield self._changes(messages, columns, unknown, bad)
+            yield self._changes(messages, columns, unknown, bad, planned.position)
             return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
@@ -277,19 +291,38 @@ class Kafka(Source):
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", columns, unknown, self._schemas)
         rows = rows_of_messages(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
-        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+        size = sum(len(value) for _, value in numbered)
+        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)), bytes=size)
 
-    def _changes(self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages) -> Part:
+    def _changes(
+        self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages, position: str
+    ) -> Part:
         """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
-        asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate)
+        asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
         decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.told)
+        if decoder.emptied is not None:  # what was read after it is read again, into an empty table
+            return Part(
+                pa.table({}),
+                skipped=decoder.emptied + 1,
+                position=_behind(messages[decoder.emptied], position),
+                emptied=True,
+            )
         skipped = decoder.skipped + len(messages) - len(there)
-        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
+        size = sum(len(value) for value in values if value is not None)
+        return Part(
+            rows,
+            bad.table(),
+            tuple(sorted(decoder.left_out)),
+            skipped,
+            self.unavailable,
+            bytes=size,
+            unplaced=decoder.unplaced,
+        )
 
     def _require_same(self, planned: Planned) -> None:
         """Raise SourceChanged where what was read is of another topic of that name than what was planned."""
@@ -424,6 +457,18 @@ class Kafka(Source):
         was = TopicPosition.of(position, self.topic)
         return was.to_hudi() if was else ""
 
+    def to_spark(self, position: str) -> str:
+        """Spell the next offsets as the option `startingOffsets` of Spark's source for Kafka has them.
+
+        Args:
+            position: How far the topic was read.
+
+        Returns:
+            A text such as '{"shop.orders":{"0":123,"1":456}}'; where it was not read, `start`.
+        """
+        was = TopicPosition.of(position, self.topic)
+        return was.to_spark() if was else self.start
+
     # ---- the client
     @property
     def _consumer(self) -> Consumer:
@@ -463,6 +508,13 @@ class Kafka(Source):
             topic=self.topic,
             **details,
         )
+
+
+def _behind(message: Message, planned: str) -> str:
+    """The position behind a message of a topic of one partition, instead of the planned one."""
+    topic = cast("str", message.topic())
+    was = cast("TopicPosition", TopicPosition.of(planned, topic))
+    return replace(was, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 
 def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:

@@ -109,6 +109,12 @@ class Part:
         unknown: Columns that were asked for by nobody, and left out.
         skipped: How many messages change no row.
         unavailable: The text that stands in these rows for a value that was not sent. None: there is no such text.
+        position: How far the source was read, where reading ended before what was planned. '' (default): it did not.
+        emptied: True where the source was emptied at the end of what was read: all rows of the table are deleted, and
+            none of this commit are written. `position` says where that is. Default False.
+        bytes: How many bytes were read, as the source has them. Default 0: it does not count them.
+        unplaced: True where the stored rows of these keys may be in other partitions, and deletes do not say theirs:
+            they are looked up. Default False.
     """
 
     rows: pa.Table
@@ -116,6 +122,10 @@ class Part:
     unknown: tuple[str, ...] = ()
     skipped: int = 0
     unavailable: str | None = None
+    position: str = ""
+    emptied: bool = False
+    bytes: int = 0
+    unplaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,9 +148,12 @@ class Source(ABC):
 
     Attributes:
         name: A name that stays the same from run to run: the application of its commits, where nobody names one.
+        reads_ahead: True where `plan` and `read` may be called in another thread, one call at a time, so that a job
+            which is behind reads the next part while it commits the last one. False (default): in one thread only.
     """
 
     name: str
+    reads_ahead: bool = False
 
     @abstractmethod
     def plan(self, position: str, limits: Limits) -> Planned | None:

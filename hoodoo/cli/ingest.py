@@ -35,7 +35,7 @@ _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (
 
 
 _OF_FILES = ("pattern", "grace_s", "settle_s", "on_change")
-_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "registry")
+_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry")
 _OF_TABLES = ("moves", "hold")
 _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
 _NO_REGISTRY = f"--registry is about --format {' or '.join(OF_REGISTRIES)}. Leave it out."
@@ -52,6 +52,8 @@ def run(
     _require_alone(given, jobs)
     if given.check:
         return _check(jobs, out)
+    if given.as_spark_offsets:
+        return _spark_offsets(jobs)
     if given.reset is not None:
         out.document(asdict(jobs[0].reset(given.reset, given.expect_number)), "reset")
         return 0
@@ -82,6 +84,15 @@ def run(
         if f"{job.name} {job.table.path}" not in failed:
             out.document(_summary(job), "taken in")
     return next(iter(failed.values()), 0)
+
+
+def _spark_offsets(jobs: Sequence[Job]) -> int:
+    """Print how far a job is, as an option of Spark's, for a shell to take."""
+    job = jobs[0]
+    if len(jobs) > 1 or not isinstance(job.source, Kafka):
+        raise CallError("--as-spark-offsets is about one topic of Kafka.", option="as_spark_offsets")
+    print(job.source.to_spark(job.position()))
+    return 0
 
 
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:

@@ -52,7 +52,8 @@ def of_process(parser: argparse.ArgumentParser) -> None:
         "--continue",
         metavar="NAME",
         dest="other",
-        help="begin where another application has read to, such as hudi-streamer, Apache Hudi's",
+        help="begin where another application has read to: a sink on Spark with positions, or hudi-streamer, Apache "
+        "Hudi's",
     )
     parser.add_argument(
         "--stop-seconds",
@@ -158,8 +159,20 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     topics.add_argument(
         "--truncate",
-        choices=("fail", "ignore"),
-        help="of Debezium: what to do where the source table was emptied (default: fail); ignore keeps the rows",
+        choices=("fail", "ignore", "delete"),
+        help="of Debezium: what to do where the source table was emptied (default: fail); ignore keeps the rows, "
+        "delete deletes all rows of PATH",
+    )
+    topics.add_argument(
+        "--before",
+        choices=("event", "lookup"),
+        help="of Debezium: what tells in which partition of PATH the row before a change was (default: event); lookup "
+        "looks each key up",
+    )
+    topics.add_argument(
+        "--as-spark-offsets",
+        action="store_true",
+        help="print how far the job is, as startingOffsets of Spark's source for Kafka; then end",
     )
     topics.add_argument(
         "--registry",

@@ -71,7 +71,7 @@ def test_one_who_is_always_second_ends_with_5(
     def second(*_: Any) -> Any:
         raise hoodoo.CommitConflict("Another process of application 'job' came first.")
 
-    monkeypatch.setattr(Job, "_take", second)
+    monkeypatch.setattr(Job, "_commit", second)
     put(landing, "a.jsonl", {"id": 1})
     assert run("ingest", landing, table.path, *NOW)[0] == 5
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_events import Changes, golden_events, golden_rows
+from change_events import Changes, change, golden_events, golden_rows
 from connect_avro import as_avro
 from tiers import sized
 
@@ -80,10 +81,12 @@ def made(path: Path, run: str, table: str, **options: Any) -> hoodoo.Table:
     return hoodoo.create(path, schema_of(run, table), key=KEYS[table], clean_every=None, **options)
 
 
-def require_rows_of_the_database(table: hoodoo.Table, run: str, name: str) -> None:
+def require_rows_of_the_database(
+    table: hoodoo.Table, run: str, name: str, not_truncated: Sequence[dict[str, str]] = NOT_TRUNCATED
+) -> None:
     found = {tuple(str(row[one]) for one in KEYS[name]): row for row in table.scan().to_arrow().to_pylist()}
     wanted = {tuple(row[one] for one in KEYS[name]): row for row in golden_rows(run, name)}
-    for key in NOT_TRUNCATED if name == "lines" else ():
+    for key in not_truncated if name == "lines" else ():
         assert found.pop(tuple(key.values()))["order_id"]
     assert found.keys() == wanted.keys()
     for key, row in wanted.items():
@@ -167,6 +170,16 @@ def test_events_that_come_again_after_a_crash_change_nothing(tmp_path: Path, run
         require_rows_of_the_database(table, run, name)
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_a_table_with_partitions_outside_the_key_ends_with_the_rows_of_the_database(
+    tmp_path: Path, at_once: int
+) -> None:
+    table = made(tmp_path / "t", "plain", "orders", partition_by="country")
+    report = hoodoo.ingest(Changes(golden_events("plain", "orders"), at_once, before="lookup"), table).run()
+    assert report.bad == 1 and table.scan().count() == len(golden_rows("plain", "orders"))
+    require_rows_of_the_database(table, "plain", "orders")
+
+
 @pytest.mark.parametrize("name", ["orders", "lines", "toast"])
 def test_without_an_order_later_events_win(tmp_path: Path, name: str) -> None:
     table = made(tmp_path / "t", "plain", name, order_by=None)
@@ -194,6 +207,42 @@ def test_a_truncated_table_stops_the_job_before_that_batch(tmp_path: Path) -> No
     with pytest.raises(hoodoo.errors.DataError, match="was truncated"):
         hoodoo.ingest(Changes(golden_events("plain", "lines"), 3), table).run()
     assert table.scan().count() > 0
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+@pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
+def test_a_truncated_table_empties_the_other_one_where_that_is_wanted(tmp_path: Path, avro: bool, at_once: int) -> None:
+    table, events = made(tmp_path / "t", "rich", "lines"), golden_events("rich", "lines")
+    registry = None
+    if avro:
+        registry, events = as_avro(events)
+    table.upsert([{"order_id": 99_999, "line": 1, "_event_lsn": 1}], missing="null")
+    hoodoo.ingest(Changes(events, at_once, "delete", registry), table).run()
+    require_rows_of_the_database(table, "rich", "lines", not_truncated=())
+    assert table.verify().problems == []
+
+
+def test_rows_after_a_truncate_are_there_and_those_before_it_are_gone(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
+    events = [
+        change("c", {"id": 1}, {"id": 1, "v": "old"}),
+        change("c", {"id": 2}, {"id": 2, "v": "old"}),
+        change("t", None),
+        change("c", {"id": 3}, {"id": 3, "v": "between"}),
+        change("t", None),
+        change("c", {"id": 2}, {"id": 2, "v": "new"}),
+    ]
+    report = hoodoo.ingest(Changes(events, 2, "delete"), table).run()
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": "new"}]
+    again = hoodoo.ingest(Changes(events, 100, "delete"), table, name="again").run()
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": "new"}]
+    assert (report.batches, again.batches) == (4, 2) and (again.rows, again.skipped) == (1, 5)
+
+
+def test_a_truncate_is_no_insert_and_says_so(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    with pytest.raises(hoodoo.errors.OptionError, match="The source brings changes of rows"):
+        hoodoo.ingest(Changes([change("t", None)], 1, "delete"), table, operation="insert").run()
 
 
 def test_columns_that_the_database_adds_are_added(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Job:
         self.lag, self.fine, self.table = None, True, None
         self.report = SimpleNamespace(lost_races=0, retries=0)
 
-    def take(self) -> BatchReport | None:
+    def take(self, goes_on: bool = False) -> BatchReport | None:
         self.looks.append(self.clock.now)
         if not self.events:
             self.clock.set()
@@ -60,6 +60,9 @@ class Job:
 
     def measure_lag(self) -> None:
         self.measured = self.clock.now
+
+    def ended(self) -> None:
+        self.over = True
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
         self.report.lost_races += lost_races

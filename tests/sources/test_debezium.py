@@ -435,7 +435,9 @@ def test_a_batch_may_bring_a_new_column_and_lack_a_value(notes: hoodoo.Table) ->
 
 
 # ---- the topic
-@pytest.mark.parametrize("wrong", [{"format": "debezium"}, {"truncate": "delete"}, {"unavailable": ""}])
+@pytest.mark.parametrize(
+    "wrong", [{"format": "debezium"}, {"truncate": "empty"}, {"before": "none"}, {"unavailable": ""}]
+)
 def test_a_wrong_argument_of_a_topic_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError) as refused:
         Kafka("broker:9092", "t", **wrong)

@@ -300,3 +300,25 @@ def test_hudis_streamer_is_told_the_next_offsets() -> None:
     source = Kafka("broker:9092", "shop.orders")
     assert source.to_hudi(TopicPosition("shop.orders", "id", {1: 456, 0: 123}).text()) == "shop.orders,0:123,1:456"
     assert source.to_hudi(TopicPosition("shop.orders").text()) == source.to_hudi("") == ""
+
+
+def test_a_job_goes_on_from_a_stream_on_spark_and_back(cluster: str, put: Any, tmp_path: Path) -> None:
+    put("spark", 0, *({"id": number} for number in range(5)))
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    said = '{"source":"spark","offsets":[{"spark":{"0":3,"1":0,"2":0,"3":0}}]}'
+    table.upsert([{"id": number, "v": None} for number in range(3)], transaction=("stream", 0, said))
+    source = Kafka(cluster, "spark")
+    assert source.to_spark("") == "earliest" and source.to_spark(said) == '{"spark":{"0":3,"1":0,"2":0,"3":0}}'
+    job = hoodoo.ingest(source, table, name="orders")
+    job.go_on_from("stream")
+    assert job.run().rows == 2 and table.scan().count() == 5
+    assert source.to_spark(job.position()) == '{"spark":{"0":5,"1":0,"2":0,"3":0}}'
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    ['[{"other":{"0":3}}]', '[{"spark":{"0":3}},{"spark":{"0":3}}]', '[{"logOffset":3}]', '[{"spark":{"0":-1}}]', "3"],
+)
+def test_a_stream_that_reads_something_else_is_no_place_to_go_on_from(offsets: str) -> None:
+    with pytest.raises(SourceLost, match="is none of topic 'spark'"):
+        TopicPosition.of(f'{{"source":"spark","offsets":{offsets}}}', "spark")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from hoodoo.sources import Limits, Part, Placing, Planned, SchemaRegistry, Source, SourceLag
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium import UNAVAILABLE, DebeziumDecoder
+from hoodoo.sources.debezium import EVENT, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 
 GOLDEN = Path(__file__).parents[1] / "data" / "debezium"
@@ -73,8 +73,9 @@ class Changes(Source):
         at_once: int = 1_000,
         truncate: str = "fail",
         registry: SchemaRegistry | None = None,
+        before: str = EVENT,
     ) -> None:
-        self.events, self.at_once, self.truncate = events, at_once, truncate
+        self.events, self.at_once, self.truncate, self.before = events, at_once, truncate, before
         self.schemas = None if registry is None else AvroSchemas(registry, times=False)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
@@ -85,7 +86,7 @@ class Changes(Source):
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         start, stop, bad_max = planned.what  # type: ignore[misc]
         bad = BadMessages("changes", bad_max, lambda number, _: f"0:{number}")
-        asked = ("Changes", columns, unknown, Placing.of(columns), self.truncate)
+        asked = ("Changes", columns, unknown, Placing.of(columns), self.truncate, self.before)
         decoder = DebeziumDecoder(*asked) if self.schemas is None else DebeziumAvroDecoder(*asked, self.schemas)
         there = [number for number in range(start, stop) if self.events[number][1] is not None]
         parts = decoder.rows(
@@ -93,8 +94,12 @@ class Changes(Source):
         )
         rows = [rows for rows, _ in parts]
         whole = pa.concat_tables(rows, promote_options="permissive") if rows else pa.table({})
+        if decoder.emptied is not None:
+            behind = decoder.emptied + 1
+            yield Part(pa.table({}), skipped=behind - start, position=str(behind), emptied=True)
+            return
         skipped = decoder.skipped + stop - start - len(there)
-        yield Part(whole, bad.table(), tuple(sorted(decoder.left_out)), skipped, UNAVAILABLE)
+        yield Part(whole, bad.table(), tuple(sorted(decoder.left_out)), skipped, UNAVAILABLE, unplaced=decoder.unplaced)
 
     def lag(self, position: str) -> SourceLag:
         return SourceLag(len(self.events) - int(position or 0), "events", 0.0)

@@ -1,0 +1,101 @@
+"""A table that is partitioned by a column outside the key follows a database that tells of a delete only the key."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from change_events import Changes, Event, change
+from tiers import sized
+
+import hoodoo
+from hoodoo.errors import DataError, OptionError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("v", pa.int64()), ("_event_lsn", pa.int64())])
+
+
+def made(path: Path, **options: Any) -> hoodoo.Table:
+    schema = options.pop("schema", SCHEMA)
+    return hoodoo.create(
+        path, schema, **{"key": "id", "partition_by": "city", "order_by": "_event_lsn", "clean_every": None, **options}
+    )
+
+
+def rows(table: hoodoo.Table) -> list[tuple[int, str, int]]:
+    return sorted((row["id"], row["city"], row["v"]) for row in table.scan().to_arrow().to_pylist())
+
+
+def row(number: int, city: str, v: int) -> dict[str, Any]:
+    return {"id": number, "city": city, "v": v}
+
+
+def follow(table: hoodoo.Table, events: list[Event], at_once: int = 100, **how: Any) -> Any:
+    return hoodoo.ingest(Changes(events, at_once, before="lookup"), table, **how).run()
+
+
+def test_a_delete_and_a_move_find_the_stored_row(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    follow(table, [change("c", {"id": n}, row(n, "rome", n), lsn=n) for n in (1, 2, 3)], name="first")
+    events = [
+        change("u", {"id": 1}, row(1, "oslo", 10), {"id": 1, "city": "", "v": 0}, lsn=4),
+        change("d", {"id": 2}, None, {"id": 2, "city": "", "v": 0}, lsn=5),
+    ]
+    report = follow(table, events, name="second")
+    assert rows(table) == [(1, "oslo", 10), (3, "rome", 3)] and (report.rows, report.bad) == (2, 0)
+    follow(table, [change("d", {"id": 1}, lsn=6), change("d", {"id": 77}, lsn=7)], name="third")
+    assert rows(table) == [(3, "rome", 3)] and table.verify().problems == []
+
+
+def test_an_event_that_is_older_than_the_stored_row_changes_nothing(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    follow(table, [change("c", {"id": 1}, row(1, "oslo", 9), lsn=9)], name="first")
+    follow(table, [change("u", {"id": 1}, row(1, "rome", 2), lsn=2), change("d", {"id": 1}, lsn=3)], name="again")
+    assert rows(table) == [(1, "oslo", 9)]
+
+
+def test_without_a_lookup_the_error_says_what_would_help(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    with pytest.raises(DataError, match="Pass before='lookup'"):
+        hoodoo.ingest(Changes([change("d", {"id": 1})]), table).run()
+    with pytest.raises(OptionError, match="The source brings changes of rows"):
+        hoodoo.ingest(Changes([change("d", {"id": 1})], before="lookup"), table, operation="insert").run()
+
+
+def test_rows_that_do_not_fit_are_set_aside_and_the_others_find_their_place(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", schema=SCHEMA.set(2, pa.field("v", pa.int64(), nullable=False)))
+    follow(table, [change("c", {"id": n}, row(n, "rome", n), lsn=n) for n in (1, 2)], name="first")
+    events = [
+        change("u", {"id": 1}, {"id": 1, "city": "oslo", "v": None}, lsn=3),
+        change("u", {"id": 2}, row(2, "oslo", 4), lsn=4),
+    ]
+    report = follow(table, events, name="second", max_bad_share=1)
+    assert rows(table) == [(1, "rome", 1), (2, "oslo", 4)] and report.bad == 1
+
+
+@pytest.mark.parametrize("order_by", ["_event_lsn", None])
+@pytest.mark.parametrize("partition_by", ["city", hoodoo.truncate(2, "city")], ids=["city", "two letters"])
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_random_histories_end_with_the_rows_of_the_database(
+    tmp_path: Path, kind: str, partition_by: Any, order_by: str | None
+) -> None:
+    for seed in range(sized(1, 10)):
+        dice = random.Random(seed)
+        table = made(tmp_path / str(seed), type=kind, partition_by=partition_by, order_by=order_by)
+        model, events = dict[int, tuple[int, str, int]](), list[Event]()
+        for lsn in range(1, 60):
+            number, city = dice.randrange(6), dice.choice(["rome", "romeo", "oslo", "bern"])
+            if number in model and dice.random() < 0.3:
+                del model[number]
+                events.append(change("d", {"id": number}, lsn=lsn))
+            else:
+                op = "u" if number in model else "c"
+                model[number] = (number, city, lsn)
+                events.append(change(op, {"id": number}, row(number, city, lsn), lsn=lsn))
+        follow(table, events, dice.choice([1, 4, 60]))
+        assert rows(table) == sorted(model.values()), seed
+        follow(table, events, 13, name="the connector died and sent all of it again")
+        assert rows(table) == sorted(model.values()), seed
+        assert table.verify().problems == []

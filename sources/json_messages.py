@@ -45,9 +45,9 @@ class JsonDecoder(WantedRows):
     def _halved(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         problem: BaseException
         try:
-            text = b"\n".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() for _, message in messages)
-            rows = self.parse(pa.py_buffer(text + b"\n"))
-            if len(rows) == len(messages) == objects_in(pa.py_buffer(text)):
+            text = _lines([message for _, message in messages])
+            rows = self.parse(pa.py_buffer(text))
+            if len(rows) == len(messages):
                 yield from self.complete(rows, messages, bad)
                 return
             problem = ValueError("not one JSON object")
@@ -60,6 +60,16 @@ class JsonDecoder(WantedRows):
             return
         [(number, message)] = messages
         bad.note(number, _why(message, problem), message)
+
+
+def _lines(messages: Sequence[bytes]) -> bytes:
+    """An object on each line, as far as its first and its last character tell. Raises ValueError."""
+    text = b"\n".join([*messages, b""])
+    if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
+        text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
+        if objects_in(pa.py_buffer(text)) != len(messages):
+            raise ValueError("not one JSON object")
+    return text
 
 
 def _why(message: bytes, problem: BaseException) -> str:

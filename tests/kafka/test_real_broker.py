@@ -291,7 +291,7 @@ class Watched(Kafka):
 def test_a_job_goes_on_where_it_was_once_its_broker_is_back(
     kafka: Broker, table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 1.0)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 1.0)
     topic = kafka.topic(2)
     kafka.put(topic, *rows(*range(100)))
     source = Watched(kafka.address, topic, idle_s=2, settings={"reconnect.backoff.max.ms": 200})

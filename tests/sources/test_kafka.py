@@ -33,7 +33,7 @@ def cluster() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mock never answers who asks for the id of a topic."""
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_ID_S", 0.05)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_ID_S", 0.05)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, tmp_path
 
 
 def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 0.2)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
 

@@ -1,0 +1,261 @@
+"""What asks the brokers of Kafka: librdkafka's clients of one topic, their settings, and what their errors mean.
+
+Knows nothing of positions, of plans, and of what is in a message. A client is closed by whoever made it, never by
+Python's collector of cycles: librdkafka calls back while it ends, and a client that is collected cannot be called.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+    from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
+OURS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+}
+"""What decides that each message is read once: no setting of a user may say otherwise."""
+_OF_CONSUMERS = {
+    "group.id": "hoodoo",
+    "queued.max.messages.kbytes": 65_536,
+    "fetch.queue.backoff.ms": 10,
+    "fetch.wait.max.ms": 20,  # nobody waits for new messages, but for the end of a range behind the last one
+}
+_DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
+_AT_ONCE = 10_000  # messages of one call of the client
+_ASK_S, _ASK_ID_S = 10.0, 5.0
+
+
+class KafkaClient:
+    """What asks about one topic. Nothing is asked before it is needed.
+
+    Attributes:
+        topic: The topic.
+        servers: Some brokers.
+    """
+
+    def __init__(self, servers: str, topic: str, settings: Mapping[str, Any], idle_s: float, skips_lost: bool) -> None:
+        """Name a topic.
+
+        Args:
+            servers: Some brokers, as "broker-1:9092,broker-2:9092".
+            topic: The topic.
+            settings: More settings of librdkafka.
+            idle_s: For how long a broker may send nothing of what is there, in seconds.
+            skips_lost: Does the reader go on where messages are gone?
+
+        Raises:
+            OptionError: A setting would lose messages.
+            EngineError: confluent-kafka is not installed.
+        """
+        if ours := sorted(settings.keys() & {*OURS, "bootstrap.servers"}):
+            raise OptionError(
+                f"{ours[0]} is not for settings: the position in the table decides what is read. Leave it out.",
+                option="settings",
+            )
+        try:
+            import confluent_kafka
+        except ImportError:
+            raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
+        self.topic, self.servers = topic, servers
+        self._idle_s, self._skips_lost = idle_s, skips_lost
+        self._kafka = confluent_kafka
+        self._settings = {**_DEFAULTS, **settings, **OURS, "bootstrap.servers": servers}
+        self._made: Consumer | None = None
+        self._admin: AdminClient | None = None
+        self._tells_no_id = False
+
+    # ---- what there is
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """Ask for the first offset of each partition, and the one after the last that is committed.
+
+        Returns:
+            Both, by partition, as they are now.
+
+        Raises:
+            OptionError: The client refuses a setting.
+            SourceLost: There is no such topic.
+            SourceUnavailable: No broker answers.
+        """
+
+        def ask() -> dict[int, tuple[int, int]]:
+            found = self._consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic]
+            if found.error is not None:
+                raise self._failed(found.error)
+            return {
+                partition: self._consumer.get_watermark_offsets(
+                    self._kafka.TopicPartition(self.topic, partition), timeout=_ASK_S, cached=False
+                )
+                for partition in sorted(found.partitions)
+            }
+
+        return self._asked(ask)
+
+    def topic_id(self, known: str) -> str:
+        """Ask for the id of the topic, which another topic of that name does not have.
+
+        Args:
+            known: What it was when it was asked for before, '' if it never was.
+
+        Returns:
+            The id; '' where the broker is too old to say.
+
+        Raises:
+            SourceUnavailable: The broker does not say it, and has said it before.
+        """
+        if self._tells_no_id and not known:
+            return ""
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            others = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
+            self._admin = AdminClient({name: self._settings[name] for name in others})
+        asked = self._admin.describe_topics(self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S)
+        try:
+            return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
+        except (self._kafka.KafkaException, TimeoutError) as problem:
+            if known:  # it has told before: without it nobody would see that the topic is another one
+                raise SourceUnavailable(
+                    f"Kafka did not say whether topic {self.topic!r} is still the same: {problem}.", topic=self.topic
+                ) from None
+            self._tells_no_id = True
+            return ""
+
+    def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
+        """Ask for the first offset of each partition whose message is not older than a moment.
+
+        Args:
+            moment: The moment, in ms since 1970.
+            partitions: The partitions.
+
+        Returns:
+            The offset by partition; a negative one where all messages are older.
+
+        Raises:
+            SourceUnavailable: No broker answers.
+        """
+        asked = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
+        found = self._asked(lambda: self._consumer.offsets_for_times(asked, timeout=_ASK_S))
+        for one in found:
+            if one.error is not None:
+                raise self._failed(one.error)
+        return {one.partition: one.offset for one in found}
+
+    # ---- messages
+    def messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
+        """Read all messages in ranges.
+
+        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
+        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
+        not end it: a replica may lag behind the one that was asked for its end.
+
+        Args:
+            ranges: Of each partition from an offset up to another one, that excluded.
+
+        Returns:
+            The messages, by partition and offset.
+
+        Raises:
+            SourceLost: Messages are gone.
+            SourceChanged: They are, and the reader goes on.
+            SourceUnavailable: The brokers sent nothing for `idle_s`.
+        """
+        consumer, left = self._consumer, set(ranges)
+        found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
+        if not left:
+            return []
+        consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
+        heard, missing = time.monotonic(), sum(stop - start for start, stop in ranges.values())
+        try:
+            while left:
+                # it returns once it has so many, so that a small range does not wait for more
+                for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
+                    partition, problem = cast("int", message.partition()), message.error()
+                    ended = problem is not None and problem.code() == self._kafka.KafkaError._PARTITION_EOF
+                    if problem is not None and not ended and not problem.retriable():
+                        raise self._failed(problem)
+                    if partition not in left or (problem is not None and not ended):
+                        continue
+                    heard = time.monotonic()  # other partitions say nothing of those that are waited for
+                    offset, stop = cast("int", message.offset()), ranges[partition][1]
+                    if not ended and offset < stop:
+                        found[partition].append(message)  # a partition's come in the order of offsets
+                        missing -= 1
+                    if offset + (not ended) >= stop:
+                        left.discard(partition)
+                        consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
+                if time.monotonic() - heard > self._idle_s:
+                    raise SourceUnavailable(
+                        f"Kafka sent nothing of topic {self.topic!r} for {self._idle_s:g} s, with messages left in "
+                        f"partitions {sorted(left)}. Nothing was written.",
+                        topic=self.topic,
+                    )
+        finally:
+            consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
+            consumer.unassign()
+        return [message for those in found.values() for message in those]
+
+    # ---- errors
+    def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
+        """Say that what comes next is gone.
+
+        Args:
+            why: How that is known.
+            can_skip: Is there something to go on with?
+            details: More names that the message is about.
+
+        Returns:
+            The error.
+        """
+        remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
+        return SourceLost(
+            f"Topic {self.topic!r} does not have what comes after the position: {why}. Nothing was read. To go on with "
+            f"what is there, {remedy}.",
+            topic=self.topic,
+            **details,
+        )
+
+    @property
+    def _consumer(self) -> Consumer:
+        if self._made is None:
+            try:
+                self._made = self._kafka.Consumer(self._settings)
+            except self._kafka.KafkaException as problem:
+                raise OptionError(
+                    f"Kafka's client refuses a setting: {problem.args[0].str()}.", option="settings"
+                ) from None
+            weakref.finalize(self, self._made.close)
+        return self._made
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except self._kafka.KafkaException as problem:
+            raise self._failed(problem.args[0]) from None
+
+    def _failed(self, problem: Any) -> SourceLost | SourceChanged | SourceUnavailable:
+        lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
+        gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
+        if problem.code() in lost and self._skips_lost:
+            return SourceChanged(
+                f"Messages of topic {self.topic!r} were deleted since they were planned: {problem.str()}. Nothing was "
+                "written. Plan again.",
+                topic=self.topic,
+            )
+        if problem.code() in (*lost, *gone):
+            return self.lost(problem.str(), can_skip=problem.code() in lost)
+        return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
+
+
+__all__ = ["KafkaClient"]

@@ -293,13 +293,14 @@ class Job:
                 position=at.position[:1000],
             )
         watch.ended("plan")
-        return self._take(planned, transaction, watch)
-
-    def _take(self, planned: Planned, transaction: ApplicationVersion, watch: Stopwatch) -> BatchReport:
-        """Read a part and commit it. Raises CommitConflict where another process was first."""
         aside = Aside(self._reading, self._bad_limits, transaction)
         found = self._read(planned, aside)
+        del planned  # it may hold what was read, which is not needed while the rows are written
         watch.ended("read")
+        return self._take(found, aside, transaction, watch)
+
+    def _take(self, found: Read, aside: Aside, transaction: ApplicationVersion, watch: Stopwatch) -> BatchReport:
+        """Commit what was read. Raises CommitConflict where another process was first."""
         aside.read(found)
         bad, read = found.bad, len(found.rows) + found.bad
         left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - bad))

@@ -39,10 +39,10 @@ OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
 
 
 @dataclass(frozen=True)
-class _Ranges:
-    """What is read: of each partition from an offset up to another one, that excluded."""
+class _Fetched:
+    """What a plan brings: messages, by partition and offset. How large a message is shows when it is here only."""
 
-    of: Mapping[int, tuple[int, int]]
+    messages: Sequence[Message]
     bad_max: int
 
 
@@ -114,6 +114,8 @@ class Kafka(Source):
         self.format, self.truncate, self.unavailable = format, truncate, unavailable
         idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
+        # how large a message was in the mean when some were read: a guess, by which partitions share a batch evenly
+        self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"
         self._schemas = _schemas(format, registry)
 
@@ -122,17 +124,19 @@ class Kafka(Source):
 
     # ---- plan
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose offsets after a position.
+        """Choose offsets after a position, and fetch their messages.
 
         Args:
             position: The position of an earlier plan; '' for none.
-            limits: Of all partitions together at most `limits.rows` offsets are taken.
+            limits: Of all partitions together at most `limits.rows` offsets are taken, and at most `limits.bytes` of
+                keys and values, at least one message.
 
         Returns:
-            A range of each partition, or None where there is nothing new.
+            The messages, or None where there is nothing new.
 
         Raises:
             SourceLost: Messages after the position are gone, or the topic is another one by now.
+            SourceChanged: Messages were deleted meanwhile, and what is lost is skipped; or the topic is another one.
             OptionError: The client refuses a setting.
             SourceUnavailable: The broker does not answer.
         """
@@ -140,12 +144,20 @@ class Kafka(Source):
         bounds, topic_id = self._client.bounds(), self._client.topic_id(was.id if was else "")
         begin = self._begin(was, bounds, topic_id)
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
-        taken = shares(waiting, limits.rows)
-        if not any(taken.values()) and was is not None:
+        counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
+        if not any(counts.values()) and was is not None:
             return None
-        after = TopicPosition(self.topic, topic_id, {one: begin[one] + taken[one] for one in begin})
-        ranges = {one: (begin[one], begin[one] + count) for one, count in taken.items() if count}
-        return Planned(_Ranges(ranges, limits.bad_rows), after.text())
+        ranges = {one: (begin[one], begin[one] + count) for one, count in counts.items() if count}
+        found = self._client.take(ranges, limits.bytes)
+        if topic_id and self._client.topic_id(topic_id) != topic_id:
+            raise SourceChanged(
+                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
+                topic=self.topic,
+            )
+        if found.messages:
+            self._mean_bytes = max(1.0, found.size / len(found.messages))
+        after = TopicPosition(self.topic, topic_id, {**begin, **found.upto})
+        return Planned(_Fetched(found.messages, limits.bad_rows), after.text())
 
     def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
         """Where each partition is read from."""
@@ -172,7 +184,7 @@ class Kafka(Source):
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read ranges, in the order of partition and offset.
+        """Read messages, in the order of partition and offset.
 
         Args:
             planned: What `plan` gave.
@@ -183,18 +195,15 @@ class Kafka(Source):
             The rows, and the messages that are none.
 
         Raises:
-            SourceLost: Messages were deleted since they were planned.
-            SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
-            SourceUnavailable: The broker does not answer.
+            SourceUnavailable: The schema registry does not answer.
             TooManyBadRows: There are more bad messages than the plan was told.
             OptionError: The schema registry refuses to answer, or is none.
             DataError: Change events have no key, or another one than the table, or do not say what the table needs.
         """
-        ranges = cast("_Ranges", planned.what)
-        messages = self._client.messages(ranges.of)
-        self._require_same(planned)
+        fetched = cast("_Fetched", planned.what)
+        messages = fetched.messages
         bad = BadMessages(
-            self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
+            self.topic, fetched.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
             yield self._changes(messages, columns, unknown, bad)
@@ -224,15 +233,6 @@ class Kafka(Source):
         skipped = decoder.skipped + len(messages) - len(there)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), skipped, self.unavailable)
 
-    def _require_same(self, planned: Planned) -> None:
-        """Raise SourceChanged where what was read is of another topic of that name than what was planned."""
-        was = TopicPosition.of(planned.position, self.topic)
-        if was and was.id and self._client.topic_id(was.id) != was.id:
-            raise SourceChanged(
-                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
-                topic=self.topic,
-            )
-
     # ---- lag
     def lag(self, position: str) -> SourceLag:
         """Count the offsets that wait, marks of transactions among them.
@@ -247,8 +247,8 @@ class Kafka(Source):
         bounds = self._client.bounds()
         begin = self._begin(was, bounds, was.id if was else "")
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
-        oldest = self._client.messages({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
-        times = [message.timestamp()[1] for message in oldest]
+        oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
+        times = [message.timestamp()[1] for message in oldest.messages]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(sum(waiting.values()), "messages", age)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
@@ -33,8 +35,23 @@ _OF_CONSUMERS = {
     "fetch.wait.max.ms": 20,  # nobody waits for new messages, but for the end of a range behind the last one
 }
 _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
-_AT_ONCE = 10_000  # messages of one call of the client
+_AT_ONCE = 100  # messages of one call of the client: what may come beyond a bound of bytes
 _ASK_S, _ASK_ID_S = 10.0, 5.0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was read.
+
+    Attributes:
+        messages: The messages, by partition and offset.
+        upto: The offset behind what was read of each partition. There is no other message before it.
+        size: How many bytes their keys and values have.
+    """
+
+    messages: list[Message]
+    upto: dict[int, int]
+    size: int
 
 
 class KafkaClient:
@@ -153,28 +170,47 @@ class KafkaClient:
         return {one.partition: one.offset for one in found}
 
     # ---- messages
-    def messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
-        """Read all messages in ranges.
-
-        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
-        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
-        not end it: a replica may lag behind the one that was asked for its end.
+    def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> Taken:
+        """Read the messages in ranges, all of them or as many as come until there are too many bytes.
 
         Args:
             ranges: Of each partition from an offset up to another one, that excluded.
+            bytes_max: How many bytes their keys and values have at most; one message is read whatever it has. None: any
+                number.
 
         Returns:
-            The messages, by partition and offset.
+            What was read.
 
         Raises:
             SourceLost: Messages are gone.
             SourceChanged: They are, and the reader goes on.
             SourceUnavailable: The brokers sent nothing for `idle_s`.
         """
-        consumer, left = self._consumer, set(ranges)
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
-        if not left:
-            return []
+        upto, size = {one: start for one, (start, _) in ranges.items()}, 0
+        with closing(self._arriving(ranges)) as arriving:
+            for message in arriving:
+                more = len(message) + len(message.key() or b"")
+                if bytes_max is not None and 0 < size > bytes_max - more:
+                    break
+                partition = cast("int", message.partition())
+                found[partition].append(message)
+                upto[partition] = cast("int", message.offset()) + 1
+                size += more
+            else:
+                upto = {one: stop for one, (_, stop) in ranges.items()}
+        return Taken([message for those in found.values() for message in those], upto, size)
+
+    def _arriving(self, ranges: Mapping[int, tuple[int, int]]) -> Generator[Message, None, None]:
+        """All messages in ranges, those of a partition in the order of their offsets.
+
+        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
+        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
+        not end it: a replica may lag behind the one that was asked for its end.
+        """
+        if not ranges:
+            return
+        consumer, left = self._consumer, set(ranges)
         consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
         heard, missing = time.monotonic(), sum(stop - start for start, stop in ranges.values())
         try:
@@ -190,8 +226,8 @@ class KafkaClient:
                     heard = time.monotonic()  # other partitions say nothing of those that are waited for
                     offset, stop = cast("int", message.offset()), ranges[partition][1]
                     if not ended and offset < stop:
-                        found[partition].append(message)  # a partition's come in the order of offsets
                         missing -= 1
+                        yield message
                     if offset + (not ended) >= stop:
                         left.discard(partition)
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
@@ -204,7 +240,6 @@ class KafkaClient:
         finally:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
             consumer.unassign()
-        return [message for those in found.values() for message in those]
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
@@ -258,4 +293,4 @@ class KafkaClient:
         return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
 
 
-__all__ = ["KafkaClient"]
+__all__ = ["KafkaClient", "Taken"]

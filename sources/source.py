@@ -1,7 +1,8 @@
 """What a source is: three methods and one that it may leave out, and the values that they take and give.
 
 A position is a text that only its source understands. It lies in the table, with the commit of the rows that were read
-up to it. So a source keeps nothing, and may be asked by several processes at once. It knows nothing of tables.
+up to it. So a source keeps nothing that matters, and may be asked by several processes at once. It knows nothing of
+tables.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Planned:
     """A part of a source that is read by one commit. It is bounded: what comes into the source later is not in it.
 
     Attributes:
-        what: Which part. Its source knows what it means.
+        what: Which part, or what is in it already. Its source knows what it means.
         position: The position of the commit that brings this part. Not empty, at most 64 KiB.
     """
 
@@ -155,6 +156,7 @@ class Source(ABC):
 
         Raises:
             SourceLost: What comes after the position is gone.
+            SourceChanged: The source was changed while it was looked at. Plan again.
         """
 
     @abstractmethod

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from patience import wait_for
 import hoodoo
 from hoodoo.errors import SourceLost, SourceUnavailable
 from hoodoo.sources import Kafka, Limits, Planned
+from hoodoo.sources.kafka_client import KafkaClient
 
 COLUMNS = pa.schema([("id", pa.string())])
 
@@ -102,18 +104,17 @@ def test_a_range_of_an_aborted_transaction_only_moves_the_position(kafka: Broker
     assert hoodoo.ingest(Kafka(kafka.address, topic), table).run().batches == 0
 
 
-def test_a_partition_that_ends_within_a_range_has_not_been_read(kafka: Broker) -> None:
+def test_a_partition_that_ends_within_a_range_has_not_been_read(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a replica may that lags behind the leader: the rows that it lacks would have been passed over."""
     topic, producer = kafka.topic(2), kafka.transactions()
     kafka.put(topic, *rows("before"))
     producer.begin_transaction()
     send(producer, topic, *rows("open", "open too"))
     source = Kafka(kafka.address, topic, idle_s=1)
-    planned = source.plan("", Limits())
-    assert planned is not None
-    wider = Planned(type(planned.what)({0: (0, 3)}, 1_000), planned.position)
-    with pytest.raises(SourceUnavailable, match=r"partitions \[0\]"):
-        list(source.read(wider, COLUMNS, False))
+    with monkeypatch.context() as lagging:
+        lagging.setattr(KafkaClient, "bounds", lambda _: {0: (0, 3), 1: (0, 0)})
+        with pytest.raises(SourceUnavailable, match=r"partitions \[0\]"):
+            source.plan("", Limits())
     producer.abort_transaction(30)
     assert read(source)[0] == ["before"]
 
@@ -156,19 +157,19 @@ def test_messages_that_were_deleted_before_the_plan_are_lost_or_skipped(kafka: B
 
 
 class Interrupted(Kafka):
-    """A topic to which something happens between plan and read, once."""
+    """A topic to which something happens once it is known what to fetch, and before it is fetched; once."""
 
     meanwhile: Callable[[], object] | None = None
 
-    def plan(self, position: str, limits: Limits) -> Planned | None:
-        planned = super().plan(position, limits)
+    def _begin(self, *known: Any) -> dict[int, int]:
+        begin = super()._begin(*known)
         happens, self.meanwhile = self.meanwhile, None
         if happens:
             happens()
-        return planned
+        return begin
 
 
-def test_messages_that_were_deleted_after_the_plan_are_lost(kafka: Broker, table: hoodoo.Table) -> None:
+def test_messages_that_are_deleted_before_they_are_fetched_are_lost(kafka: Broker, table: hoodoo.Table) -> None:
     topic = kafka.topic()
     kafka.put(topic, *rows(*range(8)))
     source = Interrupted(kafka.address, topic)
@@ -178,7 +179,7 @@ def test_messages_that_were_deleted_after_the_plan_are_lost(kafka: Broker, table
     assert table.scan().count() == 0 and table.application(source.name).version == -1
 
 
-def test_a_job_that_skips_what_is_lost_plans_again_if_it_was_deleted_after_the_plan(
+def test_a_job_that_skips_what_is_lost_plans_again_if_it_is_deleted_before_it_is_fetched(
     kafka: Broker, table: hoodoo.Table
 ) -> None:
     topic = kafka.topic()
@@ -220,7 +221,7 @@ def make_anew(kafka: Broker, topic: str) -> None:
     kafka.topic(name=topic)
 
 
-def test_a_topic_that_was_made_anew_after_the_plan_brings_no_rows(kafka: Broker, table: hoodoo.Table) -> None:
+def test_a_topic_that_is_made_anew_while_it_is_read_brings_no_rows(kafka: Broker, table: hoodoo.Table) -> None:
     topic = kafka.topic()
     kafka.put(topic, *rows(*range(5)))
     source = Interrupted(kafka.address, topic, idle_s=3)

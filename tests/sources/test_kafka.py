@@ -16,7 +16,8 @@ from confluent_kafka import Producer
 
 import hoodoo
 from hoodoo.errors import OptionError, SourceLost, SourceUnavailable, TooManyBadRows
-from hoodoo.sources import Kafka, Limits, Part, Planned
+from hoodoo.sources import Kafka, Limits, Part
+from hoodoo.sources.kafka_client import KafkaClient
 from hoodoo.sources.kafka_position import TopicPosition, shares
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -80,6 +81,56 @@ def test_a_batch_has_as_many_messages_as_it_may(cluster: str, put: Any) -> None:
         found += part.rows["id"].to_pylist()
         position = planned.position
     assert max(sizes) == 10 and sorted(found) == [*range(50), 100, 101, 102]
+
+
+def batches(source: Kafka, bytes_max: int) -> list[list[int]]:
+    """The ids that each batch of a topic has, one batch after the other."""
+    found, position = list[list[int]](), ""
+    while planned := source.plan(position, Limits(bytes=bytes_max)):
+        [part] = source.read(planned, COLUMNS, False)
+        found.append(part.rows["id"].to_pylist())
+        position = planned.position
+    return found
+
+
+def sized(*sizes: int) -> list[bytes]:
+    """Messages with the ids 0, 1, ... of so many bytes each."""
+    return [b'{"id": %d}' % number + b" " * (size - len(b'{"id": %d}' % number)) for number, size in enumerate(sizes)]
+
+
+def test_a_batch_has_as_many_bytes_as_it_may(cluster: str, put: Any) -> None:
+    put("large", 0, *sized(*[50_000] * 40))
+    found = batches(Kafka(cluster, "large"), 210_000)
+    assert found == [list(range(first, first + 4)) for first in range(0, 40, 4)]
+
+
+def test_a_message_that_is_larger_than_a_batch_may_be_comes_alone(cluster: str, put: Any) -> None:
+    put("giant", 0, *sized(20, 5_000, 20, 20), key=b"of 10 byte")
+    first, second, *others = batches(Kafka(cluster, "giant"), 1_000)
+    assert (first, second, [one for batch in others for one in batch]) == ([0], [1], [2, 3])
+
+
+def test_no_batch_is_too_large_and_no_message_lost_where_sizes_change_at_once(
+    cluster: str, put: Any, tmp_path: Path
+) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    sizes = [20] * 300 + [40_000] * 30 + [20] * 300
+    put("mixed", 0, *sized(*sizes))
+    put("mixed", 1, *(b'{"id": %d}' % (1000 + number) for number in range(300)))
+    found = batches(Kafka(cluster, "mixed"), 100_000)
+    assert max(sum(sizes[one] for one in batch if one < 1000) for batch in found) <= 100_000
+    assert sorted(one for batch in found for one in batch) == [*range(630), *range(1000, 1300)]
+    hoodoo.ingest(Kafka(cluster, "mixed"), table, max_bytes=100_000).run()
+    inserted = table.changes(1, versions="all").to_arrow()["after"].to_pylist()
+    assert sorted(one["id"] for one in inserted) == [*range(630), *range(1000, 1300)]
+
+
+def test_partitions_share_the_bytes_of_a_batch_once_the_size_of_messages_is_known(cluster: str, put: Any) -> None:
+    """As many as came first were taken: a partition waited until another one had nothing left."""
+    for partition in (0, 1):
+        put("shared", partition, *(b'{"id": %d}' % partition + b" " * 20_000 for _ in range(40)))
+    _, *later = batches(Kafka(cluster, "shared"), 210_000)
+    assert [set(batch) for batch in later[:-1]] == [{0, 1}] * (len(later) - 1)
 
 
 def test_a_plan_holds_the_same_messages_whatever_comes_later(cluster: str, put: Any) -> None:
@@ -151,27 +202,32 @@ def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) ->
         Kafka(cluster, "short", on_loss="skip").plan(TopicPosition("short", "", {17: 0}).text(), Limits())
 
 
-def wider(source: Kafka, ranges: dict[int, tuple[int, int]]) -> Planned:
-    """A plan of more than there is, as a broker may make whose replicas lag behind the one that was asked."""
-    planned = source.plan("", Limits())
-    assert planned is not None
-    return Planned(type(planned.what)(ranges, 0), planned.position)
+def promise(monkeypatch: pytest.MonkeyPatch, bounds: dict[int, tuple[int, int]]) -> None:
+    """Let the broker say that there is more than there is, as one may whose replicas lag behind."""
+    monkeypatch.setattr(KafkaClient, "bounds", lambda _: bounds)
 
 
-def test_a_partition_that_ends_before_its_range_has_not_been_read(cluster: str, put: Any) -> None:
+def test_a_partition_that_ends_before_its_range_has_not_been_read(
+    cluster: str, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its end was taken for the range's: the messages that came late were passed over for ever."""
     put("behind", 0, {"id": 1}, {"id": 2})
     source = Kafka(cluster, "behind", idle_s=0.5)
-    with pytest.raises(SourceUnavailable, match=r"messages left in partitions \[0\]"):
-        list(source.read(wider(source, {0: (0, 3)}), COLUMNS, False))
+    with monkeypatch.context() as lagging:
+        promise(lagging, {0: (0, 3)})
+        with pytest.raises(SourceUnavailable, match=r"messages left in partitions \[0\]"):
+            source.plan("", Limits())
     assert read(source)[0].rows["id"].to_pylist() == [1, 2]
 
 
-def test_a_partition_that_brings_nothing_is_noticed_whatever_others_bring(cluster: str, put: Any) -> None:
+def test_a_partition_that_brings_nothing_is_noticed_whatever_others_bring(
+    cluster: str, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each message counted as an answer, those of partitions that were read already too: a job hung for ever."""
     put("quiet", 0, {"id": 1})
     put("quiet", 1, {"id": 2})
     source, over = Kafka(cluster, "quiet", idle_s=0.5), threading.Event()
+    promise(monkeypatch, {0: (0, 9), 1: (0, 1)})
 
     def go_on() -> None:
         while not over.is_set():
@@ -181,7 +237,7 @@ def test_a_partition_that_brings_nothing_is_noticed_whatever_others_bring(cluste
     others.start()
     try:
         with pytest.raises(SourceUnavailable, match=r"messages left in partitions \[0\]"):
-            list(source.read(wider(source, {0: (0, 9), 1: (0, 1)}), COLUMNS, False))
+            source.plan("", Limits())
     finally:
         over.set()
         others.join()

@@ -1,7 +1,7 @@
 """What asks the brokers of Kafka: librdkafka's clients of one topic, their settings, and what their errors mean.
 
-Knows nothing of positions, of plans, and of what is in a message. A client is closed by whoever made it, never by
-Python's collector of cycles: librdkafka calls back while it ends, and a client that is collected cannot be called.
+Knows nothing of positions, of plans, and of what is in a message. A client is closed as soon as nobody needs it: it has
+threads and connections. So what librdkafka calls back knows no client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
+from hoodoo.errors import EngineError, HoodooError, OptionError, SourceChanged, SourceLost, SourceUnavailable
+from hoodoo.redact import printable
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -37,6 +38,11 @@ _OF_CONSUMERS = {
 _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE = 100  # messages of one call of the client: what may come beyond a bound of bytes
 _ASK_S, _ASK_ID_S = 10.0, 5.0
+_FIRST_S = 0.5
+"""So long the first try to ask waits, each further one twice as long: between two of them librdkafka says why."""
+_LISTEN_S = 0.05
+_PASSING = ("SSL transport error", "Failed to acquire")
+"""How librdkafka begins to say that a connection broke, or that who gives tokens did not answer: that passes."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,27 @@ class Taken:
     messages: list[Message]
     upto: dict[int, int]
     size: int
+
+
+class _Heard:
+    """What librdkafka says of its connections, beside the answers to what it is asked.
+
+    It knows no client, so that none is kept by what librdkafka calls.
+    """
+
+    def __init__(self, refusals: Collection[int], says_nothing: int) -> None:
+        self.last: Any = None
+        self.refusal: Any = None
+        self._refusals, self._says_nothing = refusals, says_nothing
+
+    def note(self, problem: Any) -> None:
+        if problem.code() != self._says_nothing:
+            self.last = problem
+            if problem.code() in self._refusals and not any(one in problem.str() for one in _PASSING):
+                self.refusal = problem
+
+    def forget(self) -> None:
+        self.last = self.refusal = None
 
 
 class KafkaClient:
@@ -89,6 +116,8 @@ class KafkaClient:
         self._idle_s, self._skips_lost = idle_s, skips_lost
         self._kafka = confluent_kafka
         self._settings = {**_DEFAULTS, **settings, **OURS, "bootstrap.servers": servers}
+        self._remedies = _remedies(confluent_kafka.KafkaError, topic)
+        self._heard = _Heard(self._remedies.keys(), confluent_kafka.KafkaError._ALL_BROKERS_DOWN)
         self._made: Consumer | None = None
         self._admin: AdminClient | None = None
         self._tells_no_id = False
@@ -101,18 +130,18 @@ class KafkaClient:
             Both, by partition, as they are now.
 
         Raises:
-            OptionError: The client refuses a setting.
+            OptionError: The client refuses a setting, or the brokers refuse the client.
             SourceLost: There is no such topic.
             SourceUnavailable: No broker answers.
         """
 
-        def ask() -> dict[int, tuple[int, int]]:
-            found = self._consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic]
+        def ask(wait_s: float) -> dict[int, tuple[int, int]]:
+            found = self._consumer.list_topics(self.topic, timeout=wait_s).topics[self.topic]
             if found.error is not None:
                 raise self._failed(found.error)
             return {
                 partition: self._consumer.get_watermark_offsets(
-                    self._kafka.TopicPartition(self.topic, partition), timeout=_ASK_S, cached=False
+                    self._kafka.TopicPartition(self.topic, partition), timeout=wait_s, cached=False
                 )
                 for partition in sorted(found.partitions)
             }
@@ -163,7 +192,7 @@ class KafkaClient:
             SourceUnavailable: No broker answers.
         """
         asked = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
-        found = self._asked(lambda: self._consumer.offsets_for_times(asked, timeout=_ASK_S))
+        found = self._asked(lambda wait_s: self._consumer.offsets_for_times(asked, timeout=wait_s))
         for one in found:
             if one.error is not None:
                 raise self._failed(one.error)
@@ -184,6 +213,7 @@ class KafkaClient:
         Raises:
             SourceLost: Messages are gone.
             SourceChanged: They are, and the reader goes on.
+            OptionError: The brokers refuse the client.
             SourceUnavailable: The brokers sent nothing for `idle_s`.
         """
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
@@ -218,6 +248,8 @@ class KafkaClient:
                 # it returns once it has so many, so that a small range does not wait for more
                 for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
                     partition, problem = cast("int", message.partition()), message.error()
+                    if problem is not None and problem.code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                        continue  # partitions are assigned: no group is needed
                     ended = problem is not None and problem.code() == self._kafka.KafkaError._PARTITION_EOF
                     if problem is not None and not ended and not problem.retriable():
                         raise self._failed(problem)
@@ -232,10 +264,9 @@ class KafkaClient:
                         left.discard(partition)
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
                 if time.monotonic() - heard > self._idle_s:
-                    raise SourceUnavailable(
+                    raise self._unanswered(
                         f"Kafka sent nothing of topic {self.topic!r} for {self._idle_s:g} s, with messages left in "
-                        f"partitions {sorted(left)}. Nothing was written.",
-                        topic=self.topic,
+                        f"partitions {sorted(left)}, and nothing was written"
                     )
         finally:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
@@ -265,7 +296,7 @@ class KafkaClient:
     def _consumer(self) -> Consumer:
         if self._made is None:
             try:
-                self._made = self._kafka.Consumer(self._settings)
+                self._made = self._kafka.Consumer({"error_cb": self._heard.note, **self._settings})
             except self._kafka.KafkaException as problem:
                 raise OptionError(
                     f"Kafka's client refuses a setting: {problem.args[0].str()}.", option="settings"
@@ -273,13 +304,31 @@ class KafkaClient:
             weakref.finalize(self, self._made.close)
         return self._made
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        except self._kafka.KafkaException as problem:
-            raise self._failed(problem.args[0]) from None
+    def _asked(self, ask: Callable[[float], T]) -> T:
+        """What `ask` returns, which is told how many seconds it may wait."""
+        codes = self._kafka.KafkaError
+        ends, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
+        while True:
+            try:
+                answer = ask(wait_s)
+            except self._kafka.KafkaException as problem:
+                self._listen(_LISTEN_S)
+                left_s = ends - time.monotonic()
+                passes = problem.args[0].code() in (codes._TRANSPORT, codes._TIMED_OUT)
+                if self._heard.refusal is None and passes and left_s > 0:
+                    wait_s = min(2 * wait_s, left_s)
+                    continue
+                raise self._failed(problem.args[0]) from None
+            self._listen(0)
+            self._heard.forget()
+            return answer
 
-    def _failed(self, problem: Any) -> SourceLost | SourceChanged | SourceUnavailable:
+    def _listen(self, seconds: float) -> None:
+        """Let librdkafka say what it has to. Nothing is assigned, so that no message comes."""
+        self._consumer.poll(seconds)
+
+    def _failed(self, problem: Any) -> HoodooError:
+        """The error that an answer of librdkafka is."""
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
         gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
         if problem.code() in lost and self._skips_lost:
@@ -290,7 +339,45 @@ class KafkaClient:
             )
         if problem.code() in (*lost, *gone):
             return self.lost(problem.str(), can_skip=problem.code() in lost)
-        return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
+        if problem.code() in self._remedies:
+            return self._refused(problem)
+        return self._unanswered(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}")
+
+    def _unanswered(self, what: str) -> OptionError | SourceUnavailable:
+        """The error that nothing came, with the reason where librdkafka says one."""
+        if self._heard.refusal is not None:
+            return self._refused(self._heard.refusal)
+        why = f" ({printable(self._heard.last.str())})" if self._heard.last is not None else ""
+        return SourceUnavailable(f"{what}{why}.", topic=self.topic)
+
+    def _refused(self, problem: Any) -> OptionError:
+        return OptionError(
+            f"Kafka at {self.servers} refuses to let topic {self.topic!r} be read: {printable(problem.str())}. "
+            f"{self._remedies[problem.code()]}",
+            option="settings",
+            topic=self.topic,
+        )
+
+
+def _remedies(codes: Any, topic: str) -> dict[int, str]:
+    """What to do about each error by which brokers refuse a client. It does not pass by itself."""
+    known = (
+        "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
+        "(--setting, --settings-from) to what the brokers know."
+    )
+    allowed = f"Allow the user of the settings (sasl.username) to describe and to read topic {topic!r}."
+    encrypted = (
+        "Set security.protocol in settings (--setting) to what the brokers speak, ssl.ca.location to who signed their "
+        "certificates, and ssl.certificate.location and ssl.key.location where they ask for one."
+    )
+    return {
+        codes._AUTHENTICATION: known,
+        codes.SASL_AUTHENTICATION_FAILED: known,
+        codes.UNSUPPORTED_SASL_MECHANISM: known,
+        codes.TOPIC_AUTHORIZATION_FAILED: allowed,
+        codes.CLUSTER_AUTHORIZATION_FAILED: allowed,
+        codes._SSL: encrypted,
+    }
 
 
 __all__ = ["KafkaClient", "Taken"]

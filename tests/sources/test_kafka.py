@@ -4,7 +4,11 @@ anew, which tests/kafka ask a real one about.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from patience import PATIENCE_S
 
 import hoodoo
 from hoodoo.errors import OptionError, SourceLost, SourceUnavailable, TooManyBadRows
@@ -282,6 +287,58 @@ def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.Monkey
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+def test_why_a_broker_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 2.0)
+    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1/.*Connection refused"):
+        Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+def test_a_broker_that_speaks_no_tls_is_refused_at_once() -> None:
+    """It was a broker that does not answer, which a job waits for."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            with contextlib.suppress(OSError):  # the server is closed
+                while True:
+                    with server.accept()[0] as client:
+                        client.recv(1)
+                        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        try:
+            with pytest.raises(OptionError, match=f"{address} refuses.*SSL handshake failed.*ssl.ca.location"):
+                Kafka(address, "t", settings={"security.protocol": "SSL"}).plan("", Limits())
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            speaking.join()
+
+
+def test_a_source_that_nobody_needs_any_more_leaves_no_thread() -> None:
+    """In a process of its own, whose threads are those of the source."""
+    subprocess.run([sys.executable, "-c", LEFT], check=True, timeout=PATIENCE_S)
+
+
+LEFT = """
+import gc, os
+from hoodoo.errors import SourceUnavailable
+from hoodoo.sources import Kafka, Limits, kafka_client
+kafka_client._ASK_S = 0.2
+threads = len(os.listdir("/proc/self/task"))
+for circle in (False, True):
+    source = Kafka("127.0.0.1:1", "t")
+    source.itself = source if circle else None
+    try:
+        source.plan("", Limits())
+    except SourceUnavailable:
+        assert len(os.listdir("/proc/self/task")) > threads
+    del source
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == threads
+"""
 
 
 @pytest.mark.parametrize(

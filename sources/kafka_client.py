@@ -248,8 +248,6 @@ class KafkaClient:
                 # it returns once it has so many, so that a small range does not wait for more
                 for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
                     partition, problem = cast("int", message.partition()), message.error()
-                    if problem is not None and problem.code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
-                        continue  # partitions are assigned: no group is needed
                     ended = problem is not None and problem.code() == self._kafka.KafkaError._PARTITION_EOF
                     if problem is not None and not ended and not problem.retriable():
                         raise self._failed(problem)
@@ -347,12 +345,12 @@ class KafkaClient:
         """The error that nothing came, with the reason where librdkafka says one."""
         if self._heard.refusal is not None:
             return self._refused(self._heard.refusal)
-        why = f" ({printable(self._heard.last.str())})" if self._heard.last is not None else ""
+        why = f" ({printable(self._heard.last.str(), 500)})" if self._heard.last is not None else ""
         return SourceUnavailable(f"{what}{why}.", topic=self.topic)
 
     def _refused(self, problem: Any) -> OptionError:
         return OptionError(
-            f"Kafka at {self.servers} refuses to let topic {self.topic!r} be read: {printable(problem.str())}. "
+            f"Kafka at {self.servers} refuses to let topic {self.topic!r} be read: {printable(problem.str(), 500)}. "
             f"{self._remedies[problem.code()]}",
             option="settings",
             topic=self.topic,

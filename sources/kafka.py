@@ -7,14 +7,14 @@ rebalance does. Nothing is told to the broker. Only what is committed there is r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from hoodoo.arguments import flag, number_from, one_of
-from hoodoo.errors import EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
+from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
 from hoodoo.sources.avro_messages import AvroDecoder
 from hoodoo.sources.avro_schemas import AvroSchemas
@@ -22,6 +22,7 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
+from hoodoo.sources.kafka_client import KafkaClient, Taken
 from hoodoo.sources.kafka_position import TopicPosition, shares
 from hoodoo.sources.kafka_rows import rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
@@ -29,26 +30,8 @@ from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import Message
 
-_OURS = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-}
-"""What decides that each message is read once: no setting of a user may say otherwise."""
-_OF_CONSUMERS = {
-    "group.id": "hoodoo",
-    "queued.max.messages.kbytes": 65_536,
-    "fetch.queue.backoff.ms": 10,
-    "fetch.wait.max.ms": 20,  # nobody waits for new messages, but for the end of a range behind the last one
-}
-_DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
-_AT_ONCE = 10_000  # messages of one call of the client
-_ASK_S, _ASK_ID_S = 10.0, 5.0
 DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
 FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
 OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
@@ -57,9 +40,12 @@ OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
 
 @dataclass(frozen=True)
 class _Ranges:
-    """What is read: of each partition from an offset up to another one, that excluded."""
+    """What is read: of each partition from an offset up to another one, that excluded, or less, if there are too many
+    bytes: how large a message is shows when it is here only.
+    """
 
     of: Mapping[int, tuple[int, int]]
+    bytes_max: int
     bad_max: int
 
 
@@ -134,30 +120,18 @@ class Kafka(Source):
         one_of("format", format, FORMATS)
         one_of("truncate", truncate, ("fail", "ignore", "delete"))
         one_of("before", before, (EVENT, LOOKUP))
-        given = dict(settings or {})
-        if ours := sorted(given.keys() & {*_OURS, "bootstrap.servers"}):
-            raise OptionError(
-                f"{ours[0]} is not for settings: the position in the table decides what is read. Leave it out.",
-                option="settings",
-            )
-        try:
-            import confluent_kafka
-        except ImportError:
-            raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
         self.told = flag("told", told)
         self.format, self.truncate, self.unavailable, self.before = format, truncate, unavailable, before
-        self.idle_s = number_from("idle_s", idle_s, 0, optional=False)
+        idle_s = number_from("idle_s", idle_s, 0, optional=False)
+        self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
+        # how large a message was in the mean when some were read: a guess, by which partitions share a batch evenly
+        self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"
         self._schemas = _schemas(format, registry)
-        self._kafka = confluent_kafka
-        self._settings = {**_DEFAULTS, **given, **_OURS, "bootstrap.servers": servers}
-        self._client: Consumer | None = None
-        self._admin: AdminClient | None = None
-        self._tells_no_id = False
 
     def __repr__(self) -> str:
-        return f"<topic {self.topic} of Kafka at {self._settings['bootstrap.servers']}>"
+        return f"<topic {self.topic} of Kafka at {self._client.servers}>"
 
     # ---- plan
     def plan(self, position: str, limits: Limits) -> Planned | None:
@@ -165,7 +139,8 @@ class Kafka(Source):
 
         Args:
             position: The position of an earlier plan; '' for none.
-            limits: Of all partitions together at most `limits.rows` offsets are taken.
+            limits: Of all partitions together at most `limits.rows` offsets are taken. Reading ends before them where
+                keys and values have more than `limits.bytes`; one message is read whatever it has.
 
         Returns:
             A range of each partition, or None where there is nothing new.
@@ -176,7 +151,7 @@ class Kafka(Source):
             SourceUnavailable: The broker does not answer.
         """
         was = TopicPosition.of(position, self.topic)
-        bounds, topic_id = self._bounds(), self._topic_id(was.id if was else "")
+        bounds, topic_id = self._client.bounds(), self._client.topic_id(was.id if was else "")
         if self.truncate == "delete" and len(bounds) > 1:
             raise OptionError(
                 f"truncate='delete' needs a topic of one partition, and {self.topic!r} has {len(bounds)}: which of "
@@ -185,27 +160,27 @@ class Kafka(Source):
             )
         begin = self._begin(was, bounds, topic_id)
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
-        taken = shares(waiting, limits.rows)
-        if not any(taken.values()) and was is not None:
+        counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
+        if not any(counts.values()) and was is not None:
             return None
-        after = TopicPosition(self.topic, topic_id, {one: begin[one] + taken[one] for one in begin})
-        ranges = {one: (begin[one], begin[one] + count) for one, count in taken.items() if count}
-        return Planned(_Ranges(ranges, limits.bad_rows), after.text())
+        ranges = {one: (begin[one], begin[one] + count) for one, count in counts.items() if count}
+        after = TopicPosition(self.topic, topic_id, {**begin, **{one: stop for one, (_, stop) in ranges.items()}})
+        return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows), after.text())
 
     def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
         """Where each partition is read from."""
         known = was.offsets if was else {}
         if was and was.id and topic_id and was.id != topic_id:
-            raise self._lost("the topic was deleted and made anew")
+            raise self._client.lost("the topic was deleted and made anew")
         if gone := sorted(set(known) - set(bounds)):
-            raise self._lost(f"partition {gone[0]} is gone")
+            raise self._client.lost(f"partition {gone[0]} is gone")
         begin = {}
         for partition, (low, high) in bounds.items():
             # a partition that came later is read from its beginning
             at = known.get(partition, high if was is None and self.start == "latest" else low)
             if not low <= at <= high:
                 if self.on_loss == "fail":
-                    raise self._lost(
+                    raise self._client.lost(
                         f"partition {partition} has messages {low} to {high} by now, and {at} would be next",
                         can_skip=True,
                         partition=partition,
@@ -214,42 +189,6 @@ class Kafka(Source):
                 at = low
             begin[partition] = at
         return begin
-
-    def _bounds(self) -> dict[int, tuple[int, int]]:
-        """The first offset of each partition, and the one after the last that is committed, asked for now."""
-
-        def ask() -> dict[int, tuple[int, int]]:
-            found = self._consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic]
-            if found.error is not None:
-                raise self._failed(found.error)
-            return {
-                partition: self._consumer.get_watermark_offsets(
-                    self._kafka.TopicPartition(self.topic, partition), timeout=_ASK_S, cached=False
-                )
-                for partition in sorted(found.partitions)
-            }
-
-        return cast("dict[int, tuple[int, int]]", self._asked(ask))
-
-    def _topic_id(self, known: str) -> str:
-        """The id of the topic; '' where the broker is too old to say. known: what it was."""
-        if self._tells_no_id and not known:
-            return ""
-        if self._admin is None:
-            from confluent_kafka.admin import AdminClient
-
-            others = self._settings.keys() - {*_OF_CONSUMERS, *_OURS}
-            self._admin = AdminClient({name: self._settings[name] for name in others})
-        asked = self._admin.describe_topics(self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S)
-        try:
-            return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
-        except (self._kafka.KafkaException, TimeoutError) as problem:
-            if known:  # it has told before: without it nobody would see that the topic is another one
-                raise SourceUnavailable(
-                    f"Kafka did not say whether topic {self.topic!r} is still the same: {problem}.", topic=self.topic
-                ) from None
-            self._tells_no_id = True
-            return ""
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
@@ -266,19 +205,27 @@ class Kafka(Source):
         Raises:
             SourceLost: Messages were deleted since they were planned.
             SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
-            SourceUnavailable: The broker does not answer.
+            SourceUnavailable: The broker or the schema registry does not answer.
             TooManyBadRows: There are more bad messages than the plan was told.
-            OptionError: The schema registry refuses to answer, or is none.
+            OptionError: The brokers or the schema registry refuse to answer.
             DataError: Change events have no key, or another one than the table, or do not say what the table needs.
         """
         ranges = cast("_Ranges", planned.what)
-        messages = self._messages(ranges.of)
-        self._require_same(planned)
+        taken = self._client.take(ranges.of, ranges.bytes_max)
+        was, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), taken.messages
+        if was.id and self._client.topic_id(was.id) != was.id:
+            raise SourceChanged(
+                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
+                topic=self.topic,
+            )
+        if messages:
+            self._mean_bytes = max(1.0, taken.size / len(messages))
+        position = replace(was, offsets={**was.offsets, **taken.upto}).text()
         bad = BadMessages(
             self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
         )
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
-            yield self._changes(messages, columns, unknown, bad, planned.position)
+            yield self._changes(taken, columns, unknown, bad, position)
             return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
@@ -291,13 +238,11 @@ class Kafka(Source):
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", columns, unknown, self._schemas)
         rows = rows_of_messages(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
-        size = sum(len(value) for _, value in numbered)
-        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)), bytes=size)
+        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size)
 
-    def _changes(
-        self, messages: Sequence[Message], columns: pa.Schema, unknown: bool, bad: BadMessages, position: str
-    ) -> Part:
+    def _changes(self, taken: Taken, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
         """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
+        messages = taken.messages
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
         asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
@@ -313,67 +258,16 @@ class Kafka(Source):
                 emptied=True,
             )
         skipped = decoder.skipped + len(messages) - len(there)
-        size = sum(len(value) for value in values if value is not None)
         return Part(
             rows,
             bad.table(),
             tuple(sorted(decoder.left_out)),
             skipped,
             self.unavailable,
-            bytes=size,
+            position,
+            bytes=taken.size,
             unplaced=decoder.unplaced,
         )
-
-    def _require_same(self, planned: Planned) -> None:
-        """Raise SourceChanged where what was read is of another topic of that name than what was planned."""
-        was = TopicPosition.of(planned.position, self.topic)
-        if was and was.id and self._topic_id(was.id) != was.id:
-            raise SourceChanged(
-                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
-                topic=self.topic,
-            )
-
-    def _messages(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
-        """All messages in ranges, by partition and offset.
-
-        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
-        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
-        not end it: a replica may lag behind the one that was asked for its end.
-        """
-        consumer, left = self._consumer, set(ranges)
-        found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
-        if not left:
-            return []
-        consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
-        heard, missing = time.monotonic(), sum(stop - start for start, stop in ranges.values())
-        try:
-            while left:
-                # it returns once it has so many, so that a small range does not wait for more
-                for message in consumer.consume(max(1, min(_AT_ONCE, missing)), 0.2):
-                    partition, problem = cast("int", message.partition()), message.error()
-                    ended = problem is not None and problem.code() == self._kafka.KafkaError._PARTITION_EOF
-                    if problem is not None and not ended and not problem.retriable():
-                        raise self._failed(problem)
-                    if partition not in left or (problem is not None and not ended):
-                        continue
-                    heard = time.monotonic()  # other partitions say nothing of those that are waited for
-                    offset, stop = cast("int", message.offset()), ranges[partition][1]
-                    if not ended and offset < stop:
-                        found[partition].append(message)  # a partition's come in the order of offsets
-                        missing -= 1
-                    if offset + (not ended) >= stop:
-                        left.discard(partition)
-                        consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
-                if time.monotonic() - heard > self.idle_s:
-                    raise SourceUnavailable(
-                        f"Kafka sent nothing of topic {self.topic!r} for {self.idle_s:g} s, with messages left in "
-                        f"partitions {sorted(left)}. Nothing was written.",
-                        topic=self.topic,
-                    )
-        finally:
-            consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
-            consumer.unassign()
-        return [message for those in found.values() for message in those]
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:
@@ -386,11 +280,11 @@ class Kafka(Source):
             How many there are, and how old the oldest message of them is.
         """
         was = TopicPosition.of(position, self.topic)
-        bounds = self._bounds()
+        bounds = self._client.bounds()
         begin = self._begin(was, bounds, was.id if was else "")
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
-        oldest = self._messages({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
-        times = [message.timestamp()[1] for message in oldest]
+        oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
+        times = [message.timestamp()[1] for message in oldest.messages]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(sum(waiting.values()), "messages", age)
 
@@ -414,12 +308,13 @@ class Kafka(Source):
         moment = time_ms(place)
         if place not in (EARLIEST, LATEST) and moment is None:
             return self.from_hudi(place)
-        bounds = self._bounds()
+        bounds = self._client.bounds()
         if moment is not None:
-            offsets = self._offsets_at(moment, bounds)
+            found = self._client.offsets_at(moment, bounds)
+            offsets = {one: at if at >= 0 else bounds[one][1] for one, at in found.items()}
         else:
             offsets = {one: low if place == EARLIEST else high for one, (low, high) in bounds.items()}
-        return TopicPosition(self.topic, self._topic_id(""), offsets).text()
+        return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
     def from_hudi(self, place: str) -> str:
         """Read offsets as Apache Hudi's streamer has them.
@@ -434,16 +329,7 @@ class Kafka(Source):
             OptionError: They are none of the topic.
             SourceUnavailable: The broker does not answer.
         """
-        return TopicPosition.of_hudi(place, self.topic, self._topic_id("")).text()
-
-    def _offsets_at(self, moment: int, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """The first offset of each partition whose message is not older; the end where there is none."""
-        asked = [self._kafka.TopicPartition(self.topic, one, moment) for one in bounds]
-        found = self._asked(lambda: self._consumer.offsets_for_times(asked, timeout=_ASK_S))
-        for one in found:
-            if one.error is not None:
-                raise self._failed(one.error)
-        return {one.partition: one.offset if one.offset >= 0 else bounds[one.partition][1] for one in found}
+        return TopicPosition.of_hudi(place, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
         """Spell the next offsets as Apache Hudi's streamer does.
@@ -468,46 +354,6 @@ class Kafka(Source):
         """
         was = TopicPosition.of(position, self.topic)
         return was.to_spark() if was else self.start
-
-    # ---- the client
-    @property
-    def _consumer(self) -> Consumer:
-        if self._client is None:
-            try:
-                self._client = self._kafka.Consumer(self._settings)
-            except self._kafka.KafkaException as problem:
-                raise OptionError(
-                    f"Kafka's client refuses a setting: {problem.args[0].str()}.", option="settings"
-                ) from None
-        return self._client
-
-    def _asked(self, ask: Any) -> Any:
-        try:
-            return ask()
-        except self._kafka.KafkaException as problem:
-            raise self._failed(problem.args[0]) from None
-
-    def _failed(self, problem: Any) -> SourceLost | SourceChanged | SourceUnavailable:
-        lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
-        gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
-        if problem.code() in lost and self.on_loss == "skip":
-            return SourceChanged(
-                f"Messages of topic {self.topic!r} were deleted since they were planned: {problem.str()}. Nothing was "
-                "written. Plan again.",
-                topic=self.topic,
-            )
-        if problem.code() in (*lost, *gone):
-            return self._lost(problem.str(), can_skip=problem.code() in lost)
-        return SourceUnavailable(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}.", topic=self.topic)
-
-    def _lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
-        return SourceLost(
-            f"Topic {self.topic!r} does not have what comes after the position: {why}. Nothing was read. To go on with "
-            f"what is there, {remedy}.",
-            topic=self.topic,
-            **details,
-        )
 
 
 def _behind(message: Message, planned: str) -> str:

@@ -1,7 +1,8 @@
 """What a source is: three methods and one that it may leave out, and the values that they take and give.
 
 A position is a text that only its source understands. It lies in the table, with the commit of the rows that were read
-up to it. So a source keeps nothing, and may be asked by several processes at once. It knows nothing of tables.
+up to it. So a source keeps nothing that matters, and may be asked by several processes at once. It knows nothing of
+tables.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-rows", type=amount, default=500_000, metavar="N", help="messages of a topic in one commit"
     )
-    parser.add_argument("--max-bytes", type=amount, default=256 << 20, metavar="N", help="of files in one commit")
+    parser.add_argument(
+        "--max-bytes", type=amount, default=256 << 20, metavar="N", help="of files or messages in one commit"
+    )
     parser.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
     parser.add_argument(
         "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"

@@ -111,7 +111,7 @@ def test_a_partition_that_ends_within_a_range_has_not_been_read(kafka: Broker) -
     source = Kafka(kafka.address, topic, idle_s=1)
     planned = source.plan("", Limits())
     assert planned is not None
-    wider = Planned(type(planned.what)({0: (0, 3)}, 1_000), planned.position)
+    wider = Planned(type(planned.what)({0: (0, 3)}, 1 << 20, 1_000), planned.position)
     with pytest.raises(SourceUnavailable, match=r"partitions \[0\]"):
         list(source.read(wider, COLUMNS, False))
     producer.abort_transaction(30)
@@ -247,6 +247,28 @@ def test_a_topic_that_is_gone_is_lost(kafka: Broker) -> None:
         source.plan(position, Limits())
 
 
+# ---- times
+def test_a_job_is_reset_to_a_time_of_messages(kafka: Broker, table: hoodoo.Table) -> None:
+    topic = kafka.topic(4, retention_ms=-1)
+    new_year, hour = 1_767_225_600_000, 3_600_000  # 2026-01-01T00:00:00Z
+    for partition, number, at in [
+        *((0, number, new_year + (number - 2) * hour) for number in range(5)),
+        *((1, number, new_year - hour) for number in range(3)),  # all of them are older
+        *((2, number, new_year + at) for number, at in enumerate([-hour, 1, -hour, hour])),  # not in their order
+    ]:
+        kafka.put(topic, *rows(f"{partition}-{number}"), partition=partition, at_ms=at)
+    source = Kafka(kafka.address, topic)
+    job = hoodoo.ingest(source, table)
+    assert job.run().rows == 12
+    assert offsets(source.position_at("2026-01-01T01:00:00+01:00")) == "0:2,1:3,2:1,3:0"
+    assert offsets(source.position_at("2026-01-01T00:00:00.001Z")) == "0:3,1:3,2:1,3:0"
+    job.reset("2026-01-01T00:00:00Z", expect_number=0)
+    assert offsets(job.position()) == "0:2,1:3,2:1,3:0"
+    again, _ = read(source, job.position())
+    assert again == ["0-2", "0-3", "0-4", "2-1", "2-2", "2-3"]
+    assert job.run().rows == 12 + len(again) and table.scan().count() == 12
+
+
 # ---- groups and codecs
 def test_offsets_of_the_group_are_neither_read_nor_written(kafka: Broker, table: hoodoo.Table) -> None:
     topic = kafka.topic()
@@ -291,10 +313,12 @@ class Watched(Kafka):
 def test_a_job_goes_on_where_it_was_once_its_broker_is_back(
     kafka: Broker, table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 1.0)
+    """The broker wants a password, so that one that is away could be taken for one that refuses it."""
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 1.0)
     topic = kafka.topic(2)
     kafka.put(topic, *rows(*range(100)))
-    source = Watched(kafka.address, topic, idle_s=2, settings={"reconnect.backoff.max.ms": 200})
+    settings = {"reconnect.backoff.max.ms": 200, **kafka.settings_of("reader")}
+    source = Watched(kafka.locked, topic, idle_s=2, settings=settings)
     job, failed = hoodoo.ingest(source, table, max_rows=30), list[BaseException]()
 
     def run() -> None:

@@ -4,7 +4,11 @@ anew, which tests/kafka ask a real one about.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from patience import PATIENCE_S
 
 import hoodoo
 from hoodoo.errors import OptionError, SourceLost, SourceUnavailable, TooManyBadRows
@@ -33,7 +38,7 @@ def cluster() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mock never answers who asks for the id of a topic."""
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_ID_S", 0.05)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_ID_S", 0.05)
 
 
 @pytest.fixture
@@ -80,6 +85,56 @@ def test_a_batch_has_as_many_messages_as_it_may(cluster: str, put: Any) -> None:
         found += part.rows["id"].to_pylist()
         position = planned.position
     assert max(sizes) == 10 and sorted(found) == [*range(50), 100, 101, 102]
+
+
+def batches(source: Kafka, bytes_max: int) -> list[list[int]]:
+    """The ids that each batch of a topic has, one batch after the other."""
+    found, position = list[list[int]](), ""
+    while planned := source.plan(position, Limits(bytes=bytes_max)):
+        [part] = source.read(planned, COLUMNS, False)
+        found.append(part.rows["id"].to_pylist())
+        position = part.position
+    return found
+
+
+def sized(*sizes: int) -> list[bytes]:
+    """Messages with the ids 0, 1, ... of so many bytes each."""
+    return [b'{"id": %d}' % number + b" " * (size - len(b'{"id": %d}' % number)) for number, size in enumerate(sizes)]
+
+
+def test_a_batch_has_as_many_bytes_as_it_may(cluster: str, put: Any) -> None:
+    put("large", 0, *sized(*[50_000] * 40))
+    found = batches(Kafka(cluster, "large"), 210_000)
+    assert found == [list(range(first, first + 4)) for first in range(0, 40, 4)]
+
+
+def test_a_message_that_is_larger_than_a_batch_may_be_comes_alone(cluster: str, put: Any) -> None:
+    put("giant", 0, *sized(20, 5_000, 20, 20), key=b"of 10 byte")
+    first, second, *others = batches(Kafka(cluster, "giant"), 1_000)
+    assert (first, second, [one for batch in others for one in batch]) == ([0], [1], [2, 3])
+
+
+def test_no_batch_is_too_large_and_no_message_lost_where_sizes_change_at_once(
+    cluster: str, put: Any, tmp_path: Path
+) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    sizes = [20] * 300 + [40_000] * 30 + [20] * 300
+    put("mixed", 0, *sized(*sizes))
+    put("mixed", 1, *(b'{"id": %d}' % (1000 + number) for number in range(300)))
+    found = batches(Kafka(cluster, "mixed"), 100_000)
+    assert max(sum(sizes[one] for one in batch if one < 1000) for batch in found) <= 100_000
+    assert sorted(one for batch in found for one in batch) == [*range(630), *range(1000, 1300)]
+    hoodoo.ingest(Kafka(cluster, "mixed"), table, max_bytes=100_000).run()
+    inserted = table.changes(1, versions="all").to_arrow()["after"].to_pylist()
+    assert sorted(one["id"] for one in inserted) == [*range(630), *range(1000, 1300)]
+
+
+def test_partitions_share_the_bytes_of_a_batch_once_the_size_of_messages_is_known(cluster: str, put: Any) -> None:
+    """As many as came first were taken: a partition waited until another one had nothing left."""
+    for partition in (0, 1):
+        put("shared", partition, *(b'{"id": %d}' % partition + b" " * 20_000 for _ in range(40)))
+    _, *later = batches(Kafka(cluster, "shared"), 210_000)
+    assert [set(batch) for batch in later[:-1]] == [{0, 1}] * (len(later) - 1)
 
 
 def test_a_plan_holds_the_same_messages_whatever_comes_later(cluster: str, put: Any) -> None:
@@ -155,7 +210,7 @@ def wider(source: Kafka, ranges: dict[int, tuple[int, int]]) -> Planned:
     """A plan of more than there is, as a broker may make whose replicas lag behind the one that was asked."""
     planned = source.plan("", Limits())
     assert planned is not None
-    return Planned(type(planned.what)(ranges, 0), planned.position)
+    return Planned(type(planned.what)(ranges, 1 << 20, 0), planned.position)
 
 
 def test_a_partition_that_ends_before_its_range_has_not_been_read(cluster: str, put: Any) -> None:
@@ -223,9 +278,61 @@ def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, tmp_path
 
 
 def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_S", 0.2)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+def test_why_a_broker_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 2.0)
+    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1/.*Connection refused"):
+        Kafka("127.0.0.1:1", "t").plan("", Limits())
+
+
+def test_a_broker_that_speaks_no_tls_is_refused_at_once() -> None:
+    """It was a broker that does not answer, which a job waits for."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            with contextlib.suppress(OSError):  # the server is closed
+                while True:
+                    with server.accept()[0] as client:
+                        client.recv(1)
+                        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        try:
+            with pytest.raises(OptionError, match=f"{address} refuses.*SSL handshake failed.*ssl.ca.location"):
+                Kafka(address, "t", settings={"security.protocol": "SSL"}).plan("", Limits())
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            speaking.join()
+
+
+def test_a_source_that_nobody_needs_any_more_leaves_no_thread() -> None:
+    """In a process of its own, whose threads are those of the source."""
+    subprocess.run([sys.executable, "-c", LEFT], check=True, timeout=PATIENCE_S)
+
+
+LEFT = """
+import gc, os
+from hoodoo.errors import SourceUnavailable
+from hoodoo.sources import Kafka, Limits, kafka_client
+kafka_client._ASK_S = 0.2
+threads = len(os.listdir("/proc/self/task"))
+for circle in (False, True):
+    source = Kafka("127.0.0.1:1", "t")
+    source.itself = source if circle else None
+    try:
+        source.plan("", Limits())
+    except SourceUnavailable:
+        assert len(os.listdir("/proc/self/task")) > threads
+    del source
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == threads
+"""
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def cluster() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mock never answers who asks for the id of a topic."""
-    monkeypatch.setattr("hoodoo.sources.kafka._ASK_ID_S", 0.05)
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_ID_S", 0.05)
 
 
 @pytest.fixture

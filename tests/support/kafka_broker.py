@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from java_program import java
 from kafka_jars import KAFKA
 from listed_jars import run
@@ -32,6 +41,11 @@ _QUICK = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _LOWEST, _HIGHEST = 6_000, 10_900
 """Ports to draw from, below those that a kernel hands out by itself: nobody takes one while a broker is down."""
 _STARTS = 5
+PASSWORD = "right"
+_USERS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'user_reader="{PASSWORD}" user_stranger="{PASSWORD}";'
+)
 _ASK_S = 10.0
 
 
@@ -50,18 +64,24 @@ def _id() -> str:
     return text
 
 
-def _settings(data: Path, port: int, controller: int) -> dict[str, object]:
+def _settings(data: Path, port: int, locked: int, controller: int) -> dict[str, object]:
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listeners": f"{_both(port, locked)},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": _both(port, locked),
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": data,
         "auto.create.topics.enable": "false",
+        # who comes without a password may do all, and the others what is not somebody else's
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": _USERS,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
         # there is one node
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 1,
@@ -84,18 +104,23 @@ def _settings(data: Path, port: int, controller: int) -> dict[str, object]:
     }
 
 
+def _both(port: int, locked: int) -> str:
+    return f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{locked}"
+
+
 class Broker:
     """A broker on its own ports and folder; `kill` and `start` again as often as one likes, the messages stay.
 
     Attributes:
         address: Where clients find it.
+        locked: Where those find it that say who they are.
     """
 
     def __init__(self, folder: Path) -> None:
         if missing := KAFKA.wrong():
             raise FileNotFoundError(f"The tests of topics need the jars of Kafka, and {missing[0]}: run make kafka")
-        port, controller = draw_port(), draw_port()
-        self.address, self.folder = f"127.0.0.1:{port}", folder
+        port, locked, controller = draw_port(), draw_port(), draw_port()
+        self.address, self.locked, self.folder = f"127.0.0.1:{port}", f"127.0.0.1:{locked}", folder
         self._process: subprocess.Popen[bytes] | None = None
         data = folder / "data"
         data.mkdir(parents=True)
@@ -103,7 +128,7 @@ class Broker:
         self._cluster = _id()
         said = {"version": 1, "node.id": 1, "cluster.id": self._cluster, "directory.id": _id()}
         _write(data / "meta.properties", said)
-        _write(folder / "server.properties", _settings(data, port, controller))
+        _write(folder / "server.properties", _settings(data, port, locked, controller))
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200})
         self._numbers = itertools.count()
 
@@ -143,6 +168,19 @@ class Broker:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
 
+    def settings_of(self, user: str, password: str = PASSWORD) -> dict[str, str]:
+        """Settings of a client that says it is 'reader' or 'stranger'."""
+        said = {"sasl.username": user, "sasl.password": password}
+        return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **said}
+
+    def allow(self, user: str, kind: ResourceType, name: str) -> None:
+        """Let nobody but `user` read a topic or a group of that name; those without a password still may."""
+        rule = (kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+        binding = AclBinding(*rule)
+        self.admin.create_acls([binding])[binding].result(_ASK_S)
+        known = AclBindingFilter(*rule)
+        wait_for(lambda: self.admin.describe_acls(known).result(_ASK_S), "a broker that knows the rule")
+
     # ---- topics
     def topic(self, partitions: int = 1, name: str = "", **settings: object) -> str:
         """Make a topic that is new, and return its name. settings: of the topic, with _ for the dots in their names."""
@@ -161,8 +199,18 @@ class Broker:
 
         wait_for(led, f"{count} partitions of {topic} that have a leader")
 
-    def put(self, topic: str, *values: Any, partition: int = 0, key: bytes | None = None, **settings: object) -> None:
-        """Put messages, and wait until they are there; a dict is JSON. settings: of the producer, with _ for dots."""
+    def put(
+        self,
+        topic: str,
+        *values: Any,
+        partition: int = 0,
+        key: bytes | None = None,
+        at_ms: int = 0,
+        **settings: object,
+    ) -> None:
+        """Put messages, and wait until they are there; a dict is JSON. at_ms: their time, 0 for now. settings: of the
+        producer, with _ for dots.
+        """
         said = {name.replace("_", "."): value for name, value in settings.items()}
         send(
             Producer({"bootstrap.servers": self.address, "log_level": 2, **said}),
@@ -170,6 +218,7 @@ class Broker:
             *values,
             partition=partition,
             key=key,
+            at_ms=at_ms,
         )
 
     def transactions(self) -> Producer:
@@ -179,13 +228,15 @@ class Broker:
         return made
 
 
-def send(producer: Producer, topic: str, *values: Any, partition: int = 0, key: bytes | None = None) -> None:
-    """Send messages by a producer, and wait until they are there; a dict is JSON."""
+def send(
+    producer: Producer, topic: str, *values: Any, partition: int = 0, key: bytes | None = None, at_ms: int = 0
+) -> None:
+    """Send messages by a producer, and wait until they are there; a dict is JSON. at_ms: their time, 0 for now."""
     for value in values:
         said = json.dumps(value).encode() if isinstance(value, dict) else value
         while True:
             try:
-                producer.produce(topic, said, key, partition)
+                producer.produce(topic, said, key, partition, timestamp=at_ms)
                 break
             except BufferError:  # its queue is full
                 producer.poll(1)

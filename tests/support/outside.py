@@ -27,6 +27,7 @@ FILES = frozenset(
         "test_hashing.py",
         "test_in_place.py",
         "test_ingest_kills.py",
+        "test_kafka.py",
         "test_kafka_avro.py",
         "test_kill_loop.py",
         "test_lazy_exit.py",

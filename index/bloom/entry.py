@@ -21,8 +21,9 @@ import json
 import struct
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -40,6 +41,8 @@ _ROWS_HEAD = struct.Struct("<16s16s16sQ")  # what HOODOOI2 has besides
 _NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
+_LOOKS_KEPT = 16
+"""An entry that so many look-ups did not use is forgotten: as a rule its base file was rewritten since."""
 _WHOLE = 1 << 20  # bytes of an entry that one request to a server brings whole
 _REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
 T = TypeVar("T")
@@ -127,8 +130,39 @@ class EntryCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.fronts: OrderedDict[str, Front] = OrderedDict()
-        self.arrays: OrderedDict[str, np.ndarray] = OrderedDict()
+        self.look = 0
+        self.fronts = _Kept[Front]()
+        self.arrays = _Kept[np.ndarray]()
+
+
+class _Kept(Generic[T]):
+    """Values by name, those used last at the end, each with the number of the look-up that used it last."""
+
+    def __init__(self) -> None:
+        self._used: OrderedDict[str, tuple[int, T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def values(self) -> Iterator[T]:
+        return (value for _, value in self._used.values())
+
+    def get(self, name: str, look: int) -> T | None:
+        found = self._used.pop(name, None)
+        if found is None:
+            return None
+        self._used[name] = look, found[1]
+        return found[1]
+
+    def put(self, name: str, look: int, value: T, most: int) -> None:
+        self._used[name] = look, value
+        self._used.move_to_end(name)
+        while len(self._used) > most:
+            self._used.popitem(last=False)
+
+    def forget_before(self, look: int) -> None:
+        while self._used and next(iter(self._used.values()))[0] < look:
+            self._used.popitem(last=False)
 
 
 _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
@@ -143,17 +177,24 @@ class EntryReader:
     """Reads entries and keeps those used last. An entry never changes, so nothing in the cache is ever stale."""
 
     def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
-        cache = cache or EntryCache()
-        self.store, self._lock, self._fronts, self._arrays = store, cache.lock, cache.fronts, cache.arrays
+        self.store, self._cache = store, cache or EntryCache()
+
+    def begin_look(self) -> None:
+        """Forget what was not used by the last look-ups, since another one begins."""
+        cache = self._cache
+        with cache.lock:
+            cache.look += 1
+            for kept in (cache.fronts, cache.arrays):
+                kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> Front:
         """Return the range and the filter of an entry. Raises CorruptTable naming `key`."""
-        with self._lock:
-            if key in self._fronts:
-                self._fronts.move_to_end(key)
-                return self._fronts[key]
+        cache = self._cache
+        with cache.lock:
+            if (found := cache.fronts.get(key, cache.look)) is not None:
+                return found
         with self._open(key) as file:
-            found = self._keep(self._fronts, key, _read_front(file, key))
+            found = self._keep(cache.fronts, key, _read_front(file, key))
             if self.store.lists_by_prefix and found.start + 16 * found.count <= _WHOLE:
                 for array in found.arrays:
                     self._read(file, key, array)
@@ -176,10 +217,9 @@ class EntryReader:
     def _array(self, key: str, number: int) -> np.ndarray:
         front = self.front(key)  # which may bring all of a small entry
         array = front.arrays[number]
-        with self._lock:
-            if (name := array.cache_key(key)) in self._arrays:
-                self._arrays.move_to_end(name)
-                return self._arrays[name]
+        with self._cache.lock:
+            if (found := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:
+                return found
         with self._open(key) as file:
             return self._read(file, key, array)
 
@@ -188,10 +228,11 @@ class EntryReader:
         data = file.read_buffer(8 * array.count)  # a view of the map where the store maps, not a copy
         if _digest(data) != array.digest:
             raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
-        with self._lock:
-            held = sum(one.nbytes for one in self._arrays.values())
-        room = len(self._arrays) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._arrays) // 2)
-        return self._keep(self._arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
+        arrays = self._cache.arrays
+        with self._cache.lock:
+            held = sum(one.nbytes for one in arrays.values())
+        room = len(arrays) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
+        return self._keep(arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
 
     def _open(self, key: str) -> pa.NativeFile:
         try:
@@ -199,11 +240,9 @@ class EntryReader:
         except FileNotFoundError:
             raise CorruptTable(f"The index entry {key} is missing. {_REMEDY}", file=key) from None
 
-    def _keep(self, cache: OrderedDict[str, T], key: str, value: T, most: int = _KEPT) -> T:
-        with self._lock:
-            cache[key] = value
-            while len(cache) > most:
-                cache.popitem(last=False)
+    def _keep(self, kept: _Kept[T], name: str, value: T, most: int = _KEPT) -> T:
+        with self._cache.lock:
+            kept.put(name, self._cache.look, value, most)
         return value
 
 

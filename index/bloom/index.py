@@ -60,6 +60,7 @@ class BloomIndex:
         found = Located.nowhere(len(keys))
         if not any(map(partitions.get, keys.partitions)):
             return found
+        self._entries.begin_look()
         asked = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
         self._fetch([group for partition in sorted(asked) for group in partitions.get(partition, {}).values()])
         hashes = keys.hashes[keys.rows]

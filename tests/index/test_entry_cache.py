@@ -1,0 +1,43 @@
+"""A process that goes on for long keeps the index entries that are used, and not all that there ever were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.format.hashing import hash64
+from hoodoo.index.bloom.entry import EntryReader, cache_of, encode
+from hoodoo.storage.local import LocalStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(str(tmp_path))
+    for name in ("old", "used"):
+        store.create(name, encode(hash64(pa.array([f"{name} {number}" for number in range(9)]))))
+    return store
+
+
+def test_a_job_that_rewrites_a_file_with_each_commit_forgets_its_old_entries(tmp_path: Path) -> None:
+    """They were mapped for ever: a job of a day had thousands of them in memory."""
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id", clean_every=None)
+    for number in range(60):
+        table.upsert([{"id": number}])
+    kept = cache_of(table.handle.store)
+    assert 0 < len(kept.fronts) < 20 and 0 < len(kept.arrays) < 40
+    assert table.get(list(range(60))).num_rows == 60
+
+
+def test_an_entry_that_is_used_is_kept_and_one_that_is_not_is_read_again(store: LocalStore) -> None:
+    cache = cache_of(store)
+    reader = EntryReader(store, cache)
+    old, used = reader.hashes("old"), reader.hashes("used")
+    for _ in range(100):
+        reader.begin_look()
+        assert reader.hashes("used") is used
+    assert len(cache.fronts) == 1
+    again = reader.hashes("old")
+    assert again is not old and again.tolist() == old.tolist()

@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 _SMALL_GROUPS_MAX = 30  # small file groups of a partition beyond this are filled up whatever it costs
 # Packing a group later copies its row groups as they are, and costs a fraction of a rewrite.
 _REWRITE_PAYS = 1  # a small group is filled up if it is at most this many times the new bytes
-_ALWAYS_FILL = 1 << 20  # ... or smaller than this
+_ALWAYS_FILL = 64 << 10  # ... or smaller than this
 _OVERSHOOT = 1.2  # a file may be this much larger than the target before it is cut in two
 _SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 64 << 20  # rows that are encoded to know what others will take
 _ROW_OVERHEAD = 20  # bytes that a row's commit time and sequence number take in a file

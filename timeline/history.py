@@ -90,7 +90,7 @@ class History:
         """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
-                self._slots[slot.seq] = slot, sha(data)
+                self._keep(slot, sha(data))
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def stands_on(self, seq: int) -> None:
@@ -347,10 +347,14 @@ class History:
             slot = decode(data, key)
             if slot.seq != seq:
                 raise CorruptTable(f"{key} says it is slot {slot.seq}.", file=key)
-            self._slots[seq] = slot, sha(data)
-            while len(self._slots) > _SLOTS_KEPT:
-                self._slots.popitem(last=False)
-            return self._slots[seq]
+            return self._keep(slot, sha(data))
+
+    def _keep(self, slot: Slot, digest: str) -> tuple[Slot, str]:
+        """Remember a slot, and forget the ones that were remembered first."""
+        self._slots[slot.seq] = slot, digest
+        while len(self._slots) > _SLOTS_KEPT:
+            self._slots.popitem(last=False)
+        return slot, digest
 
     def _apply(self, view: View, seq: int) -> View:
         slot, own_sha = self._read(seq)

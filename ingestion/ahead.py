@@ -60,12 +60,12 @@ class Ahead:
         """
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
-    def of(self, key: str, columns: pa.Schema) -> Taken | None:
+    def of(self, key: str, columns: Callable[[], pa.Schema]) -> Taken | None:
         """Wait for what was read ahead, and forget it.
 
         Args:
             key: The position of the newest commit.
-            columns: The columns of the table now.
+            columns: Looks up the columns of the table now, where something was read ahead.
 
         Returns:
             The part that follows; None where none was read ahead, or not of these.
@@ -82,7 +82,7 @@ class Ahead:
         if problem is not None:
             raise problem
         taken = reading.result()
-        return taken if taken is not None and taken.columns.equals(columns, check_metadata=True) else None
+        return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
         """Wait until the source is not asked any more."""

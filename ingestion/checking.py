@@ -32,7 +32,7 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
         found = Read(reading.table.schema.empty_table(), BAD.empty_table(), none_of(0), (), 0, None)
     else:
         try:
-            found = reading.read(planned, _LIMITS.rows)
+            found = reading.read(planned, reading.table.handle.newest_config(), _LIMITS.rows)
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
             found = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)

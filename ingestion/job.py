@@ -292,7 +292,7 @@ class Job:
             TryAgainError: The store or the source did not answer.
         """
         began, at = time.monotonic(), self.table.application(self.name)
-        taken = self._ahead.of(at.position, self._reading.columns())
+        taken = self._ahead.of(at.position, lambda: self._reading.columns(self.table.handle.newest_config()))
         if taken is None:
             taken = self._taken(whole(self.table.handle.store, at.position))
         if taken is None:
@@ -315,18 +315,19 @@ class Job:
 
     def _taken(self, position: str) -> Taken | None:
         """Read what comes after a position."""
-        watch, columns = Stopwatch(time.monotonic), self._reading.columns()
+        watch = Stopwatch(time.monotonic)
         planned = self.source.plan(position, self.pace.limited(self._limits))
         watch.ended("plan")
         if planned is None:
             return None
+        config = self.table.handle.newest_config()
         found: Read | TooManyBadRows
         try:
-            found = self._reading.read(planned)
+            found = self._reading.read(planned, config)
         except TooManyBadRows as problem:
             found = problem
         watch.ended("read")
-        return Taken(planned, columns, found, watch.seconds)
+        return Taken(planned, self._reading.columns(config), found, watch.seconds)
 
     def _commit(self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, ahead: str) -> BatchReport:
         """Commit what was read. Raises CommitConflict where another process was first.

@@ -77,20 +77,23 @@ class Reading:
     missing: str
     bad_max: int
 
-    def columns(self) -> pa.Schema:
-        """Look which columns a source is asked for.
+    def columns(self, config: TableConfig) -> pa.Schema:
+        """Tell which columns a source is asked for.
+
+        Args:
+            config: The configuration of the table.
 
         Returns:
             Those of the table, by all names that they may have, with a note how the table tells rows apart.
         """
-        config = self.table.handle.newest_config()
         return _placing(config).noted_on(self._columns(config))
 
-    def read(self, planned: Planned, rows_max: int | None = None) -> Read:
+    def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
         """Read a part.
 
         Args:
             planned: What the source has planned.
+            config: The configuration of the table.
             rows_max: With so many rows it ends early, for a look. None: all of them.
 
         Returns:
@@ -101,7 +104,7 @@ class Reading:
             ColumnError: The columns are none of the table, or go together with none of each other.
             OptionError: The source brings changes of rows, and `operation` does not write them.
         """
-        config, columns = self.table.handle.newest_config(), self.columns()
+        columns = self.columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
         skipped, size, unavailable, position, emptied, unplaced = 0, 0, None, "", False, False
         try:

@@ -19,18 +19,21 @@ from hoodoo.writers.batches.generated_columns import with_places
 
 
 def placeable(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Give rows the columns that tell their partitions: deletes have keys only.
+    """Give rows the columns that tell their partitions, and whether they are deletes: deletes may have keys only, and a
+    transform may leave out what says that there are none.
 
     Args:
         rows: Changes by the names of the table.
         config: The configuration of the table.
 
     Returns:
-        The same, with nulls where a column was missing.
+        The same, with nulls where a column was missing; without deletes, where nothing said that there are some.
     """
     for name in config.placing:
         if name not in rows.column_names and name not in config.transforms:
             rows = rows.append_column(config.schema.field(name), pa.nulls(len(rows), config.schema.field(name).type))
+    if IS_DELETED not in rows.column_names:
+        rows = rows.append_column(IS_DELETED, pa.array(np.zeros(len(rows), bool)))
     return rows
 
 

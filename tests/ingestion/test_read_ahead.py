@@ -170,6 +170,18 @@ def test_the_lag_is_measured_when_nobody_reads(table: hoodoo.Table) -> None:
     assert ids(table) == list(range(6)) and job.lag is not None
 
 
+def test_a_look_at_a_source_that_has_nothing_new_looks_at_the_table_once(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked three times, as for a batch that was read ahead, and a look costs requests of the store."""
+    source = Steps(1)
+    job, looks = hoodoo.ingest(source, table), list[None]()
+    job.run()
+    look = type(table.handle).look
+    monkeypatch.setattr(type(table.handle), "look", lambda self: (looks.append(None), look(self))[1])
+    assert job.take() is None and len(looks) == 1
+
+
 def test_another_process_that_is_always_first_ends_a_job_that_reads_ahead(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(Steps(3), table)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from change_events import Changes, Event, change
 from tiers import sized
@@ -54,6 +55,19 @@ def test_an_event_that_is_older_than_the_stored_row_changes_nothing(tmp_path: Pa
     follow(table, [change("c", {"id": 1}, row(1, "oslo", 9), lsn=9)], name="first")
     follow(table, [change("u", {"id": 1}, row(1, "rome", 2), lsn=2), change("d", {"id": 1}, lsn=3)], name="again")
     assert rows(table) == [(1, "oslo", 9)]
+
+
+def test_a_transform_that_leaves_no_deletes_and_says_so_by_no_column_is_followed(tmp_path: Path) -> None:
+    """The job ended by a KeyError of Python."""
+    table = made(tmp_path / "t")
+
+    def rows_only(batch: pa.Table) -> pa.Table:
+        return batch.filter(pc.invert(batch["_hoodie_is_deleted"])).drop_columns(["_hoodie_is_deleted"])
+
+    follow(table, [change("c", {"id": n}, row(n, "rome", n), lsn=n) for n in (1, 2)], name="first")
+    events = [change("u", {"id": 1}, row(1, "oslo", 3), lsn=3), change("d", {"id": 2}, lsn=4)]
+    follow(table, events, name="second", transform=rows_only)
+    assert rows(table) == [(1, "oslo", 3), (2, "rome", 2)]
 
 
 def test_without_a_lookup_the_error_says_what_would_help(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Of a batch with too many bad rows the first hundred are kept, and the batch is n
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -53,7 +54,7 @@ class Aside:
             first = _first_of(messages) if len(messages) else f": {misfits.found['detail'][0]}"
             raise self._too_many(found.bad, first, len(found.rows))
 
-    def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, int]:
+    def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
         """Take rows of which some lack values, and keep those whose values neither rows before them nor the table have.
 
         Args:
@@ -62,7 +63,8 @@ class Aside:
             limits: How many of them may be bad.
 
         Returns:
-            The others, by the names of the table, and how many were kept; those that do not fit were, too.
+            The others, by the names of the table, and how many were kept for each reason; those that do not fit were,
+            too.
 
         Raises:
             TooManyBadRows: There are more than `limits`.
@@ -72,14 +74,15 @@ class Aside:
         rows, bad = self.fitting(rows, limits)
         positions, lost = homeless(rows, table, config, mode)
         if len(lost):
-            too_many = limits.exceeded(bad + len(lost), count)
+            too_many = limits.exceeded(bad.total() + len(lost), count)
             set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
-                raise self._too_many(bad + len(lost), _first_of(lost), count - bad - len(lost))
+                more = bad.total() + len(lost)
+                raise self._too_many(more, _first_of(lost), count - more)
             rows = without(rows, positions)
-        return rows, bad + len(lost)
+        return rows, bad + Counter(lost["reason"].to_pylist())
 
-    def fitting(self, rows: pa.Table, limits: BadRowLimits) -> tuple[pa.Table, int]:
+    def fitting(self, rows: pa.Table, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
         """Take rows that fit the table, and keep the others.
 
         Args:
@@ -87,7 +90,7 @@ class Aside:
             limits: How many of them may be bad.
 
         Returns:
-            Those that fit, by the names of the table, and how many were kept.
+            Those that fit, by the names of the table, and how many were kept for each reason.
 
         Raises:
             TooManyBadRows: There are more than `limits`.
@@ -95,10 +98,10 @@ class Aside:
         handle = self.reading.table.handle
         rows = handle.newest_config().spellings.rows(rows)
         if self.reading.missing == "keep":
-            return rows, 0
+            return rows, Counter()
         bad = self.reading.misfits(rows, limits.rows)
-        set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
-        return without(rows, bad.found["row"].to_numpy()), bad.count
+        reasons = set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
+        return without(rows, bad.found["row"].to_numpy()), reasons
 
     def _too_many(self, bad: int, first: str, good: int) -> TooManyBadRows:
         return TooManyBadRows(

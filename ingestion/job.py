@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -336,8 +337,8 @@ class Job:
         """
         aside = self._aside(transaction)
         aside.read(found)
-        bad, read = found.bad, len(found.rows) + found.bad
-        left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - bad))
+        bad, read = found.reasons, len(found.rows) + found.bad
+        left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - found.bad))
         rows, mode = self._reading.transformed(found.rows), MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
         if found.unplaced:
@@ -359,17 +360,18 @@ class Job:
                 raise CommitConflict(
                     f"Another process of application {printable(self.name)} has committed the same rows."
                 )
-            bad += result.quarantined
+            bad += Counter(result.reasons)
             watch.waited(result.waited_s)
         batch = BatchReport(
             transaction.application,
             transaction.version,
             transaction.position,
             read,
-            bad,
+            bad.total(),
             found.skipped,
             found.bytes,
             dict(watch.seconds),
+            dict(bad),
         )
         self._add(batch, found)
         return batch
@@ -389,6 +391,7 @@ class Job:
             skipped=report.skipped + batch.skipped,
             bytes=report.bytes + batch.bytes,
             seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},
+            reasons=dict(Counter(report.reasons) + Counter(batch.reasons)),
         )
 
     def _write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -53,6 +54,11 @@ class Read:
     def bad(self) -> int:
         """How much of it is bad."""
         return len(self.messages) + self.misfits.count
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How much of it is bad for each reason."""
+        return Counter(self.messages["reason"].to_pylist()) + self.misfits.reasons
 
 
 @dataclass(frozen=True)

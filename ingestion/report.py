@@ -20,6 +20,7 @@ class BatchReport:
         bytes: How many bytes they had in the source; 0 where that does not count them.
         seconds: How long each phase took: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait', for
             workers that are far behind.
+        reasons: How many rows were set aside for each reason, such as 'cast'.
     """
 
     application: str
@@ -30,6 +31,7 @@ class BatchReport:
     skipped: int
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class IngestReport:
         retries: How often the store or the source did not answer, so that the job looked again.
         bytes: How many bytes these commits had in the source; 0 where that does not count them.
         seconds: How long each phase of all batches took, as `BatchReport` names them.
+        reasons: How many rows were set aside for each reason, such as 'cast'.
     """
 
     batches: int = 0
@@ -64,6 +67,7 @@ class IngestReport:
     retries: int = 0
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -286,7 +286,9 @@ class Kafka(Source):
         oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
         times = [message.timestamp()[1] for message in oldest.messages]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
-        return SourceLag(sum(waiting.values()), "messages", age)
+        return SourceLag(
+            sum(waiting.values()), "messages", age, {str(one): count for one, count in sorted(waiting.items())}
+        )
 
     def position_at(self, place: str) -> str:
         """Look a place up.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
@@ -137,11 +137,13 @@ class SourceLag:
         waiting: How many items.
         unit: What an item is, such as 'files'.
         seconds: How long the oldest of them has been waiting; 0 where none is.
+        partitions: How many of them are in each partition of a topic; empty for what has no partitions.
     """
 
     waiting: int
     unit: str
     seconds: float
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 class Source(ABC):

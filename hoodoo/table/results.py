@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,12 @@ class WriteResult(Committed):
         skipped: True if the `transaction` was committed before, so that this write did nothing.
         waited_s: How many seconds the write waited after its commit for workers that are far behind.
         quarantined: How many bad rows of the batch are in the quarantine.
+        reasons: How many of these for each reason, such as 'null_key'.
     """
 
     waited_s: float = 0.0
     quarantined: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict, hash=False)
     _measure: Callable[[], Lag] | None = field(default=None, repr=False, compare=False)
     _lag: Lag | None = field(default=None, repr=False, compare=False)
     _count: Callable[[], RowCounts] | None = field(default=None, repr=False, compare=False)

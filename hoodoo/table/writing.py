@@ -6,7 +6,7 @@ hoodoo.writers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -554,12 +554,13 @@ class Writable(Updatable):
         """Keep the bad rows in the quarantine, then commit the others."""
         if options.if_head is not None:
             context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
-        kept = 0
+        reasons: Mapping[str, int] = {}
         if bad.count:
             from hoodoo.table.quarantine.setting_aside import set_aside
 
-            kept = set_aside(self.handle, bad, options)
-        return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
+            reasons = dict(set_aside(self.handle, bad, options))
+        result = self.handle.finished(context, write(context, source))
+        return replace(result, quarantined=sum(reasons.values()), reasons=reasons)
 
 
 __all__ = ["Writable"]

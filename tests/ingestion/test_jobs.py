@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import threading
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from faulty_store import Died, FaultyStore
 from streamer_commits import places, streamer_commits
 from tiers import sized
+from whole_numbers import SCHEMA, Numbers, row
 
 import hoodoo
 from hoodoo.errors import (
@@ -32,11 +32,8 @@ from hoodoo.errors import (
 )
 from hoodoo.ingestion import turns
 from hoodoo.ingestion.positions import stored, whole
-from hoodoo.ingestion.report import BatchReport
-from hoodoo.sources import BAD, Files, Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources import BAD, Files, Limits, Part, Planned
 from hoodoo.timeline.layout import POSITIONS
-
-SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 
 
 @pytest.fixture
@@ -48,10 +45,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def table(tmp_path: Path) -> hoodoo.Table:
     return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by="ts", clean_every=None)
-
-
-def row(number: int, ts: int = 1, **more: Any) -> dict[str, Any]:
-    return {"id": number, "part": "ab"[number % 2], "ts": ts, "v": f"v{number}", **more}
 
 
 def put(folder: Path, name: str, *rows: Any) -> None:
@@ -69,28 +62,6 @@ def ids(table: hoodoo.Table) -> list[int]:
 def inserts(table: hoodoo.Table) -> list[int]:
     found = table.changes(table.handle.history.oldest_slot(), versions="all").to_arrow()
     return sorted(one["id"] for one in found["after"].to_pylist() if one)
-
-
-class Numbers(Source):
-    """A source that users could write: whole numbers up to `there`, a fixed number of them in a batch."""
-
-    name = "numbers"
-
-    def __init__(self, there: int, at_once: int = 10) -> None:
-        self.there, self.at_once, self.reads = there, at_once, 0
-
-    def plan(self, position: str, limits: Limits) -> Planned | None:
-        start = int(position or 0)
-        stop = min(self.there, start + self.at_once)
-        return Planned((start, stop), str(stop)) if start < stop else None
-
-    def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        self.reads += 1
-        start, stop = planned.what  # type: ignore[misc]
-        yield Part(pa.Table.from_pylist([row(number) for number in range(start, stop)], SCHEMA))
-
-    def lag(self, position: str) -> SourceLag:
-        return SourceLag(self.there - int(position or 0), "numbers", 0.0)
 
 
 # ---- once
@@ -541,45 +512,6 @@ def test_a_source_that_does_not_move_on_is_not_read_for_ever(table: hoodoo.Table
     with pytest.raises(DataError, match=r"plan\(\) has to move on"):
         hoodoo.ingest(Standing(1), table).run()
     assert table.application("numbers").version == 0
-
-
-def test_what_each_batch_brought_is_told_after_its_commit(table: hoodoo.Table) -> None:
-    told = list[BatchReport]()
-
-    def tell(batch: BatchReport) -> None:
-        assert hoodoo.open(table.path).application("numbers").version == batch.version
-        told.append(batch)
-
-    report = hoodoo.ingest(Numbers(25), table).run(each_batch=tell)
-    assert [(one.version, one.position, one.rows) for one in told] == [(0, "10", 10), (1, "20", 10), (2, "25", 5)]
-    for phase in ("plan", "read", "transform", "write"):
-        assert sum(one.seconds[phase] for one in told) == pytest.approx(report.seconds[phase])
-
-
-def test_metrics_say_what_a_job_did_and_what_waits(table: hoodoo.Table, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hoodoo.ingest")
-    texts = list[str]()
-
-    def look(batch: BatchReport) -> None:
-        [where] = [one.hoodoo["metrics"] for one in caplog.records if one.getMessage().startswith("event=metrics")]  # type: ignore[attr-defined]
-        with urllib.request.urlopen(where) as answer:
-            texts.append(answer.read().decode())
-
-    hoodoo.ingest(Numbers(25), table, name="job").run(each_batch=look, metrics_port=0)
-    labels = f'application="job",table="{table.path}"'
-    assert f"hoodoo_ingest_rows_total{{{labels}}} 10.0" in texts[0]
-    assert f"hoodoo_ingest_rows_total{{{labels}}} 25.0" in texts[-1]
-    assert f"hoodoo_ingest_batches_total{{{labels}}} 3.0" in texts[-1]
-    assert f"hoodoo_ingest_up{{{labels}}} 1.0" in texts[-1]
-    assert f'hoodoo_ingest_lag{{{labels},unit="numbers"}} 15.0' in texts[0]
-    assert f'hoodoo_ingest_seconds_total{{application="job",phase="write",table="{table.path}"}}' in texts[-1]
-
-
-def test_the_applications_of_a_table_are_listed(table: hoodoo.Table) -> None:
-    assert table.applications() == []
-    hoodoo.ingest(Numbers(10), table, name="b").run()
-    table.upsert([row(70)], transaction=("a", 3))
-    assert [(one.name, one.version, one.position) for one in table.applications()] == [("a", 3, ""), ("b", 0, "10")]
 
 
 def test_bad_rows_of_a_source_have_the_columns_that_it_says() -> None:

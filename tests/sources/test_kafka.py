@@ -72,6 +72,7 @@ def test_messages_are_read_once_in_the_order_of_partition_and_offset(cluster: st
     assert source.plan(position, Limits()) is None and source.lag(position).waiting == 0
     put("once", 2, {"id": 99})
     assert source.lag(position).waiting == 1
+    assert source.lag(position).partitions == {"0": 0, "1": 0, "2": 1, "3": 0}
     assert read(Kafka(cluster, "once"), position)[0].rows["id"].to_pylist() == [99]
 
 

@@ -11,6 +11,7 @@ batch.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -63,6 +64,11 @@ class BadRows:
     found: pa.Table
     rows: int
     count: int
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How many of those that were kept are bad for each reason."""
+        return Counter(self.found["reason"].to_pylist())
 
     @property
     def partial(self) -> bool:

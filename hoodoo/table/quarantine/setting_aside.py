@@ -36,7 +36,7 @@ _UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # what 
 _TRIES = 20
 
 
-def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
+def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
     """Keep the bad rows of a write in the quarantine of its table, before the other rows are committed.
 
     A row that is there already is not kept again, so that a write may be tried again.
@@ -47,7 +47,7 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
         options: How many there may be, and the version of the write.
 
     Returns:
-        How many rows are bad.
+        How many rows are bad for each reason.
 
     Raises:
         TooManyBadRows: There are more than the limits allow. The first hundred are kept.
@@ -55,13 +55,13 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
     """
     limits = options.limits
     if limits is None or not bad.count:
-        return 0
+        return Counter()
     too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
     _keep(_opened_or_made(beside, target), _as_rows(kept, _told_apart(kept), target, options.transaction))
     if too_many:
-        reasons = dict(Counter(bad.found["reason"].to_pylist()).most_common())
+        reasons = dict(bad.reasons.most_common())
         why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         most = f"{limits.rows:,} rows, {limits.share:.4g} of a batch and {BYTES_MAX >> 20} MiB"
         raise TooManyBadRows(
@@ -73,7 +73,7 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
             quarantine=beside.uri,
             reasons=reasons,
         )
-    return bad.count
+    return bad.reasons
 
 
 def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:

@@ -43,6 +43,14 @@ _NAMED = {
     "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_SAID = {
+    _NAMED[name]: name
+    for name in (
+        *("string", "boolean", "tinyint", "smallint", "int", "long", "float", "double", "binary"),
+        *("date", "time", "timestamp", "timestamp_ntz"),
+    )
+}
+"""The name by which each type is written."""
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
@@ -52,6 +60,11 @@ def parse_columns(text: str) -> pa.Schema:
     column.
     """
     return pa.schema(list(_fields(text)))
+
+
+def column_text(schema: pa.Schema) -> str:
+    """Inverse of `parse_columns`. Raises SchemaError for a name or a type that this text cannot have."""
+    return ", ".join(_field_text(field) for field in schema)
 
 
 def parse_type(text: str, column: str) -> pa.DataType:
@@ -68,6 +81,32 @@ def _fields(text: str) -> Iterator[pa.Field]:
                 column=printable(name),
             )
         yield pa.field(name, _type(kind.strip(), name))
+
+
+def _field_text(field: pa.Field) -> str:
+    text = f"{field.name} {_type_text(field.type)}"
+    try:
+        if parse_columns(text) == pa.schema([field]):
+            return text
+    except SchemaError:
+        pass
+    raise SchemaError(
+        f"A text cannot say the name or the type of column {printable(field.name)}: {field.type}. Make the table in "
+        "Python, which takes the schema itself.",
+        column=field.name,
+    )
+
+
+def _type_text(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{one.name} {_type_text(one.type)}' for one in kind)}>"
+    if pa.types.is_list(kind):
+        return f"list<{_type_text(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SAID.get(kind, str(kind))
 
 
 def _split(text: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hoodoo.sources.files import Files
     from hoodoo.sources.kafka import Kafka
     from hoodoo.sources.schema_registry import SchemaRegistry
+    from hoodoo.sources.source_columns import SourceColumns, columns_of
     from hoodoo.sources.sql_table import SqlTable
     from hoodoo.sources.table_changes import TableChanges
 
@@ -19,8 +20,10 @@ _HOMES = {
     "Files": "files",
     "Kafka": "kafka",
     "SchemaRegistry": "schema_registry",
+    "SourceColumns": "source_columns",
     "SqlTable": "sql_table",
     "TableChanges": "table_changes",
+    "columns_of": "source_columns",
 }
 
 __all__ = [
@@ -33,9 +36,11 @@ __all__ = [
     "Planned",
     "SchemaRegistry",
     "Source",
+    "SourceColumns",
     "SourceLag",
     "SqlTable",
     "TableChanges",
+    "columns_of",
 ]
 
 

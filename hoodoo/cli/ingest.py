@@ -18,15 +18,17 @@ import hoodoo
 from hoodoo.cli.jobs_file import jobs_of
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
+from hoodoo.format.column_text import column_text
 from hoodoo.ingestion.job import Job, ingest, metrics_of
 from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
 from hoodoo.ingestion.stopping import ended_within, signals_stop
-from hoodoo.ingestion.turns import Running, Turns
+from hoodoo.ingestion.turns import Running, Turns, log
 from hoodoo.ingestion.turns import run as take_turns
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
 from hoodoo.sources.kafka import FORMATS, OF_REGISTRIES
+from hoodoo.sources.source_columns import columns_of
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.timeline.layout import PROPERTIES
@@ -46,6 +48,8 @@ def run(
     given: argparse.Namespace, out: Out, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
 ) -> int:
     """Run `hoodoo ingest SOURCE PATH` or `hoodoo ingest JOBS.toml`, and return the exit code."""
+    if given.infer:
+        return _infer(given, out, storage)
     asked = _asked(given)
     jobs = [_job(one, open_table, storage) for one in asked]
     _require_different(jobs)
@@ -84,6 +88,23 @@ def run(
         if f"{job.name} {job.table.path}" not in failed:
             out.document(_summary(job), "taken in")
     return next(iter(failed.values()), 0)
+
+
+def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
+    """Print the columns of a source, for a shell to take, and on stderr what nothing told."""
+    if given.path is not None:
+        raise CallError("--infer is about a source for which there is no table yet. Leave PATH out.", option="infer")
+    found = columns_of(_source(given, storage))
+    text = column_text(found.schema)
+    if out.machine:
+        out.document({"schema": text, "rows": found.rows, "guessed": found.guessed, "bad": found.bad})
+        return 0
+    print(text)
+    if found.guessed:
+        log.warning("No row has a value of %s: string is a guess.", ", ".join(found.guessed))
+    if found.bad:
+        log.warning("Lines or messages that are no rows, by reason: %s.", dict(found.bad))
+    return 0
 
 
 def _spark_offsets(jobs: Sequence[Job]) -> int:

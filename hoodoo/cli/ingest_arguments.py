@@ -41,6 +41,12 @@ def of_process(parser: argparse.ArgumentParser) -> None:
         help="read about 100 rows of what comes next, and write nothing; 1: some are bad",
     )
     parser.add_argument(
+        "--infer",
+        action="store_true",
+        help="look at about 10,000 rows of SOURCE, print the columns that they have as `hoodoo create --schema` takes "
+        "them, and end; without PATH",
+    )
+    parser.add_argument(
         "--reset",
         metavar="PLACE",
         help="go on from another place: earliest, latest, a time, or a position; then end",

@@ -267,3 +267,17 @@ def test_a_table_follows_another_one(table: hoodoo.Table, machine: Any, run: Any
     assert copy.scan().to_arrow()["id"].to_pylist() == [2] and [one.name for one in table.consumers()] == ["copy"]
     code, _, err = run("ingest", table.path, copy.path, "--once", "--pattern", "*")
     assert code == 1 and "--pattern is about a folder of files" in err
+
+
+def test_what_infer_prints_makes_a_table(landing: Path, tmp_path: Path, run: Any, machine: Any) -> None:
+    put(landing, "a.jsonl", {"id": 1, "at": "2024-01-01T00:00:00Z", "note": None}, "broken")
+    code, out, err = run("ingest", landing, "--infer", "--settle-seconds", "0")
+    assert code == 0 and out.strip() == "id long, at timestamp, note string"
+    assert "note: string is a guess" in err and "'decode': 1" in err
+    path = str(tmp_path / "made")
+    assert run("create", path, "--schema", out.strip(), "--key", "id")[0] == 0
+    assert machine("ingest", landing, path, *NOW, "--max-bad-share", "1")["rows"] == 2
+    said = machine("ingest", landing, "--infer", "--settle-seconds", "0")
+    assert said == {"schema": out.strip(), "rows": 1, "guessed": ["note"], "bad": {"decode": 1}}
+    code, _, err = run("ingest", landing, path, "--infer")
+    assert code == 1 and "Leave PATH out" in err

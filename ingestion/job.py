@@ -33,7 +33,7 @@ from hoodoo.ingestion.restarts import go_on_from, reset
 from hoodoo.ingestion.stopping import signals_stop
 from hoodoo.ingestion.stored_places import placeable, placed
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
-from hoodoo.ingestion.unsent_values import lacks_values
+from hoodoo.ingestion.unsent_values import completed, lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Source, SourceLag, hudi_place
@@ -345,7 +345,7 @@ class Job:
             config = self.table.handle.newest_config()
             rows, more = aside.fitting(placeable(config.spellings.rows(rows), config), left)
             bad += more
-            rows = placed(rows, self.table, config)
+            rows = placed(completed(rows, self.table, config, mode), self.table, config)
         if lacks_values(rows, mode):
             rows, more = aside.completable(rows, mode, left)
             bad += more

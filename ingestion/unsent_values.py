@@ -1,7 +1,9 @@
-"""Rows of which a value was not sent, since it is large and did not change: which of them nobody can complete.
+"""Rows of which a value was not sent, since it is large and did not change.
 
-An upsert takes such a value over from an earlier row of the batch, or from the stored row. Where there is neither, it
-refuses the batch; so these rows are found before. Only batches that have such a value pay for it.
+An upsert takes such a value over from an earlier row of the batch, or from the stored row, of the same key and
+partition. Where a row may have left its partition, the value is taken over before, by the key alone. Where there is no
+earlier version of the row, the upsert would refuse the batch; so these rows are found before. Only batches that have
+such a value pay for it.
 """
 
 from __future__ import annotations
@@ -37,6 +39,51 @@ def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
     return mode.unavailable is not None and any(mode.stands_for_unavailable(one).any() for one in rows.columns)
 
 
+def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
+    """Take values that were not sent over from the newest earlier version of their row, in whatever partition it is.
+
+    Args:
+        rows: Changes by the names of the table, in order, those that are deletes marked by `_hoodie_is_deleted`.
+        table: The table.
+        config: Its configuration.
+        mode: What stands for a value that was not sent.
+
+    Returns:
+        The same changes. A value that no earlier version has, since the last delete of its row, stays as it is.
+    """
+    deleted = pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
+    unsent = _unsent(rows, deleted, mode)
+    if not unsent:
+        return rows
+    lacking = np.flatnonzero(np.logical_or.reduce(list(unsent.values())))
+    names = [*dict.fromkeys((*config.key, *config.order_by, *unsent))]
+    changes = rows.select(names)
+    stored = table.get(rows.select(config.key).combine_chunks().take(pa.array(lacking)), columns=names)
+    both = pa.concat_tables([stored.select(names).cast(changes.schema), changes])  # stored rows came before
+    before, gone = len(stored), np.append(np.zeros(len(stored), bool), deleted)
+    codes = key_codes(both.select(config.key))
+    some = np.flatnonzero(np.isin(codes, codes[before + lacking]))
+    some = some[np.lexsort((some, config.merge_policy.ranks(both, some), codes[some]))]
+    at = np.arange(len(some))
+    begins = np.append(True, (codes[some][1:] != codes[some][:-1]) | gone[some][:-1])
+    begin = np.maximum.accumulate(np.where(begins, at, 0))
+    for name, mask in unsent.items():
+        lacks = np.append(np.zeros(before, bool), mask)[some]
+        newest = np.maximum.accumulate(np.where(lacks | gone[some], -1, at))
+        known = lacks & (newest >= begin)
+        source = np.arange(len(rows))
+        source[some[known] - before] = len(rows) + some[newest[known]]
+        values = pa.chunked_array([*rows[name].chunks, *both[name].chunks], rows[name].type)
+        rows = rows.set_column(rows.column_names.index(name), rows.field(name), values.take(pa.array(source)))
+    return rows
+
+
+def _unsent(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np.ndarray]:
+    """By column, in which rows that are no deletes a value was not sent, where there are such rows."""
+    found = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
 def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> tuple[np.ndarray, pa.Table]:
     """Find the rows that nobody can complete.
 
@@ -52,8 +99,7 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
     deleted = np.zeros(len(rows), bool)
     if IS_DELETED in rows.column_names:
         deleted = pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
-    unsent = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
-    unsent = {name: mask for name, mask in unsent.items() if mask.any()}
+    unsent = _unsent(rows, deleted, mode)
     if not unsent:
         return np.empty(0, np.int64), BAD.empty_table()
     names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
@@ -104,4 +150,4 @@ def _plain(value: pa.Scalar) -> object:
         return str(value)
 
 
-__all__ = ["homeless", "lacks_values"]
+__all__ = ["completed", "homeless", "lacks_values"]

@@ -14,8 +14,10 @@ from tiers import sized
 
 import hoodoo
 from hoodoo.errors import DataError, OptionError
+from hoodoo.sources.debezium import UNAVAILABLE as UNSENT
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("v", pa.int64()), ("_event_lsn", pa.int64())])
+NOTED = SCHEMA.append(pa.field("note", pa.string()))
 
 
 def made(path: Path, **options: Any) -> hoodoo.Table:
@@ -27,6 +29,10 @@ def made(path: Path, **options: Any) -> hoodoo.Table:
 
 def rows(table: hoodoo.Table) -> list[tuple[int, str, int]]:
     return sorted((row["id"], row["city"], row["v"]) for row in table.scan().to_arrow().to_pylist())
+
+
+def notes(table: hoodoo.Table) -> list[tuple[int, str, str]]:
+    return sorted((row["id"], row["city"], row["note"]) for row in table.scan().to_arrow().to_pylist())
 
 
 def row(number: int, city: str, v: int) -> dict[str, Any]:
@@ -89,6 +95,50 @@ def test_rows_that_do_not_fit_are_set_aside_and_the_others_find_their_place(tmp_
     assert rows(table) == [(1, "rome", 1), (2, "oslo", 4)] and report.bad == 1
 
 
+def noted(op: str, lsn: int, number: int, city: str = "", note: str = "") -> Event:
+    after = None if op == "d" else {"id": number, "city": city, "v": lsn, "note": note}
+    return change(op, {"id": number}, after, lsn=lsn)
+
+
+@pytest.mark.parametrize("order_by", ["_event_lsn", None])
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([("c", 1, "rome", "x"), ("u", 1, "oslo", UNSENT)], ("oslo", "x")),
+        ([("c", 1, "rome", "x"), ("u", 1, "oslo", UNSENT), ("u", 1, "rome", UNSENT)], ("rome", "x")),
+        ([("c", 1, "oslo", "old"), ("u", 1, "rome", "new"), ("u", 1, "oslo", UNSENT)], ("oslo", "new")),
+        ([("c", 1, "oslo", "old"), ("d", 1), ("c", 1, "rome", "new"), ("u", 1, "oslo", UNSENT)], ("oslo", "new")),
+    ],
+    ids=["moved", "moved back", "changed elsewhere", "begun anew elsewhere"],
+)
+def test_a_value_that_was_not_sent_comes_along_from_the_partition_that_the_row_left(
+    tmp_path: Path, events: list[Any], found: tuple[str, str], at_once: int, order_by: str | None
+) -> None:
+    """The row was deleted where it was, and went to the quarantine, or it had a value from before its last change."""
+    table = made(tmp_path / "t", schema=NOTED, order_by=order_by)
+    changes = [noted(op, lsn, *what) for lsn, (op, *what) in enumerate(events, 1)]
+    report = follow(table, changes, at_once)
+    assert notes(table) == [(1, *found)] and report.bad == 0
+
+
+def test_a_value_of_a_row_that_was_deleted_is_taken_over_by_none(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", schema=NOTED)
+    events = [noted("c", 1, 1, "rome", "old"), noted("d", 2, 1), noted("c", 3, 1, "oslo", UNSENT)]
+    report = follow(table, events, max_bad_share=1)
+    assert notes(table) == [] and report.reasons == {"unavailable": 1}
+
+
+@pytest.mark.parametrize("partition_by", ["note", hoodoo.truncate(1, "note")], ids=["value", "first letter"])
+def test_a_row_stays_in_its_partition_where_the_value_that_makes_it_was_not_sent(
+    tmp_path: Path, partition_by: Any
+) -> None:
+    table = made(tmp_path / "t", schema=NOTED, partition_by=partition_by)
+    follow(table, [noted("c", 1, 1, "rome", "abc"), noted("c", 2, 2, "rome", "xyz")], name="first")
+    report = follow(table, [noted("u", 3, 1, "oslo", UNSENT), noted("u", 4, 2, "bern", "b")], name="second")
+    assert notes(table) == [(1, "oslo", "abc"), (2, "bern", "b")] and report.bad == 0
+
+
 @pytest.mark.parametrize("order_by", ["_event_lsn", None])
 @pytest.mark.parametrize("partition_by", ["city", hoodoo.truncate(2, "city")], ids=["city", "two letters"])
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -97,19 +147,19 @@ def test_random_histories_end_with_the_rows_of_the_database(
 ) -> None:
     for seed in range(sized(1, 10)):
         dice = random.Random(seed)
-        table = made(tmp_path / str(seed), type=kind, partition_by=partition_by, order_by=order_by)
-        model, events = dict[int, tuple[int, str, int]](), list[Event]()
+        table = made(tmp_path / str(seed), schema=NOTED, type=kind, partition_by=partition_by, order_by=order_by)
+        model, events = dict[int, tuple[int, str, str]](), list[Event]()
         for lsn in range(1, 60):
             number, city = dice.randrange(6), dice.choice(["rome", "romeo", "oslo", "bern"])
             if number in model and dice.random() < 0.3:
                 del model[number]
                 events.append(change("d", {"id": number}, lsn=lsn))
             else:
-                op = "u" if number in model else "c"
-                model[number] = (number, city, lsn)
-                events.append(change(op, {"id": number}, row(number, city, lsn), lsn=lsn))
+                op, note = ("u", dice.choice([str(lsn), UNSENT])) if number in model else ("c", str(lsn))
+                model[number] = (number, city, model[number][2] if note == UNSENT else note)
+                events.append(noted(op, lsn, number, city, note))
         follow(table, events, dice.choice([1, 4, 60]))
-        assert rows(table) == sorted(model.values()), seed
+        assert notes(table) == sorted(model.values()), seed
         follow(table, events, 13, name="the connector died and sent all of it again")
-        assert rows(table) == sorted(model.values()), seed
+        assert notes(table) == sorted(model.values()), seed
         assert table.verify().problems == []

@@ -36,7 +36,7 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
             found = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)
-    rows = reading.transformed(found.rows)
+    rows, strange = reading.transformed(found.rows)
     columns: tuple[str, ...] = ()
     misfits = found.misfits
     if len(rows):
@@ -55,7 +55,7 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
         bad=bad,
         problems=tuple(islice(problems, _TOLD)),
         columns=columns,
-        unknown=tuple(sorted(found.unknown)),
+        unknown=tuple(sorted({*found.unknown, *strange})),
         skipped=found.skipped,
         waiting=lag.waiting,
         unit=lag.unit,

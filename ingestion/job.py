@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -339,7 +339,8 @@ class Job:
         aside.read(found)
         bad, read = found.reasons, len(found.rows) + found.bad
         left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - found.bad))
-        rows, mode = self._reading.transformed(found.rows), MergeMode(unavailable=found.unavailable)
+        rows, strange = self._reading.transformed(found.rows)
+        mode = MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
         if found.unplaced:
             config = self.table.handle.newest_config()
@@ -373,13 +374,13 @@ class Job:
             dict(watch.seconds),
             dict(bad),
         )
-        self._add(batch, found)
+        self._add(batch, {*found.unknown, *strange})
         return batch
 
     def _aside(self, transaction: ApplicationVersion) -> Aside:
         return Aside(self._reading, self._bad_limits, transaction)
 
-    def _add(self, batch: BatchReport, found: Read) -> None:
+    def _add(self, batch: BatchReport, unknown: Iterable[str]) -> None:
         """Count a batch in the report."""
         report = self.report
         self.report = replace(
@@ -387,7 +388,7 @@ class Job:
             batches=report.batches + 1,
             rows=report.rows + batch.rows,
             bad=report.bad + batch.bad,
-            unknown=tuple(sorted({*report.unknown, *found.unknown})),
+            unknown=tuple(sorted({*report.unknown, *unknown})),
             skipped=report.skipped + batch.skipped,
             bytes=report.bytes + batch.bytes,
             seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},

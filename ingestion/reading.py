@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
+from hoodoo.ingestion.new_columns import addable
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
@@ -137,7 +138,8 @@ class Reading:
                 if part.rows.num_columns:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
-                        rows, bad = self._aligned(rows, columns, config)
+                        rows, bad, left_out = self._aligned(rows, columns, config)
+                        unknown.update(left_out)
                     parts.append(rows)
                     misfits.append(bad)
                 if rows_max is not None and sum(map(len, parts)) >= rows_max:
@@ -152,37 +154,42 @@ class Reading:
             rows = pa.concat_tables(parts, promote_options=how) if parts else config.schema.empty_table()
         except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
             raise ColumnError(
-                f"What was read together does not go together: {printable(str(problem), 500)}. Take it in by jobs of "
-                "their own."
+                f"What was read together does not go together: {printable(str(problem), 500)}. Add the column to the "
+                "table with the type that it is to have (`hoodoo alter`): what has another type then goes to the "
+                "quarantine."
             ) from None
         no_rows, unfit = pa.concat_tables(messages), together(misfits)
         return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced)
 
-    def transformed(self, rows: pa.Table) -> pa.Table:
+    def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
         """Make rows of rows.
 
         Args:
             rows: What was read.
 
         Returns:
-            What is written, with columns of the table only unless new ones are added.
+            What is written, with columns of the table only unless new ones are added, and the names of columns that
+            were left out because no table can have them.
 
         Raises:
             DataError: The transformation returns no table.
             ColumnError: It returns a column that the table does not have, and new_columns is 'fail'.
         """
-        if self.transform is None or not len(rows):
-            return rows
-        made = self.transform(rows)
+        if not len(rows):
+            return rows, ()
+        made = rows if self.transform is None else self.transform(rows)
         if not isinstance(made, pa.Table):
             raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
         if self.new_columns == "add":
-            return made
+            made, left_out, _ = addable(made, self.table.handle.newest_config())
+            return made, left_out
+        if self.transform is None:
+            return made, ()
         hints = self.table.handle.config.spellings.hints(self.table.schema)
         known = {*self.table.schema.names, *hints.names, IS_DELETED}
         strange = [name for name in made.column_names if name not in known]
         self._require_known(Part(made, unknown=tuple(strange)))
-        return made.drop_columns(strange) if strange else made
+        return (made.drop_columns(strange) if strange else made), ()
 
     def misfits(self, rows: pa.Table, most: int) -> BadRows:
         """Find the rows that a write would refuse.
@@ -195,6 +202,8 @@ class Reading:
             The rows and what is wrong with each.
         """
         config = self.table.handle.newest_config()
+        if self.new_columns == "add":
+            rows, _, config = addable(rows, config)
         known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
         whole = filled(known, config, self.missing)
         return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
@@ -208,13 +217,20 @@ class Reading:
             return hints
         return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
 
-    def _aligned(self, rows: pa.Table, columns: pa.Schema, config: TableConfig) -> tuple[pa.Table, BadRows]:
-        """`rows` with the types of the table, so that parts of a batch have equal ones, and the rows that do not fit.
+    def _aligned(
+        self, rows: pa.Table, columns: pa.Schema, config: TableConfig
+    ) -> tuple[pa.Table, BadRows, tuple[str, ...]]:
+        """`rows` with the types of the table, so that parts of a batch have equal ones; the rows that do not fit; and
+        the new columns that no table can have.
 
         No common type is looked for: numbers of two types would be made doubles, which do not hold all of them.
         """
+        left_out: tuple[str, ...] = ()
+        if self.new_columns == "add":
+            rows, left_out, config = addable(rows, config)
+            columns = self._columns(config)
         try:
-            return _typed(rows, columns), none_of(len(rows))
+            return _typed(rows, columns), none_of(len(rows)), left_out
         except DataError as problem:
             if self.missing == "keep":
                 raise
@@ -224,8 +240,8 @@ class Reading:
         if not bad.count:
             raise why
         if bad.partial:
-            return _typed(rows.slice(0, 0), columns), bad
-        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad
+            return _typed(rows.slice(0, 0), columns), bad, left_out
+        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad, left_out
 
     def _require_upsert(self) -> None:
         if self.operation != "upsert":

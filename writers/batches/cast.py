@@ -18,6 +18,7 @@ from hoodoo.errors import ColumnError
 from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.redact import printable
+from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked, uuid_texts
 from hoodoo.writers.batches.value_validation import every_bad
 
@@ -179,7 +180,8 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         raise _UnfitType(path, _twice(array.type))
     if missing := [name for name in wanted if name not in parts]:
         raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
-    if extra := [name for name in parts if name not in set(wanted)]:
+    # a field with nothing but nulls says nothing: JSON brings such fields
+    if extra := [name for name in parts if name not in set(wanted) and known_type(parts[name].type) is not None]:
         raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
     fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
     return pa.StructArray.from_arrays(fitted, fields=list(target), mask=_nulls(array))

@@ -1,0 +1,54 @@
+"""New columns that a batch brings and no table can have: they are left out, so that a sender of one odd name stops no
+job. Knows names and types, not values.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from hoodoo.errors import CallError, ColumnError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.sources.wanted_rows import WantedRows
+from hoodoo.timeline.columns.alterations import altered, by_batch, known_type
+from hoodoo.timeline.properties.config import TableConfig
+
+
+def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
+    """Leave out of a batch what its table could not add.
+
+    Args:
+        rows: The batch.
+        config: The table.
+
+    Returns:
+        The batch without such columns; their names, as paths where they are fields of structs; and the table as it is
+        with the columns that are added. A column that has no value yet is left out too: nobody knows its type.
+    """
+    original = set(config.spellings.original_names(config.schema.names))
+    left_out = list[str]()
+    for field in rows.schema:
+        if field.name == IS_DELETED or field.name in original:
+            continue
+        known = field.name in config.schema.names
+        if known and not pa.types.is_nested(field.type):
+            continue
+        if known_type(field.type) is None:
+            if not known:
+                left_out.append(field.name)
+            continue
+        try:
+            found = by_batch(config, pa.schema([field]), lambda name: True)
+            config = config.with_columns(altered(config, found)) if found else config
+        except (CallError, ColumnError):
+            if not known:
+                left_out.append(field.name)
+                continue
+            cut = WantedRows(config.schema, unknown=False)
+            whole = cut.wanted(rows.select([field.name]))
+            rows = rows.set_column(rows.column_names.index(field.name), whole.field(0), whole[field.name])
+            left_out += sorted(cut.left_out)
+    rows = rows.drop_columns([name for name in left_out if name in rows.column_names])
+    return rows, tuple(left_out), config
+
+
+__all__ = ["addable"]

@@ -23,7 +23,7 @@ from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
-from hoodoo.sources.kafka_position import TopicPosition, shares
+from hoodoo.sources.kafka_position import TopicPosition, require_there, shares
 from hoodoo.sources.kafka_rows import rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
@@ -294,24 +294,26 @@ class Kafka(Source):
         """Look a place up.
 
         Args:
-            place: 'earliest', 'latest', a time, from which on messages are read by their own times, offsets such as
-                'orders,0:123,1:456', or a position.
+            place: 'earliest', 'latest', a time, from which on messages are read by their own times, an offset of each
+                partition such as 'orders,0:123,1:456', or a position.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: It is none of these.
+            OptionError: It is none of these, or the topic has other partitions, or no such offset.
             SourceLost: The position is that of another topic.
             SourceUnavailable: The broker does not answer.
         """
         if place.startswith("{"):
             return super().position_at(place)
         moment = time_ms(place)
-        if place not in (EARLIEST, LATEST) and moment is None:
-            return self.from_hudi(place)
+        is_named = place not in (EARLIEST, LATEST) and moment is None
+        offsets = TopicPosition.of_hudi(place, self.topic, "").offsets if is_named else {}
         bounds = self._client.bounds()
-        if moment is not None:
+        if is_named:
+            require_there(offsets, bounds, self.topic)
+        elif moment is not None:
             found = self._client.offsets_at(moment, bounds)
             offsets = {one: at if at >= 0 else bounds[one][1] for one, at in found.items()}
         else:

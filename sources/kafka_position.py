@@ -47,10 +47,9 @@ class TopicPosition:
             said = json.loads(position)
             if said["source"] == _SPARK:
                 return cls._of_spark(said["offsets"], topic)
-            found = _OFFSETS.fullmatch(said["offsets"])
-            if said["source"] == _KIND and isinstance(said["id"], str) and found and found["topic"] == topic:
-                pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
-                return cls(topic, said["id"], {int(partition): int(offset) for partition, offset in pairs})
+            found = _offsets_in(said["offsets"], topic)
+            if said["source"] == _KIND and isinstance(said["id"], str) and found is not None:
+                return cls(topic, said["id"], found)
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise SourceLost(
@@ -72,13 +71,12 @@ class TopicPosition:
     @classmethod
     def of_hudi(cls, place: str, topic: str, topic_id: str) -> TopicPosition:
         """Read offsets as Hudi's streamer has them. Raises OptionError where they are none of the topic."""
-        found = _OFFSETS.fullmatch(place)
-        if not found or found["topic"] != topic or not found["pairs"]:
+        found = _offsets_in(place, topic)
+        if not found:
             raise OptionError(
                 f"{printable(place)} has no offsets of topic {topic!r}, such as '{topic},0:123,1:456'.", option="place"
             )
-        pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
-        return cls(topic, topic_id, {int(partition): int(offset) for partition, offset in pairs})
+        return cls(topic, topic_id, found)
 
     def text(self) -> str:
         """The position as text."""
@@ -95,6 +93,51 @@ class TopicPosition:
 
     def _spelled(self) -> str:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
+
+
+def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> None:
+    """Refuse offsets that somebody names and from which a topic cannot be read, or not each partition of it.
+
+    Args:
+        offsets: The next offset by partition.
+        bounds: The first offset of each partition that there is, and the one behind its last.
+        topic: The topic, for the error.
+
+    Raises:
+        OptionError: A partition does not exist, is not named, or does not have its offset.
+    """
+    for partition, at in sorted(offsets.items()):
+        if partition not in bounds:
+            raise OptionError(
+                f"Topic {topic!r} has no partition {partition}, but 0 to {max(bounds)}. Nothing was changed.",
+                option="place",
+                partition=partition,
+            )
+        low, high = bounds[partition]
+        if not low <= at <= high:
+            raise OptionError(
+                f"Partition {partition} of topic {topic!r} has no offset {at}: it begins at {low}, and the next "
+                f"message will be {high}. Nothing was changed. Give one from {low} to {high}.",
+                option="place",
+                partition=partition,
+                offset=at,
+            )
+    if missing := sorted(bounds.keys() - offsets.keys()):
+        raise OptionError(
+            f"Topic {topic!r} has partitions that are not named: {printable(missing)}. Nothing was changed. Give an "
+            "offset of each partition.",
+            option="place",
+            partition=missing[0],
+        )
+
+
+def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
+    """Offsets of a topic as Hudi's streamer spells them; None where they are none of it."""
+    found = _OFFSETS.fullmatch(text)
+    if not found or found["topic"] != topic:
+        return None
+    pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
+    return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:

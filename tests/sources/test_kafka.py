@@ -410,6 +410,39 @@ def test_hudis_streamer_is_told_the_next_offsets() -> None:
     assert source.to_hudi(TopicPosition("shop.orders").text()) == source.to_hudi("") == ""
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("named,0:2,1:3,2:999,3:0", "Partition 2 of topic 'named' has no offset 999: it begins at 0, .* will be 1"),
+        ("named,0:2,1:0,2:0,3:0,7:2", "no partition 7, but 0 to 3"),
+        ("named,0:2,2:1", r"not named: \[1, 3\]"),
+    ],
+    ids=["behind the end", "no such partition", "some only"],
+)
+def test_a_job_is_never_reset_to_offsets_that_a_topic_does_not_have(
+    cluster: str, put: Any, tmp_path: Path, place: str, why: str
+) -> None:
+    """The reset was committed: the next run said that messages were lost, or read other partitions anew."""
+    put("named", 0, *({"id": number} for number in range(3)))
+    put("named", 1, *({"id": number} for number in range(3)))
+    put("named", 2, {"id": 7})
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    job = hoodoo.ingest(Kafka(cluster, "named"), table, name="job")
+    with pytest.raises(OptionError, match=why) as refused:
+        job.reset(place, -1)
+    assert refused.value.details["option"] == "place" and table.application("job").version == -1
+
+
+def test_a_job_is_reset_to_an_offset_of_each_partition_up_to_its_end(cluster: str, put: Any, tmp_path: Path) -> None:
+    put("ends", 1, *({"id": number} for number in range(3)))
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    job = hoodoo.ingest(Kafka(cluster, "ends"), table, name="job")
+    job.reset("ends,0:0,1:3,2:0,3:0", -1)
+    assert job.run().rows == 0
+    job.reset("ends,0:0,1:1,2:0,3:0", 0)
+    assert job.run().rows == 2
+
+
 def test_a_job_goes_on_from_a_stream_on_spark_and_back(cluster: str, put: Any, tmp_path: Path) -> None:
     put("spark", 0, *({"id": number} for number in range(5)))
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")

@@ -23,7 +23,7 @@ from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
-from hoodoo.sources.kafka_position import TopicPosition, require_there, shares
+from hoodoo.sources.kafka_position import TopicPosition, offsets_named, require_there, shares
 from hoodoo.sources.kafka_rows import rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
@@ -309,7 +309,7 @@ class Kafka(Source):
             return super().position_at(place)
         moment = time_ms(place)
         is_named = place not in (EARLIEST, LATEST) and moment is None
-        offsets = TopicPosition.of_hudi(place, self.topic, "").offsets if is_named else {}
+        offsets = offsets_named(place, self.topic) if is_named else {}
         bounds = self._client.bounds()
         if is_named:
             require_there(offsets, bounds, self.topic)

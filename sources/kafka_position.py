@@ -19,6 +19,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
+from hoodoo.sources.places import KNOWN
 
 _KIND, _SPARK = "kafka", "spark"
 _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)", re.ASCII)
@@ -93,6 +94,29 @@ class TopicPosition:
 
     def _spelled(self) -> str:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
+
+
+def offsets_named(place: str, topic: str) -> dict[int, int]:
+    """Read offsets that somebody names as Hudi's streamer spells them.
+
+    Args:
+        place: Such as 'orders,0:123,1:456'.
+        topic: The topic.
+
+    Returns:
+        The next offset by partition, at least one.
+
+    Raises:
+        OptionError: They are none of the topic.
+    """
+    named = _offsets_in(place, topic)
+    if not named:
+        raise OptionError(
+            f"{printable(place)} is no place in topic {topic!r}. Give {KNOWN}, the next offset of each partition, such "
+            f"as '{topic},0:123,1:456', or a position of an earlier batch.",
+            option="place",
+        )
+    return named
 
 
 def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> None:

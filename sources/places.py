@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 EARLIEST, LATEST = "earliest", "latest"
+KNOWN = f"'{EARLIEST}', '{LATEST}', a time as ISO 8601 writes it, such as '2026-11-27T09:00:00Z'"
+"""The places that people say, in words for an error."""
 
 
 def time_ms(place: str) -> int | None:
@@ -25,4 +27,4 @@ def time_ms(place: str) -> int | None:
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
 
 
-__all__ = ["EARLIEST", "LATEST", "time_ms"]
+__all__ = ["EARLIEST", "KNOWN", "LATEST", "time_ms"]

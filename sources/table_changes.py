@@ -23,7 +23,7 @@ from hoodoo.errors import (
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
 from hoodoo.redact import printable
-from hoodoo.sources.places import EARLIEST, LATEST, time_ms
+from hoodoo.sources.places import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.table import Table
 
@@ -184,7 +184,10 @@ class TableChanges(Source):
         if place.startswith("{"):
             return super().position_at(place)
         if place not in (EARLIEST, LATEST) and time_ms(place) is None:
-            raise OptionError(f"{printable(place)} is neither a place nor a time.", option="place")
+            raise OptionError(
+                f"{printable(place)} is no place in a table. Give {KNOWN}, or a position of an earlier batch.",
+                option="place",
+            )
         view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
         return self._said(view.table, 0 if place == EARLIEST else view.seq)
 

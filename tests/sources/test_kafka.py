@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -431,6 +432,14 @@ def test_a_job_is_never_reset_to_offsets_that_a_topic_does_not_have(
     with pytest.raises(OptionError, match=why) as refused:
         job.reset(place, -1)
     assert refused.value.details["option"] == "place" and table.application("job").version == -1
+
+
+@pytest.mark.parametrize("place", ["10 minutes ago", "Earliest", "yesterday", "2", "other,0:1", "t", "t,0:-2", "[]"])
+def test_what_is_no_place_in_a_topic_is_told_which_places_there_are(place: str) -> None:
+    with pytest.raises(OptionError, match=f"{re.escape(repr(place))} is no place in topic 't'") as refused:
+        Kafka("127.0.0.1:1", "t").position_at(place)  # nobody is asked
+    for known in ("'earliest'", "'latest'", "ISO 8601", "'t,0:123,1:456'", "a position"):
+        assert known in refused.value.message
 
 
 def test_a_job_is_reset_to_an_offset_of_each_partition_up_to_its_end(cluster: str, put: Any, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
-from hoodoo.sources.kafka_position import TopicPosition, offsets_named, require_there, shares
+from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
 from hoodoo.sources.kafka_rows import rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
@@ -295,7 +295,8 @@ class Kafka(Source):
 
         Args:
             place: 'earliest', 'latest', a time, from which on messages are read by their own times, an offset of each
-                partition such as 'orders,0:123,1:456', or a position.
+                partition such as 'orders,0:123,1:456', the same as Spark spells it, '{"orders":{"0":123,"1":456}}',
+                where -2 is the beginning of a partition and -1 its end, or a position.
 
         Returns:
             The position.
@@ -305,14 +306,14 @@ class Kafka(Source):
             SourceLost: The position is that of another topic.
             SourceUnavailable: The broker does not answer.
         """
-        if place.startswith("{"):
+        if is_position(place):
             return super().position_at(place)
         moment = time_ms(place)
         is_named = place not in (EARLIEST, LATEST) and moment is None
-        offsets = offsets_named(place, self.topic) if is_named else {}
+        named = offsets_named(place, self.topic) if is_named else {}
         bounds = self._client.bounds()
         if is_named:
-            require_there(offsets, bounds, self.topic)
+            offsets = offsets_there(named, bounds, self.topic)
         elif moment is not None:
             found = self._client.offsets_at(moment, bounds)
             offsets = {one: at if at >= 0 else bounds[one][1] for one, at in found.items()}

@@ -22,6 +22,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.places import KNOWN
 
 _KIND, _SPARK = "kafka", "spark"
+_SPARK_EARLIEST, _SPARK_LATEST = -2, -1
 _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)", re.ASCII)
 
 
@@ -96,41 +97,55 @@ class TopicPosition:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
 
 
+def is_position(place: str) -> bool:
+    """Tell whether a place is a position, of whatever source, and not offsets that somebody names."""
+    try:
+        said = json.loads(place)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and isinstance(said.get("source"), str)
+
+
 def offsets_named(place: str, topic: str) -> dict[int, int]:
-    """Read offsets that somebody names as Hudi's streamer spells them.
+    """Read offsets that somebody names, as Hudi's streamer spells them or Spark's option `startingOffsets` does.
 
     Args:
-        place: Such as 'orders,0:123,1:456'.
+        place: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
         topic: The topic.
 
     Returns:
-        The next offset by partition, at least one.
+        The next offset by partition, at least one; -2 is the beginning of a partition and -1 its end, as for Spark.
 
     Raises:
         OptionError: They are none of the topic.
     """
-    named = _offsets_in(place, topic)
+    named = _offsets_in_spark(place, topic) if place.startswith("{") else _offsets_in(place, topic)
     if not named:
         raise OptionError(
             f"{printable(place)} is no place in topic {topic!r}. Give {KNOWN}, the next offset of each partition, such "
-            f"as '{topic},0:123,1:456', or a position of an earlier batch.",
+            f"as '{topic},0:123,1:456' or {json.dumps({topic: {'0': 123, '1': 456}})!r}, or a position of an earlier "
+            "batch.",
             option="place",
         )
     return named
 
 
-def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> None:
-    """Refuse offsets that somebody names and from which a topic cannot be read, or not each partition of it.
+def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
+    """Look up offsets that somebody names.
 
     Args:
-        offsets: The next offset by partition.
+        named: What `offsets_named` gave.
         bounds: The first offset of each partition that there is, and the one behind its last.
         topic: The topic, for the error.
+
+    Returns:
+        The next offset of each partition.
 
     Raises:
         OptionError: A partition does not exist, is not named, or does not have its offset.
     """
-    for partition, at in sorted(offsets.items()):
+    offsets = dict[int, int]()
+    for partition, at in sorted(named.items()):
         if partition not in bounds:
             raise OptionError(
                 f"Topic {topic!r} has no partition {partition}, but 0 to {max(bounds)}. Nothing was changed.",
@@ -138,6 +153,7 @@ def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, in
                 partition=partition,
             )
         low, high = bounds[partition]
+        at = {_SPARK_EARLIEST: low, _SPARK_LATEST: high}.get(at, at)
         if not low <= at <= high:
             raise OptionError(
                 f"Partition {partition} of topic {topic!r} has no offset {at}: it begins at {low}, and the next "
@@ -146,6 +162,7 @@ def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, in
                 partition=partition,
                 offset=at,
             )
+        offsets[partition] = at
     if missing := sorted(bounds.keys() - offsets.keys()):
         raise OptionError(
             f"Topic {topic!r} has partitions that are not named: {printable(missing)}. Nothing was changed. Give an "
@@ -153,6 +170,7 @@ def require_there(offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, in
             option="place",
             partition=missing[0],
         )
+    return offsets
 
 
 def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
@@ -162,6 +180,17 @@ def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
         return None
     pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
     return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
+    """Offsets of a topic as Spark spells them; None where they are none of it."""
+    try:
+        ((found, pairs),) = json.loads(text).items()
+        said = {int(partition): offset for partition, offset in pairs.items()}
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    known = all(type(offset) is int and offset >= _SPARK_EARLIEST for offset in said.values())
+    return said if found == topic and known else None
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:

@@ -434,11 +434,15 @@ def test_a_job_is_never_reset_to_offsets_that_a_topic_does_not_have(
     assert refused.value.details["option"] == "place" and table.application("job").version == -1
 
 
-@pytest.mark.parametrize("place", ["10 minutes ago", "Earliest", "yesterday", "2", "other,0:1", "t", "t,0:-2", "[]"])
+@pytest.mark.parametrize(
+    "place",
+    ["10 minutes ago", "Earliest", "yesterday", "2", "other,0:1", "t", "t,0:-2", "[]"]
+    + ['{"t":{"0":-3}}', '{"t":{"0":"3"}}', '{"t":{}}', '{"u":{"0":3}}', '{"t":{"0":3},"u":{"0":3}}', '{"t":{', "{}"],
+)
 def test_what_is_no_place_in_a_topic_is_told_which_places_there_are(place: str) -> None:
     with pytest.raises(OptionError, match=f"{re.escape(repr(place))} is no place in topic 't'") as refused:
         Kafka("127.0.0.1:1", "t").position_at(place)  # nobody is asked
-    for known in ("'earliest'", "'latest'", "ISO 8601", "'t,0:123,1:456'", "a position"):
+    for known in ("'earliest'", "'latest'", "ISO 8601", "'t,0:123,1:456'", '\'{"t": {"0": 123,', "a position"):
         assert known in refused.value.message
 
 
@@ -450,6 +454,27 @@ def test_a_job_is_reset_to_an_offset_of_each_partition_up_to_its_end(cluster: st
     assert job.run().rows == 0
     job.reset("ends,0:0,1:1,2:0,3:0", 0)
     assert job.run().rows == 2
+
+
+def test_a_job_is_reset_to_offsets_as_spark_spells_them(cluster: str, put: Any, tmp_path: Path) -> None:
+    """What --as-spark-offsets had printed was the position of another source."""
+    put("source", 0, *({"id": number} for number in range(5)))  # a position says "source", too
+    put("source", 1, *({"id": number} for number in range(5)))
+    source = Kafka(cluster, "source")
+    job = hoodoo.ingest(source, hoodoo.create(tmp_path / "t", COLUMNS, key="id"), name="job")
+    job.run()
+    printed = source.to_spark(job.position())
+    assert json.loads(printed) == {"source": {"0": 5, "1": 5, "2": 0, "3": 0}}
+    job.reset('{"source": {"0": 3, "1": -2, "2": -1, "3": 0}}', 0)
+    assert json.loads(job.position())["offsets"] == "source,0:3,1:0,2:0,3:0"
+    job.reset('{"source": {"0": -1, "1": 0, "2": 0, "3": 0}}', 1)
+    assert json.loads(job.position())["offsets"] == "source,0:5,1:0,2:0,3:0"
+    job.reset(printed, 2)
+    assert source.to_spark(job.position()) == printed
+    with pytest.raises(OptionError, match="Partition 1 of topic 'source' has no offset 6"):
+        job.reset('{"source": {"0": 3, "1": 6, "2": 0, "3": 0}}', 3)
+    with pytest.raises(SourceLost, match="none of topic 'source'"):
+        job.reset('{"source":"files","upto":1,"seen":{}}', 3)
 
 
 def test_a_job_goes_on_from_a_stream_on_spark_and_back(cluster: str, put: Any, tmp_path: Path) -> None:

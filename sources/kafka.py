@@ -24,7 +24,7 @@ from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
 from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
-from hoodoo.sources.kafka_rows import rows_of_messages
+from hoodoo.sources.kafka_rows import of_senders, rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
@@ -54,7 +54,7 @@ class Kafka(Source):
 
     A message is a JSON object, which is a row, or an event that says how a row has changed. A table with a column
     `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string) gets
-    what the broker says of it.
+    what the broker says of it; what a sender says under these names is never taken.
 
     Attributes:
         name: 'kafka:' and the topic.
@@ -234,10 +234,12 @@ class Kafka(Source):
                 numbered.append((number, value))
             elif self.tombstones == "quarantine":
                 bad.note(number, "a message without a value", message.key() or b"", "tombstone")
-        decoder: JsonDecoder | AvroDecoder = JsonDecoder(columns, unknown)
+        asked = of_senders(columns)
+        decoder: JsonDecoder | AvroDecoder = JsonDecoder(asked, unknown)
         if self._schemas is not None:
-            decoder = AvroDecoder(f"Topic {self.topic!r}", columns, unknown, self._schemas)
-        rows = rows_of_messages(self.topic, decoder.rows(numbered, bad), messages, columns, self.told)
+            decoder = AvroDecoder(f"Topic {self.topic!r}", asked, unknown, self._schemas)
+        decoded = decoder.rows(numbered, bad)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
         yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size)
 
     def _changes(self, taken: Taken, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
@@ -249,7 +251,7 @@ class Kafka(Source):
         decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
-        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
         if decoder.emptied is not None:  # what was read after it is read again, into an empty table
             return Part(
                 pa.table({}),

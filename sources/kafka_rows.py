@@ -1,4 +1,4 @@
-"""Rows of messages of Kafka, with what the broker says of each message. Asks no broker."""
+"""Rows of messages of Kafka, with what the broker says of each message, and nobody else. Asks no broker."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
+_OF_BROKERS = (PARTITION, OFFSET, TIMESTAMP, KEY)
+
+
+def of_senders(columns: pa.Schema) -> pa.Schema:
+    """Pick the columns that messages are asked for: what senders say under the other names is not even decoded.
+
+    Args:
+        columns: The columns of the table.
+
+    Returns:
+        They, without those that the broker fills, with the same metadata.
+    """
+    return pa.schema([field for field in columns if field.name not in _OF_BROKERS], columns.metadata)
 
 
 def rows_of_messages(
@@ -22,6 +35,7 @@ def rows_of_messages(
     messages: Sequence[Message],
     columns: pa.Schema,
     told: bool,
+    left_out: set[str],
 ) -> pa.Table:
     """Put decoded rows together, with what the broker says of the message of each.
 
@@ -31,6 +45,8 @@ def rows_of_messages(
         messages: All messages.
         columns: The columns of the table.
         told: Are all four columns wanted, or those only that the table has?
+        left_out: Columns of messages that were left out. It gets those that a sender has by a name of the broker's, but
+            for those that the broker fills.
 
     Returns:
         The rows.
@@ -38,23 +54,26 @@ def rows_of_messages(
     Raises:
         ColumnError: A column has values of several types.
     """
-    parts = [_told(rows, [messages[number] for number in numbers], columns, told) for rows, numbers in decoded]
+    filled = [name for name in _OF_BROKERS if told or name in columns.names]
+    parts = list[pa.Table]()
+    for rows, numbers in decoded:
+        senders = [name for name in _OF_BROKERS if name in rows.column_names]
+        left_out.update(senders)
+        parts.append(_told(rows.drop_columns(senders), [messages[number] for number in numbers], filled))
+    left_out.difference_update(filled)
     return together(topic, parts, columns.remove_metadata())
 
 
-def _told(rows: pa.Table, messages: Sequence[Message], columns: pa.Schema, told: bool) -> pa.Table:
-    """`rows` with what the broker says of each message, as far as the table has columns for it, or if it is wanted."""
+def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
+    """`rows` with what the broker says of each message, in columns of these names."""
     said: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
         TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
         KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
     }
-    for name, values in said.items():
-        if told or name in columns.names:
-            if name in rows.column_names:
-                rows = rows.drop_columns([name])
-            rows = rows.append_column(name, values())
+    for name in names:
+        rows = rows.append_column(name, said[name]())
     return rows
 
 
@@ -62,4 +81,4 @@ def _text(key: Any) -> str | None:
     return None if key is None else bytes(key).decode(errors="backslashreplace")
 
 
-__all__ = ["KEY", "OFFSET", "PARTITION", "TIMESTAMP", "rows_of_messages"]
+__all__ = ["KEY", "OFFSET", "PARTITION", "TIMESTAMP", "of_senders", "rows_of_messages"]

@@ -189,6 +189,43 @@ def test_new_columns_of_messages_are_added_and_none_of_the_broker(cluster: str, 
     assert table.schema.names == ["id", "v", "more"]
 
 
+def test_what_a_sender_says_in_the_name_of_the_broker_is_never_taken(cluster: str, put: Any, tmp_path: Path) -> None:
+    """Column _kafka_offset was added with the sender's value; from the next batch on it was the broker's."""
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    put("forged", 0, {"id": 1, "_kafka_offset": 999, "_kafka_key": {"a": 1}}, {"id": 2, "_kafka_offset": "none"})
+    report = hoodoo.ingest(Kafka(cluster, "forged"), table, new_columns="add", max_rows=1).run()
+    assert (report.rows, report.bad, report.unknown) == (2, 0, ("_kafka_key", "_kafka_offset"))
+    assert table.schema.names == ["id", "v"]
+    told = hoodoo.create(tmp_path / "told", pa.schema([*COLUMNS, ("_kafka_offset", pa.int64())]), key="id")
+    report = hoodoo.ingest(Kafka(cluster, "forged"), told).run()
+    assert (report.bad, report.unknown) == (0, ("_kafka_key",))
+    assert told.scan(["id", "_kafka_offset"]).to_arrow().to_pylist() == [
+        {"id": 1, "_kafka_offset": 0},
+        {"id": 2, "_kafka_offset": 1},
+    ]
+
+
+def test_where_a_message_stands_may_be_the_key_of_its_row(cluster: str, put: Any, tmp_path: Path) -> None:
+    """Each message lacked the value that the broker was about to fill in."""
+    key = [("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())]
+    table = hoodoo.create(tmp_path / "t", pa.schema([*key, ("v", pa.string())]), key=[name for name, _ in key])
+    put("log", 1, {"v": "a"}, {"v": "b", "_kafka_offset": 0}, {"more": 1})
+    report = hoodoo.ingest(Kafka(cluster, "log"), table).run()
+    assert (report.rows, report.bad, report.unknown) == (3, 0, ("more",))
+    assert table.scan(["_kafka_partition", "_kafka_offset", "v"]).to_arrow().to_pylist() == [
+        {"_kafka_partition": 1, "_kafka_offset": number, "v": v} for number, v in enumerate(["a", "b", None])
+    ]
+
+
+def test_a_change_event_does_not_speak_for_the_broker(cluster: str, put: Any, tmp_path: Path) -> None:
+    columns = pa.schema([*COLUMNS, ("_event_lsn", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", columns, key="id", order_by="_event_lsn")
+    after, source = {"id": 1, "v": "a", "_kafka_offset": 999}, {"connector": "postgresql", "lsn": 5}
+    put("forger", 0, {"op": "c", "before": None, "after": after, "source": source}, key=b'{"id": 1}')
+    report = hoodoo.ingest(Kafka(cluster, "forger", format="debezium-json"), table, new_columns="add").run()
+    assert (report.rows, report.unknown, "_kafka_offset" in table.schema.names) == (1, ("_kafka_offset",), False)
+
+
 def test_a_job_that_begins_with_the_latest_message_passes_over_older_ones_for_ever(cluster: str, put: Any) -> None:
     put("late", 0, {"id": 1})
     source = Kafka(cluster, "late", start="latest")

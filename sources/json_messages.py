@@ -22,8 +22,36 @@ PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDeco
 AT_ONCE = 20_000  # messages that are tried together
 
 
+_EVENTS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "payload"})
+"""The fields by which a change event of Debezium is known, without a schema or with one."""
+
+
 class JsonDecoder(WantedRows):
     """Decodes messages by the columns of a table: text is read as what they are."""
+
+    def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
+        """Take what is asked for.
+
+        Args:
+            columns: As `WantedRows` takes it.
+            unknown: As `WantedRows` takes it.
+            events: How change events of Debezium are read instead, to be said of messages without a key that look like
+                such. '' (default): they cannot be.
+        """
+        super().__init__(columns, unknown)
+        self._events = events
+
+    def meant(self, message: bytes) -> str:
+        """Say that a message without a key looks like a change event, where such can be read."""
+        if not self._events:
+            return ""
+        try:
+            fields = json.loads(message)
+        except (ValueError, RecursionError):
+            return ""
+        if not isinstance(fields, dict) or not any(event <= fields.keys() for event in _EVENTS):
+            return ""
+        return f"; it looks like a change event of Debezium, which {self._events} reads"
 
     def parse(self, content: pa.Buffer) -> pa.Table:
         """Decode objects that follow each other. Raises one of PROBLEMS."""

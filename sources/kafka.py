@@ -36,6 +36,7 @@ DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
 FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
 OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
 """Formats whose messages name schemas of a registry."""
+_READS_EVENTS = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class Kafka(Source):
             elif self.tombstones == "quarantine":
                 bad.note(number, "a message without a value", message.key() or b"", "tombstone")
         asked = of_senders(columns)
-        decoder: JsonDecoder | AvroDecoder = JsonDecoder(asked, unknown)
+        decoder: JsonDecoder | AvroDecoder = JsonDecoder(asked, unknown, _READS_EVENTS)
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", asked, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)

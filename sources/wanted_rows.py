@@ -91,6 +91,10 @@ class WantedRows:
                 found[name] = rows[name].is_null().to_numpy()
         return found
 
+    def meant(self, message: bytes) -> str:
+        """Say what a message without a key seems to be instead of a row; '' where nobody knows."""
+        return ""
+
     def complete(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
@@ -109,7 +113,8 @@ class WantedRows:
         for name, mask in lacks.items():
             for at in np.flatnonzero(mask & there).tolist():
                 number, message = messages[at]
-                bad.note(number, f"no value for the key column {name!r}", message, "null_key")
+                detail = f"no value for the key column {name!r}{self.meant(message)}"
+                bad.note(number, detail, message, "null_key")
             there &= ~mask
         if there.all():
             yield rows, [number for number, _ in messages]

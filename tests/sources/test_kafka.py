@@ -316,6 +316,33 @@ def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, tmp_path
     assert table.scan(["id", "v"]).to_arrow().to_pylist() == [{"id": 1, "v": "2"}]
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"op": "c", "before": None, "after": {"id": 1}, "source": {"lsn": 1}, "ts_ms": 1},
+        {"op": "d", "before": {"id": 1}, "source": {"lsn": 1}},
+        {"schema": {"type": "struct"}, "payload": {"op": "c", "after": {"id": 1}, "source": {"lsn": 1}}},
+    ],
+    ids=["created", "deleted", "with a schema"],
+)
+def test_change_events_that_are_read_as_rows_are_said_to_be_events(
+    cluster: str, put: Any, tmp_path: Path, event: dict[str, Any]
+) -> None:
+    table, topic = hoodoo.create(tmp_path / "t", COLUMNS, key="id"), f"events-{len(event)}"
+    put(topic, 0, event)
+    job, hint = hoodoo.ingest(Kafka(cluster, topic), table), r"format='debezium-json' \(--format debezium-json\)"
+    assert re.search(f"'id'; it looks like a change event of Debezium, which {hint}", job.check().problems[0])
+    with pytest.raises(TooManyBadRows, match=hint):
+        hoodoo.ingest(Kafka(cluster, topic), table, max_bad_rows=0).run()
+
+
+def test_a_row_without_its_key_is_not_said_to_be_an_event(cluster: str, put: Any, tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    put("keyless", 0, {"v": "a"}, {"op": "c", "after": 1}, {"payload": 1}, {"id": None, "source": 1})
+    problems = hoodoo.ingest(Kafka(cluster, "keyless"), table).check().problems
+    assert [one.partition(": ")[2] for one in problems] == ["no value for the key column 'id'"] * 4
+
+
 def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.2)
     with pytest.raises(SourceUnavailable, match="did not answer"):

@@ -116,12 +116,16 @@ class Sink:
         """What the commit of a micro-batch carries. One that was committed before stays the number that it was."""
         view = self.table.handle.look().view
         at, position = application(self.name, view.transactions, view.reached), _POSITION % offsets
-        if batch_id > at.version + 1 or (batch_id == at.version and at.position not in ("", position)):
+        elsewhere = batch_id == at.version and at.position not in ("", position)
+        if elsewhere or batch_id not in (at.version, at.version + 1):
+            remedy = "Give the sink another name, and the stream a new checkpoint."
+            if batch_id == 0:
+                remedy = "The checkpoint is new, and each needs a sink of its own: give this sink another name."
             raise CommitConflict(
                 f"The newest commit of sink {printable(self.name)} has the number {at.version}"
                 f"{f' and stands at {printable(at.position)}' if at.position else ''}, and batch {batch_id} of this "
                 f"stream ends at {printable(offsets)}: somebody else has written under that name, or the checkpoint is "
-                "another one. Give the sink another name, and the stream a new checkpoint.",
+                f"another one. Nothing was written. {remedy}",
                 application=self.name,
                 version=at.version,
             )

@@ -100,7 +100,7 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
     run(spark, folder, table.sink("files", positions=True), tmp_path / "checkpoint")
     at = table.cursor
     sink = table.sink("files", positions=True)
-    with pytest.raises(CommitConflict, match="Give the sink another name"):
+    with pytest.raises(CommitConflict, match="The checkpoint is new, .* give this sink another name"):
         sink._positioned('[{"logOffset":41}]', 0)
     with pytest.raises(CommitConflict, match="The newest commit of sink 'files' has the number 0"):
         sink._positioned('[{"logOffset":41}]', 2)
@@ -109,6 +109,24 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
         put(others, 9)
         run(spark, others, table.sink("new", positions=True), tmp_path / "of others")
     assert table.application("new").version == -1 and table.cursor.seq == at.seq + 2
+
+
+def test_a_new_checkpoint_under_the_name_of_a_sink_with_several_batches_is_told_what_to_do(
+    spark: Any, table: hoodoo.Table, tmp_path: Path
+) -> None:
+    """It was told of another process that came first, of which there was none."""
+    folder = tmp_path / "in"
+    for number in range(3):
+        put(folder, number)
+    run(spark, folder, table.sink("files", positions=True), tmp_path / "checkpoint")
+    at = table.cursor
+    with pytest.raises(Exception, match="of sink 'files' has the number 2 .* give this sink another name"):
+        run(spark, folder, table.sink("files", positions=True), tmp_path / "new")
+    with pytest.raises(CommitConflict, match="Give the sink another name, and the stream a new checkpoint"):
+        table.sink("files", positions=True)._positioned('[{"logOffset":41}]', 1)
+    assert table.cursor == at
+    run(spark, folder, table.sink("others", positions=True), tmp_path / "of others")
+    assert said(table, "others")[0] == 2
 
 
 def test_what_comes_from_no_stream_has_no_position(spark: Any, connected: Any, table: hoodoo.Table) -> None:

@@ -46,6 +46,11 @@ _LISTEN_S = 0.05
 _PASSING = ("SSL transport error", "Failed to acquire")
 """How librdkafka begins to say that a connection broke, or that who gives tokens did not answer: that passes."""
 
+_NO_PROTOCOL = (
+    " A broker that wants a password, or speaks TLS, may not answer who does not: if it is one, set security.protocol "
+    "in settings (--setting)."
+)
+
 
 @dataclass(frozen=True)
 class Taken:
@@ -151,6 +156,7 @@ class KafkaClient:
         self._kafka = confluent_kafka
         self._settings = {**_DEFAULTS, **settings, **OURS, "bootstrap.servers": servers}
         self._remedies = _remedies(confluent_kafka.KafkaError, topic)
+        self._passing = (confluent_kafka.KafkaError._TRANSPORT, confluent_kafka.KafkaError._TIMED_OUT)
         self._heard = _Heard(self._remedies.keys(), confluent_kafka.KafkaError._ALL_BROKERS_DOWN)
         self._made: Consumer | None = None
         self._admin: AdminClient | None = None
@@ -354,7 +360,6 @@ class KafkaClient:
 
     def _asked(self, ask: Callable[[float], T]) -> T:
         """What `ask` returns, which is told how many seconds it may wait."""
-        codes = self._kafka.KafkaError
         ends, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
@@ -362,7 +367,7 @@ class KafkaClient:
             except self._kafka.KafkaException as problem:
                 self._listen(_LISTEN_S)
                 left_s = ends - time.monotonic()
-                passes = problem.args[0].code() in (codes._TRANSPORT, codes._TIMED_OUT)
+                passes = problem.args[0].code() in self._passing
                 if self._heard.refusal is None and passes and left_s > 0:
                     wait_s = min(2 * wait_s, left_s)
                     continue
@@ -389,14 +394,19 @@ class KafkaClient:
             return self.lost(problem.str(), can_skip=problem.code() in lost)
         if problem.code() in self._remedies:
             return self._refused(problem)
-        return self._unanswered(f"Kafka did not answer for topic {self.topic!r}: {problem.str()}")
+        says_nothing = problem.code() in self._passing and "security.protocol" not in self._settings
+        return self._unanswered(
+            f"Kafka did not answer for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if says_nothing else ""
+        )
 
-    def _unanswered(self, what: str) -> OptionError | SourceUnavailable:
-        """The error that nothing came, with the reason where librdkafka says one."""
+    def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
+        """The error that nothing came, with the reason where librdkafka says one. guess: what is said where it says
+        none.
+        """
         if self._heard.refusal is not None:
             return self._refused(self._heard.refusal)
-        why = f" ({printable(self._heard.last.str(), 500)})" if self._heard.last is not None else ""
-        return SourceUnavailable(f"{what}{why}.", topic=self.topic)
+        why = f" ({printable(self._heard.last.str(), 500)})." if self._heard.last is not None else f".{guess}"
+        return SourceUnavailable(f"{what}{why}", topic=self.topic)
 
     def _refused(self, problem: Any) -> OptionError:
         return OptionError(

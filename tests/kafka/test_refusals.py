@@ -10,8 +10,8 @@ from confluent_kafka.admin import ResourceType
 from kafka_broker import Broker
 
 import hoodoo
-from hoodoo.errors import OptionError
-from hoodoo.sources import Kafka
+from hoodoo.errors import OptionError, SourceUnavailable
+from hoodoo.sources import Kafka, Limits
 
 
 @pytest.fixture
@@ -43,6 +43,15 @@ def test_a_wrong_password_ends_a_job_at_once(kafka: Broker, topic: str, table: h
     with pytest.raises(OptionError, match=f"{kafka.locked}.*[Aa]uthentication.*sasl.password") as problem:
         refused.run(once=once)
     assert (problem.value.details["option"], refused.report.retries) == ("settings", 0)
+
+
+def test_who_does_not_say_who_he_is_is_told_where_to(
+    kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was said but that the broker did not answer."""
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 2.0)
+    with pytest.raises(SourceUnavailable, match="did not answer .* set security.protocol in settings"):
+        Kafka(kafka.locked, topic).plan("", Limits())
 
 
 def test_a_mechanism_that_the_broker_does_not_know_ends_a_job_at_once(

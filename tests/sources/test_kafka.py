@@ -351,7 +351,7 @@ def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.Monkey
 
 def test_why_a_broker_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 2.0)
-    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1/.*Connection refused"):
+    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1/.*Connection refused[^.]*\.$"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
 
 
@@ -375,6 +375,21 @@ def test_a_broker_that_speaks_no_tls_is_refused_at_once() -> None:
         finally:
             server.shutdown(socket.SHUT_RDWR)
             speaking.join()
+
+
+@pytest.mark.parametrize(
+    ("settings", "hinted"), [({}, True), ({"security.protocol": "PLAINTEXT"}, False)], ids=["unset", "set"]
+)
+def test_a_broker_that_says_nothing_at_all_may_want_another_protocol(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], hinted: bool
+) -> None:
+    """Of a listener that wants a password nothing was known but that it did not answer."""
+    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it takes connections, and nobody reads them
+        source = Kafka(f"127.0.0.1:{server.getsockname()[1]}", "t", settings=settings)
+        with pytest.raises(SourceUnavailable, match="did not answer") as refused:
+            source.plan("", Limits())
+    assert ("set security.protocol in settings" in refused.value.message) == hinted
 
 
 def test_a_source_that_nobody_needs_any_more_leaves_no_thread() -> None:

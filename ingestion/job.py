@@ -155,8 +155,8 @@ class Job:
 
         Args:
             once: True (default) returns when the source has nothing new. False goes on until `stop` is called, and
-                waits out a store or a source that does not answer; a process that comes second to another one of the
-                same job stands by.
+                waits out a store or a source that does not answer, and a store that is full; a process that comes
+                second to another one of the same job stands by.
             poll_s: How many seconds pass between two looks at a source that has nothing new. Default 5.
             each_batch: A function that is given a `BatchReport` after each commit. What it raises ends the run.
             metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text form, 0 for any free port. None
@@ -172,6 +172,7 @@ class Job:
             DataError: A file is damaged, or a transformation does not return rows of the table.
             CommitConflict: With `once`, another process of this job was first thirty times in a row: one is enough.
             TryAgainError: With `once`, the store or the source did not answer several times in a row.
+            StoreFull: With `once`, the store was full several times in a row.
         """
         flag("once", once)
         number_from("poll_s", poll_s, 0, optional=False)

@@ -1,5 +1,5 @@
 """When a job looks at its source: after a batch, after a while where there was nothing, and later each time that the
-store or the source does not answer. Several jobs take turns in one thread.
+store or the source does not answer, or the store is full. Several jobs take turns in one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hoodoo.compactor.service_log import failure, say
-from hoodoo.errors import CommitConflict, HoodooError, SourceLost, TryAgainError
+from hoodoo.errors import CommitConflict, HoodooError, SourceLost, StoreFull, TryAgainError
 from hoodoo.ingestion.pace import Pace
 from hoodoo.ingestion.report import BatchReport, IngestReport
 from hoodoo.sources.source import SourceLag
@@ -79,7 +79,7 @@ class Turns:
         except CommitConflict as problem:
             self._lose(problem, began)
             return
-        except TryAgainError as problem:
+        except (TryAgainError, StoreFull) as problem:  # who looks after a full store makes room, and restarts no job
             self._fail(problem)
             return
         except BaseException:
@@ -115,14 +115,15 @@ class Turns:
                 raise problem
             self.due = began + self._poll_s
 
-    def _fail(self, problem: TryAgainError) -> None:
+    def _fail(self, problem: TryAgainError | StoreFull) -> None:
         self._failed += 1
         self.job.count(retries=1)
         self.job.fine = False
         if self._once and self._failed >= _TRIES:
             raise problem
         if self._failed == 1 or self._failed % 10 == 0:
-            failure("does not answer", problem, to=log, job=self.job.name, times=self._failed)
+            what = "has no room" if isinstance(problem, StoreFull) else "does not answer"
+            failure(what, problem, to=log, job=self.job.name, times=self._failed)
         self.due = time.monotonic() + min(_WAIT_MAX_S, 0.1 * 2 ** min(self._failed, 20)) * random.uniform(0.5, 1)
 
 

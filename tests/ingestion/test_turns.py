@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavailable, StoreUnavailable
+from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavailable, StoreFull, StoreUnavailable
 from hoodoo.ingestion import stopping, turns
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.report import BatchReport
@@ -125,6 +125,23 @@ def test_a_store_that_does_not_answer_is_waited_for_longer_and_longer_and_named(
 def test_a_job_that_ends_gives_up_a_store_that_never_answers(clock: Clock) -> None:
     with pytest.raises(StoreUnavailable):
         run(clock, Job(clock, *[StoreUnavailable("no answer")] * 5), once=True)
+
+
+def test_a_store_without_room_is_waited_for_and_named(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hoodoo.ingest")
+    job = Job(clock, *[StoreFull("No space left.")] * 3, 1)
+    run(clock, job)
+    waits = [round(later - earlier, 3) for earlier, later in zip(job.looks, job.looks[1:], strict=False)]
+    assert waits[:3] == [0.2, 0.4, 0.8] and job.report.retries == 3 and job.fine
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2 and "has no room" in said[0] and "No space left" in said[0] and "answers again" in said[1]
+
+
+def test_a_job_that_ends_gives_up_a_store_that_stays_full(clock: Clock) -> None:
+    job = Job(clock, *[StoreFull("No space left.")] * 6)
+    with pytest.raises(StoreFull):
+        run(clock, job, once=True)
+    assert len(job.looks) == 5
 
 
 def test_a_job_that_goes_on_stands_by_where_another_process_is_always_first(clock: Clock) -> None:

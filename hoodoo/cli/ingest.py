@@ -10,7 +10,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -51,11 +52,14 @@ def run(
     if given.infer:
         return _infer(given, out, storage)
     asked = _asked(given)
-    jobs = [_job(one, open_table, storage) for one in asked]
+    jobs = list[Job]()
+    for number, one in enumerate(asked, 1):
+        with _named(given, number, one):
+            jobs.append(_job(one, open_table, storage))
     _require_different(jobs)
     _require_alone(given, jobs)
     if given.check:
-        return _check(jobs, out)
+        return _check(given, asked, jobs, out)
     if given.as_spark_offsets:
         return _spark_offsets(jobs)
     if given.reset is not None:
@@ -138,11 +142,24 @@ def _require_different(jobs: Sequence[Job]) -> None:
         seen.add(key)
 
 
-def _check(jobs: Sequence[Job], out: Out) -> int:
+@contextmanager
+def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> Iterator[None]:
+    """Have an error name the job of a file that it is about, as the file says it."""
+    try:
+        yield
+    except HoodooError as problem:
+        if given.path is not None:
+            raise
+        what = f"Job {number} of {printable(given.source)}, from {printable(job.source)} into {printable(job.path)}"
+        raise type(problem)(f"{what}: {problem.message}", **problem.details) from problem
+
+
+def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
     """Say what each job would do; 1 if a row that was looked at is bad."""
     bad = 0
-    for job in jobs:
-        found = job.check()
+    for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
+        with _named(given, number, one):
+            found = job.check()
         bad += found.bad
         out.document(asdict(found), "checked")
     return int(bad > 0)

@@ -193,6 +193,23 @@ def test_a_file_that_says_something_else_is_refused_by_the_number_of_its_job(
     assert code == 1 and said in " ".join(err.split())
 
 
+def test_a_job_of_a_file_that_cannot_be_made_is_named_and_none_is_begun(
+    landing: Path, table: hoodoo.Table, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(landing, "a.jsonl", {"id": 1})
+    job = f"[[job]]\nsource = 'landing'\ntable = '{table.path}'\nsettle_seconds = 0\n"
+    Path("jobs.toml").write_text(f"{job}[[job]]\nsource = 'landing'\ntable = 'lake/gone'\n")
+    code, _, err = run("ingest", "jobs.toml", "--once", "--json")
+    said = json.loads(err)["error"]
+    assert code == 1 and said["code"] == "TABLE_NOT_FOUND"
+    assert said["message"].startswith("Job 2 of 'jobs.toml', from 'landing' into 'lake/gone': ")
+    assert table.scan().count() == 0
+    Path("jobs.toml").write_text(f"{job}[[job]]\nsource = 'gone'\ntable = '{table.path}'\n")
+    code, _, err = run("ingest", "jobs.toml", "--check")
+    assert code == 1 and "Job 2 of 'jobs.toml', from 'gone' into" in " ".join(err.split())
+
+
 def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_path: Path) -> None:
     (tmp_path / "jobs.toml").write_text("[[job]]\nsource = 'a'\ntable = 't'\n")
     code, _, err = run("ingest", tmp_path / "jobs.toml", "--max-rows", "5")

@@ -97,6 +97,7 @@ class Files(Source):
         Raises:
             SourceLost: A file was written anew after it was read, or the position is that of another source.
             CallError: There is no such folder.
+            SourceUnavailable: There was one, and it is gone.
         """
         taken, now_ms = TakenFiles.of(position), _now_ms()
         new = taken.new(self._files(now_ms))

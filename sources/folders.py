@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from hoodoo.errors import CallError, SourceChanged
+from hoodoo.errors import CallError, SourceChanged, SourceUnavailable
 from hoodoo.redact import printable
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Folder(Protocol):
     settle_ms: int
 
     def files(self) -> Iterator[Listed]:
-        """All files, in any depth and any order. Raises CallError where there is no such folder."""
+        """All files, in any depth and any order. Raises CallError where there is no such folder, and SourceUnavailable
+        where there was one.
+        """
         ...
 
     def content(self, file: Listed) -> pa.Buffer:
@@ -72,10 +74,10 @@ class _LocalFolder:
 
     def __init__(self, path: str) -> None:
         self.uri = os.path.abspath(path.removeprefix("file://"))
+        self._was_there = os.path.isdir(self.uri)
 
     def files(self) -> Iterator[Listed]:
-        if not os.path.isdir(self.uri):
-            raise CallError(f"There is no folder {printable(self.uri)}.", path=self.uri)
+        self._require_there()
         for folder, _, names in os.walk(self.uri, onerror=self._refuse):
             for name in names:
                 path = os.path.join(folder, name)
@@ -95,6 +97,18 @@ class _LocalFolder:
         if found != file or data.size != file.size:
             raise _changed(self.uri, file)
         return data
+
+    def _require_there(self) -> None:
+        """A folder that was never there is a wrong path; one that was may come back, as a disk does."""
+        if os.path.isdir(self.uri):
+            self._was_there = True
+        elif self._was_there:
+            raise SourceUnavailable(
+                f"The folder {printable(self.uri)} is gone: it was deleted, moved or unmounted. Bring it back.",
+                path=self.uri,
+            )
+        else:
+            raise CallError(f"There is no folder {printable(self.uri)}.", path=self.uri)
 
     @staticmethod
     def _refuse(problem: OSError) -> None:

@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
 import hoodoo
 from hoodoo.cli.jobs_file import jobs_of
 from hoodoo.cli.show import Out
-from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows
+from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
 from hoodoo.ingestion.job import Job, ingest, metrics_of
 from hoodoo.ingestion.reading import RowTransform
@@ -166,9 +166,11 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """What a job did, and what waits."""
-    report = asdict(job.reported())
-    return report | {"application": job.name, "waiting": job.source.lag(job.position()).waiting}
+    """What a job did, and what waits: None where the source is away, which it may be when a job is stopped."""
+    report, waiting = asdict(job.reported()), None
+    with suppress(TryAgainError):
+        waiting = job.source.lag(job.position()).waiting
+    return report | {"application": job.name, "waiting": waiting}
 
 
 def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:

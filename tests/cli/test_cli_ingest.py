@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -111,6 +112,40 @@ def test_without_once_it_goes_on_until_it_is_told_to_stop(landing: Path, table: 
     assert (code, err, end["batches"]) == (0, "", 2)
     assert [(one["batch"]["version"], one["batch"]["rows"]) for one in batches] == [(0, 1), (1, 1)]
     assert {"plan", "read", "transform", "write"} <= batches[0]["batch"]["seconds"].keys()
+
+
+def test_a_job_waits_for_a_folder_that_is_gone_and_can_be_stopped_meanwhile(
+    landing: Path, table: hoodoo.Table, run: Any
+) -> None:
+    away, said = landing.with_name("away"), list[str]()
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    def later() -> None:
+        wait_for(lambda: hoodoo.open(table.path).scan().count() == 1, "the first file")
+        landing.rename(away)
+        wait_for(lambda: any("does not answer" in one for one in said), "a look at what is gone")
+        put(away, "b.jsonl", {"id": 2})
+        away.rename(landing)
+        wait_for(lambda: hoodoo.open(table.path).scan().count() == 2, "the second file")
+        landing.rename(away)
+        wait_for(lambda: sum("does not answer" in one for one in said) == 2, "another look at what is gone")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    put(landing, "a.jsonl", {"id": 1})
+    listening, other = Listening(), threading.Thread(target=later)
+    logging.getLogger("hoodoo.ingest").addHandler(listening)
+    other.start()
+    try:
+        fast = ("--settle-seconds", "0", "--poll-seconds", "0.05", "--min-seconds", "0")
+        code, out, _ = run("ingest", landing, table.path, *fast, "--json")
+    finally:
+        other.join()
+        logging.getLogger("hoodoo.ingest").removeHandler(listening)
+    end = json.loads(out.splitlines()[-1])
+    assert (code, end["rows"], end["waiting"]) == (0, 2, None)
 
 
 def test_a_check_reads_what_comes_next_and_writes_nothing(

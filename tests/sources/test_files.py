@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 import seaweed
 
-from hoodoo.errors import CallError, DataError, OptionError, SourceChanged, SourceLost
+from hoodoo.errors import CallError, DataError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.sources import Files, Limits
 from hoodoo.storage.s3 import S3Store
 
@@ -210,6 +210,17 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         Files(tmp_path / "nowhere").plan("", Limits())
     with pytest.raises(CallError, match="is a path"):
         Files("")
+
+
+def test_a_folder_that_was_there_and_is_gone_may_come_back(folder: Path) -> None:
+    put(folder, "a.jsonl", 1)
+    source, away = Files(folder, settle_s=0), folder.with_name("away")
+    folder.rename(away)
+    for ask in (lambda: source.plan("", Limits()), lambda: source.lag("")):
+        with pytest.raises(SourceUnavailable, match="is gone: it was deleted, moved or unmounted"):
+            ask()
+    away.rename(folder)
+    assert source.plan("", Limits()) is not None
 
 
 @pytest.mark.xdist_group("s3")

@@ -169,7 +169,7 @@ class Job:
             TooManyBadRows: A batch has more bad rows than it may have. The first hundred are set aside, nothing is
                 committed, and the job stands before that batch.
             SourceLost: What comes next is gone from the source.
-            DataError: A file is damaged, or a transformation does not return rows of the table.
+            DataError: A file is damaged, or a transformation raises or does not return rows of the table.
             CommitConflict: With `once`, another process of this job was first thirty times in a row: one is enough.
             TryAgainError: With `once`, the store or the source did not answer several times in a row.
             StoreFull: With `once`, the store was full several times in a row.
@@ -194,7 +194,7 @@ class Job:
         Raises:
             SourceLost: What comes next is gone from the source.
             SourceUnavailable: The source does not answer.
-            DataError: A file is damaged, or a transformation does not return rows of the table.
+            DataError: A file is damaged, or a transformation raises or does not return rows of the table.
         """
         at = self.table.application(self.name)
         return check(self._reading, at, whole(self.table.handle.store, at.position))

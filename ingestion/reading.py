@@ -11,6 +11,7 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.new_columns import addable
+from hoodoo.ingestion.transforming import called
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
@@ -172,12 +173,12 @@ class Reading:
             were left out because no table can have them.
 
         Raises:
-            DataError: The transformation returns no table.
+            DataError: The transformation raises, or returns no table.
             ColumnError: It returns a column that the table does not have, and new_columns is 'fail'.
         """
         if not len(rows):
             return rows, ()
-        made = rows if self.transform is None else self.transform(rows)
+        made = rows if self.transform is None else called(self.transform, rows, self.source.name)
         if not isinstance(made, pa.Table):
             raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
         if self.new_columns == "add":

@@ -325,6 +325,34 @@ def test_a_transform_sees_every_column_and_says_what_is_written(folder: Path, ta
         hoodoo.ingest(files(folder), table, name="other", transform=lambda batch: None).run()  # type: ignore[arg-type,return-value]
 
 
+def test_a_transform_that_raises_is_named_with_the_line_and_stops_the_job_before_its_batch(
+    folder: Path, table: hoodoo.Table
+) -> None:
+    put(folder, "a.jsonl", row(1))
+
+    def divided(batch: pa.Table) -> pa.Table:
+        return batch.slice(1 // (len(batch) - 1))
+
+    def within_arrow(batch: pa.Table) -> pa.Table:
+        return batch.select(["nowhere"])
+
+    for transform, kind in ((divided, ZeroDivisionError), (within_arrow, KeyError)):
+        with pytest.raises(DataError, match=f"transform raised {kind.__name__}: .* on rows of 'files:") as told:
+            hoodoo.ingest(files(folder), table, transform=transform).run()
+        line = transform.__code__.co_firstlineno + 1
+        assert f"in {__file__}, line {line}," in told.value.message and isinstance(told.value.__cause__, kind)
+        assert told.value.details == {"source": f"files:{folder}", "file": __file__, "line": line}
+
+    def refused(batch: pa.Table) -> pa.Table:
+        raise SourceLost("ours")
+
+    with pytest.raises(SourceLost, match="ours"):
+        hoodoo.ingest(files(folder), table, transform=refused).run()
+    with pytest.raises(DataError, match="transform raised TypeError: .* on rows of"):
+        hoodoo.ingest(files(folder), table, transform=int).run()  # type: ignore[arg-type]
+    assert table.applications() == [] and ids(table) == []
+
+
 # ---- positions
 def test_a_position_that_is_too_long_for_a_slot_lies_in_a_file_that_a_sweep_keeps_until_it_is_passed(
     folder: Path, table: hoodoo.Table

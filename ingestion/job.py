@@ -175,7 +175,8 @@ class Job:
             StoreFull: With `once`, the store was full several times in a row.
         """
         flag("once", once)
-        number_from("poll_s", poll_s, 0, optional=False)
+        if number_from("poll_s", poll_s, 0, optional=False) == 0:
+            raise OptionError("poll_s takes a number above 0, got 0.", option="poll_s")
         port("metrics_port", metrics_port)
         if each_batch is not None and not callable(each_batch):
             raise OptionError(
@@ -441,6 +442,9 @@ def metrics_of(jobs: Sequence[Job], number: int | None) -> Iterator[str]:
 
     Yields:
         Where they are; '' where nothing is served.
+
+    Raises:
+        OptionError: The port is in use, or this process may not have it.
     """
     if number is None:
         yield ""
@@ -448,7 +452,14 @@ def metrics_of(jobs: Sequence[Job], number: int | None) -> Iterator[str]:
     from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
     from hoodoo.ingestion.metrics import JobCollector
 
-    endpoint = Endpoint(JobCollector(jobs), number)
+    try:
+        endpoint = Endpoint(JobCollector(jobs), number)
+    except OSError as problem:
+        raise OptionError(
+            f"metrics_port (--metrics-port) {number} of 127.0.0.1 cannot be served: {problem.strerror}. Choose another "
+            "one, or 0 for any that is free.",
+            option="metrics_port",
+        ) from None
     say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
     try:
         yield endpoint.url

@@ -154,7 +154,7 @@ def _run(
         first = min(left, key=lambda one: one.due)
         wait = first.due - time.monotonic()
         if wait > 0:
-            stopped.wait(wait)
+            stopped.wait(min(wait, threading.TIMEOUT_MAX))
             continue
         try:
             first.take()

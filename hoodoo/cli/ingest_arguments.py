@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hoodoo.cli.argument_types import amount, names, pair
+from hoodoo.cli.argument_types import amount, names, pair, pause, port, rate, seconds, share
 from hoodoo.cli.service_arguments import Command
 
 
@@ -63,14 +63,14 @@ def of_process(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stop-seconds",
-        type=float,
+        type=seconds,
         default=30.0,
         metavar="S",
         help="for which the batch in hand may go on after SIGTERM or SIGINT (default: 30)",
     )
     parser.add_argument(
         "--metrics-port",
-        type=amount,
+        type=port,
         metavar="PORT",
         help="serve metrics in Prometheus' form on 127.0.0.1; 0: any port",
     )
@@ -103,7 +103,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
     parser.add_argument(
-        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
+        "--max-bad-share", type=share, default=0.01, metavar="X", help="of a batch of 100 rows or more (default: 0.01)"
     )
     parser.add_argument(
         "--format",
@@ -113,27 +113,27 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-seconds",
-        type=float,
+        type=seconds,
         default=5.0,
         metavar="S",
         help="between two commits, unless --once is given (default: 5)",
     )
     parser.add_argument(
-        "--max-rows-per-second", type=float, metavar="N", help="in the mean (default: as many as there are)"
+        "--max-rows-per-second", type=rate, metavar="N", help="in the mean (default: as many as there are)"
     )
-    parser.add_argument("--poll-seconds", type=float, default=5.0, metavar="S", help="between two looks (default: 5)")
+    parser.add_argument("--poll-seconds", type=pause, default=5.0, metavar="S", help="between two looks (default: 5)")
     files = parser.add_argument_group("folders")
     files.add_argument("--pattern", metavar="GLOB", help="which files, such as '2026/*.jsonl' (default: all)")
     files.add_argument(
         "--grace-seconds",
-        type=float,
+        type=seconds,
         metavar="S",
         dest="grace_s",
         help="for how long an older file may still appear (default: an hour)",
     )
     files.add_argument(
         "--settle-seconds",
-        type=float,
+        type=seconds,
         metavar="S",
         dest="settle_s",
         help="for how long a file must not have changed (default: 2 in a folder, 0 on S3)",

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from hoodoo.cli import ingest_arguments
+from hoodoo.cli.argument_types import NUMBERS
 from hoodoo.cli.words import WordsParser
 from hoodoo.errors import CallError
 from hoodoo.nearest import nearest
@@ -73,7 +74,7 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
     for name in _NEEDED:
         if not isinstance(job.get(name), str):
             raise CallError(f"{name} is missing: write {name} = a text.", option=name)
-    flags = {flag[2:].replace("-", "_"): flag for action in parser._actions for flag in action.option_strings}
+    flags = {flag[2:].replace("-", "_"): action for action in parser._actions for flag in action.option_strings}
     flags["settings"] = flags.pop("setting")
     more = {name: value for name, value in job.items() if name not in _NEEDED}
     if strange := [name for name in more if name not in flags]:
@@ -85,8 +86,11 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
     return argparse.Namespace(**{**vars(given), **vars(parser.parse_args(words)), **named})
 
 
-def _words(name: str, flag: str, value: Any) -> Iterator[str]:
+def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
     """An argument as a command line has it."""
+    flag = action.option_strings[0]
+    if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise CallError(f"{name} takes {wanted}, got {printable(value)}.", option=name)
     if isinstance(value, dict):
         for key, one in value.items():
             yield f"{flag}={key}={_text(name, one)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -209,14 +210,19 @@ def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
         ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': table is missing"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3", "has no 'max_row'. Did you mean 'max_rows'?"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "has no 'once'"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max-rows"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows takes a text or a number, got True"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max_rows"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows takes a whole number, got True"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = '5'", "max_rows takes a whole number, got '5'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = '1'", "max_bad_share takes a number, got '1'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\npoll_seconds = nan", "--poll-seconds: 'nan' is not a number of seconds"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = 2", "--max-bad-share: '2' is not a number from 0 to 1"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nname = true", "name takes a text or a number, got True"),
         ("[[job]]\nsource = 'a'\ntable = 't'\noperation = 'merge'", "operation takes upsert, insert or bulk_insert"),
         ("[[job]", "Cannot read 'jobs.toml'"),
         ("[[job]]\nsource='kafka://b:1/t'\ntable='{t}'\n[job.settings]\n'enable.auto.commit'='true'", "enable.auto"),
         ("[[job]]\nsource='in'\ntable='{t}'\nname='a'\n[[job]]\nsource='in'\ntable='{t}'\nname='a'", "Two jobs into"),
     ],
-    ids=range(12),
+    ids=range(17),
 )
 def test_a_file_that_says_something_else_is_refused_by_the_number_of_its_job(
     table: hoodoo.Table, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
@@ -251,6 +257,42 @@ def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_p
     assert code == 1 and "--max-rows is about one job" in err
     code, _, err = run("ingest", "landing")
     assert code == 1 and "PATH is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--stop-seconds", "-5", "a number of seconds from 0"),
+        ("--stop-seconds", "nan", "a number of seconds from 0"),
+        ("--stop-seconds", "inf", "a number of seconds from 0"),
+        ("--poll-seconds", "-1", "a number of seconds above 0"),
+        ("--poll-seconds", "0", "a number of seconds above 0"),
+        ("--poll-seconds", "nan", "a number of seconds above 0"),
+        ("--poll-seconds", "1e10", "a number of seconds above 0"),
+        ("--grace-seconds", "soon", "a number of seconds from 0"),
+        ("--max-bad-share", "2", "a number from 0 to 1"),
+        ("--max-rows-per-second", "0", "a number above 0"),
+        ("--max-rows-per-second", "inf", "a number above 0"),
+        ("--metrics-port", "99999", "a port, a whole number up to 65535"),
+        ("--metrics-port", "-1", "a whole number"),
+    ],
+)
+def test_a_number_that_an_option_cannot_have_is_refused_by_its_name(
+    landing: Path, table: hoodoo.Table, run: Any, option: str, text: str, said: str
+) -> None:
+    code, _, err = run("ingest", landing, table.path, "--once", option, text)
+    assert code == 2 and f"{option}: {text!r} is not {said}" in err and "Traceback" not in err
+
+
+def test_a_port_that_is_in_use_is_named_with_its_option(
+    landing: Path, table: hoodoo.Table, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: Any) -> Any:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+    monkeypatch.setattr("hoodoo.compactor.status.metrics.start_http_server", taken)
+    code, _, err = run("ingest", landing, table.path, *NOW, "--metrics-port", "9100")
+    assert code == 1 and "(--metrics-port) 9100 of 127.0.0.1 cannot be served: Address already in use" in err
 
 
 @pytest.mark.parametrize(

@@ -522,6 +522,8 @@ def test_a_wrong_argument_is_named_before_anything_is_read(
     [
         ({"once": "yes"}, "once"),
         ({"poll_s": -1}, "poll_s"),
+        ({"poll_s": 0}, "poll_s"),
+        ({"poll_s": float("nan")}, "poll_s"),
         ({"each_batch": "print"}, "each_batch"),
         ({"metrics_port": 70_000}, "metrics_port"),
     ],

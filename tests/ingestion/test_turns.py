@@ -90,6 +90,19 @@ def test_a_job_looks_again_at_once_after_a_batch_and_after_a_while_where_nothing
     assert job.looks == [100, 100, 100, 105, 110, 110]
 
 
+def test_a_while_of_any_length_is_waited_for(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = list[float]()
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        clock.set()
+        return True
+
+    monkeypatch.setattr(clock, "wait", wait)
+    run(clock, Job(clock, 10, 10, pace=Pace(min_seconds=1e12)))
+    assert waits == [threading.TIMEOUT_MAX]
+
+
 def test_commits_of_a_job_that_goes_on_are_kept_apart_and_those_of_one_that_ends_are_not(clock: Clock) -> None:
     job = Job(clock, 10, 10, None, pace=Pace(min_seconds=3))
     run(clock, job)

@@ -24,6 +24,7 @@ from hoodoo.compactor.service_log import say
 from hoodoo.errors import CommitConflict, CommitUnknown, DataError, OptionError, TooManyBadRows
 from hoodoo.ingestion.ahead import Ahead, Taken
 from hoodoo.ingestion.aside import Aside
+from hoodoo.ingestion.asking import Asked
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
@@ -107,8 +108,9 @@ def ingest(
     if pace.rows_per_second == 0:
         raise OptionError("max_rows_per_second takes a number above 0, got 0.", option="max_rows_per_second")
     _require(source, table, operation, transform, new_columns, missing)
-    reading = Reading(source, table, operation, transform, new_columns, missing, bad_limits.rows)
-    return Job(reading, source.name if name is None else name, limits, bad_limits, pace)
+    reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
+    named: Any = getattr(source, "name", None) if name is None else name
+    return Job(reading, source, named, limits, bad_limits, pace)
 
 
 class Job:
@@ -124,9 +126,11 @@ class Job:
         fine: False where the store or the source did not answer at the last look.
     """
 
-    def __init__(self, reading: Reading, name: str, limits: Limits, bad_limits: BadRowLimits, pace: Pace) -> None:
+    def __init__(
+        self, reading: Reading, source: Source, name: str, limits: Limits, bad_limits: BadRowLimits, pace: Pace
+    ) -> None:
         require_application(name)
-        self.name, self.source, self.table, self.pace = name, reading.source, reading.table, pace
+        self.name, self.source, self.table, self.pace = name, source, reading.table, pace
         self.report = IngestReport()
         self.lag: SourceLag | None = None
         self.fine = True
@@ -253,7 +257,7 @@ class Job:
             SourceUnavailable: The source does not answer.
         """
         self._ahead.wait()
-        self.lag = self.source.lag(self.position())
+        self.lag = self._reading.source.lag(self.position())
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
         """Add to what the report says of looks that brought nothing.
@@ -319,7 +323,7 @@ class Job:
     def _taken(self, position: str) -> Taken | None:
         """Read what comes after a position."""
         watch = Stopwatch(time.monotonic)
-        planned = self.source.plan(position, self.pace.limited(self._limits))
+        planned = self._reading.source.plan(position, self.pace.limited(self._limits))
         watch.ended("plan")
         if planned is None:
             return None

@@ -11,9 +11,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 
 import pyarrow as pa
 
+from hoodoo.arguments import is_utf8
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
 
@@ -45,11 +47,20 @@ class Planned:
 
     Attributes:
         what: Which part. Its source knows what it means.
-        position: The position of the commit that brings this part. Not empty, at most 64 KiB.
+        position: The position of the commit that brings this part: a text, not empty. One of more than 16 KiB is kept
+            beside the commit, which names it by its digest, `sha256:...`; `Job.reset` takes that as well. So a position
+            of a source does not begin with `sha256:`.
+
+    Raises:
+        OptionError: The position is no such text.
     """
 
     what: object
     position: str
+
+    def __post_init__(self) -> None:
+        if not _is_text(self.position) or not self.position:
+            raise _wrong("Planned", "position", "a text, which UTF-8 can write, and not an empty one", self.position)
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,9 @@ class Part:
         bytes: How many bytes were read, as the source has them. Default 0: it does not count them.
         unplaced: True where the stored rows of these keys may be in other partitions, and deletes do not say theirs:
             they are looked up. Default False.
+
+    Raises:
+        OptionError: An attribute is not of its kind.
     """
 
     rows: pa.Table
@@ -128,6 +142,21 @@ class Part:
     bytes: int = 0
     unplaced: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, pa.Table):
+            raise _wrong("Part", "rows", "a pyarrow Table", self.rows)
+        if not isinstance(self.bad, pa.Table) or not _is_bad(self.bad.schema):
+            raise _wrong("Part", "bad", f"a pyarrow Table of the columns of hoodoo.sources.BAD, {BAD.names}", self.bad)
+        if isinstance(self.unknown, str) or not all(isinstance(name, str) for name in self.unknown):
+            raise _wrong("Part", "unknown", "a tuple of names", self.unknown)
+        if not _is_text(self.position):
+            raise _wrong("Part", "position", "a text, which UTF-8 can write", self.position)
+        if self.unavailable is not None and not isinstance(self.unavailable, str):
+            raise _wrong("Part", "unavailable", "a text, or None", self.unavailable)
+        for name, count in (("skipped", self.skipped), ("bytes", self.bytes)):
+            if not isinstance(count, Integral):
+                raise _wrong("Part", name, "a whole number", count)
+
 
 @dataclass(frozen=True)
 class SourceLag:
@@ -138,12 +167,25 @@ class SourceLag:
         unit: What an item is, such as 'files'.
         seconds: How long the oldest of them has been waiting; 0 where none is.
         partitions: How many of them are in each partition of a topic; empty for what has no partitions.
+
+    Raises:
+        OptionError: An attribute is not of its kind.
     """
 
     waiting: int
     unit: str
     seconds: float
     partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.waiting, Integral):
+            raise _wrong("SourceLag", "waiting", "a whole number", self.waiting)
+        if not isinstance(self.unit, str):
+            raise _wrong("SourceLag", "unit", "a text, such as 'files'", self.unit)
+        if not isinstance(self.seconds, Real):
+            raise _wrong("SourceLag", "seconds", "a number", self.seconds)
+        if not isinstance(self.partitions, Mapping):
+            raise _wrong("SourceLag", "partitions", "a mapping of names to numbers", self.partitions)
 
 
 class Source(ABC):
@@ -247,6 +289,19 @@ class Source(ABC):
             )
         self.lag(place)
         return place
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and is_utf8(value)
+
+
+def _is_bad(columns: pa.Schema) -> bool:
+    return columns.names == BAD.names and columns.types == BAD.types
+
+
+def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
+    text = f"a Table of {found.column_names}" if isinstance(found, pa.Table) else printable(found)
+    return OptionError(f"{name} of hoodoo.sources.{kind} takes {wanted}, got {text}.", option=name, answer=kind)
 
 
 def hudi_place(source: Source, position: str) -> str:

@@ -1,0 +1,125 @@
+"""What a source of a user's answers is looked at: a wrong answer is named with its source, and nothing is written."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from whole_numbers import SCHEMA, Numbers
+
+import hoodoo
+from hoodoo.errors import DataError, HoodooError, OptionError
+from hoodoo.sources import BAD, Part, Planned, SourceLag
+
+ROWS = pa.table({"id": [1]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hoodoo.Table:
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", clean_every=None)
+
+
+def answering(**methods: Any) -> Numbers:
+    """A source of which some methods are others."""
+    return type("Answering", (Numbers,), methods)(3)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Planned(None, 5), "position of hoodoo.sources.Planned takes a text.* got 5"),
+        (lambda: Planned(None, None), "position of hoodoo.sources.Planned takes a text.* got None"),
+        (lambda: Planned(None, ""), "not an empty one"),
+        (lambda: Planned(None, "\ud800"), "a text, which UTF-8 can write"),
+        (lambda: Part([{"id": 1}]), "rows of hoodoo.sources.Part takes a pyarrow Table, got"),
+        (lambda: Part(ROWS.to_batches()[0]), "rows of hoodoo.sources.Part takes a pyarrow Table"),
+        (lambda: Part(ROWS, bad=ROWS), "columns of hoodoo.sources.BAD, .* got a Table of .'id'."),
+        (lambda: Part(ROWS, bad=None), "columns of hoodoo.sources.BAD"),
+        (lambda: Part(ROWS, unknown="id"), "unknown of hoodoo.sources.Part takes a tuple of names"),
+        (lambda: Part(ROWS, unknown=(5,)), "unknown of hoodoo.sources.Part takes a tuple of names"),
+        (lambda: Part(ROWS, position=7), "position of hoodoo.sources.Part takes a text.* got 7"),
+        (lambda: Part(ROWS, position="\udfff"), "position of hoodoo.sources.Part takes a text"),
+        (lambda: Part(ROWS, unavailable=b"x"), "unavailable of hoodoo.sources.Part takes a text, or None"),
+        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part takes a whole number"),
+        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part takes a whole number"),
+        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag takes a whole number"),
+        (lambda: SourceLag(3, None, 0.0), "unit of hoodoo.sources.SourceLag takes a text"),
+        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag takes a number"),
+        (lambda: SourceLag(3, "files", 0.0, [1]), "partitions of hoodoo.sources.SourceLag takes a mapping"),
+    ],
+    ids=range(19),
+)
+def test_an_answer_of_wrong_kinds_cannot_be_made(table: hoodoo.Table, make: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        make()
+
+    def plan(*_: Any) -> Any:
+        return make()
+
+    with pytest.raises(OptionError, match=f"'numbers' does not answer: .*{said}") as told:
+        hoodoo.ingest(answering(plan=plan), table).run()
+    assert told.value.details["source"] == "numbers" and table.applications() == []
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert Part(ROWS, skipped=np.int64(3)).skipped == SourceLag(np.int64(3), "files", np.float64(0)).waiting == 3  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(Planned(None, "5"))) == Planned(None, "5")
+    assert Part(ROWS, BAD.empty_table().replace_schema_metadata({"of": "mine"})).bad.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ({"plan": lambda *_: "1"}, r"its plan\(\) returned '1', where plan\(\) returns a hoodoo.sources.Planned, or"),
+        ({"read": lambda *_: None}, r"its read\(\) returned None, where read\(\) yields each hoodoo.sources.Part"),
+        ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, where"),
+        ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, where"),
+        ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
+        ({"read": lambda *_: (Part(one) for one in [5])}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
+    ],
+    ids=range(6),
+)
+def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_written(
+    table: hoodoo.Table, methods: dict[str, Any], said: str
+) -> None:
+    source = answering(**methods)
+    for begin in (lambda job: job.run(), lambda job: job.check()):
+        with pytest.raises(HoodooError, match=said) as told:
+            begin(hoodoo.ingest(source, table))
+        assert type(told.value) in (DataError, OptionError) and told.value.details["source"] == "numbers"
+    assert table.applications() == [] and table.scan().count() == 0
+
+
+def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> None:
+    job = hoodoo.ingest(answering(lag=lambda *_: 3), table)
+    with pytest.raises(DataError, match=r"'numbers' does not answer .* its lag\(\) returned 3, where lag\(\) returns"):
+        job.measure_lag()
+
+
+def test_an_error_of_a_source_goes_through_as_it_is(table: hoodoo.Table) -> None:
+    ours, theirs = OptionError("mine", option="x"), ValueError("mine")
+    for problem in (ours, theirs):
+
+        def plan(*_: Any, problem: Exception = problem) -> Any:
+            raise problem
+
+        with pytest.raises(type(problem)) as told:
+            hoodoo.ingest(answering(plan=plan), table).run()
+        assert told.value is problem
+
+
+def test_a_source_may_give_its_parts_as_a_list_and_have_no_name(table: hoodoo.Table) -> None:
+    source = answering(read=lambda *_: [Part(ROWS.append_column("part", pa.array(["a"])))])
+    assert hoodoo.ingest(source, table).run().rows == 1
+
+    class Nameless:
+        plan, read, lag = Numbers(2).plan, Numbers(2).read, Numbers(2).lag
+
+    nameless: Any = Nameless()
+    with pytest.raises(OptionError, match="An application has a name"):
+        hoodoo.ingest(nameless, table)
+    assert hoodoo.ingest(nameless, table, name="given").run().rows == 2

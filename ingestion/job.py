@@ -31,6 +31,7 @@ from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.ingestion.restarts import go_on_from, reset
+from hoodoo.ingestion.same_table import require_other
 from hoodoo.ingestion.stopping import signals_stop
 from hoodoo.ingestion.stored_places import placeable, placed
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
@@ -90,7 +91,7 @@ def ingest(
         The job.
 
     Raises:
-        OptionError: An argument does not have one of the values above.
+        OptionError: An argument does not have one of the values above, or the source is the table itself.
     """
     bad_limits = BadRowLimits(
         number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
@@ -108,6 +109,7 @@ def ingest(
     if pace.rows_per_second == 0:
         raise OptionError("max_rows_per_second takes a number above 0, got 0.", option="max_rows_per_second")
     _require(source, table, operation, transform, new_columns, missing)
+    require_other(source, table)
     reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
     named: Any = getattr(source, "name", None) if name is None else name
     return Job(reading, source, named, limits, bad_limits, pace)

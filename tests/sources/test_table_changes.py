@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,20 @@ def test_hudis_streamer_is_told_when_the_newest_commit_that_was_read_completed(t
     said = copy.handle.look().view.streamed.text
     assert said == source.to_hudi(report.position) and ms_of_instant(said) / 1000 == newest.completed.timestamp()
     assert source.to_hudi("") == ""
+
+
+def test_a_table_does_not_follow_itself_by_any_spelling_of_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with `once` never ended: each commit was new to the next look."""
+    (tmp_path / "lake").mkdir()
+    origin = make(tmp_path / "lake" / "origin")
+    origin.upsert([row(1, 1)])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pond").symlink_to(tmp_path / "lake")
+    for path in (origin.path, "lake/../lake/origin/", "pond/origin"):
+        with pytest.raises(OptionError, match="cannot take in its own changes") as refused:
+            hoodoo.ingest(TableChanges(hoodoo.open(path)), origin)
+        assert refused.value.details["option"] == "source"
+    shutil.copytree(tmp_path / "lake" / "origin", tmp_path / "copy")
+    assert hoodoo.ingest(TableChanges(origin), hoodoo.open("copy")).run().rows == 1

@@ -68,10 +68,10 @@ class Asked(Source):
             DataError: The source yielded something else.
             OptionError: It could not make a part of what it has.
         """
-        parts: Any = self.source.read(planned, columns, unknown)
-        if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
-            raise self._wrong("read() returned", parts, "yields each hoodoo.sources.Part")
         with self._named():
+            parts: Any = self.source.read(planned, columns, unknown)
+            if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
+                raise self._wrong("read() returned", parts, "yields each hoodoo.sources.Part")
             for part in parts:
                 if not isinstance(part, Part):
                     raise self._wrong("read() yielded", part, "yields each hoodoo.sources.Part")

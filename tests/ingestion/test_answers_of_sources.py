@@ -79,9 +79,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, where"),
         ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, where"),
         ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
+        ({"read": lambda *_: [Part(5)]}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
         ({"read": lambda *_: (Part(one) for one in [5])}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_written(
     table: hoodoo.Table, methods: dict[str, Any], said: str

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats golden bench clean
+.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats spark-kafka golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -26,6 +26,7 @@ help:
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo '               TIER=deep the same harder: 50 rounds in turns'
 	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
+	@echo 'make spark-kafka   a stream of Spark 4.0 reads a real topic into a sink (first time: fetches 450 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
 	@echo 'make bench     the benchmarks of bench/'
 	@echo 'make clean     remove what these targets left, but for the environments'
@@ -116,6 +117,10 @@ interop-env:
 # Exported tables, read by pyiceberg, by polars and by DuckDB with its extensions for Iceberg and Delta.
 formats: venv
 	tools/formats.sh python -m pytest -q tests/formats
+
+# Streams of PySpark 4.0.0, the newest one whose source for Kafka has all of its jars. It leaves its sockets to the garbage collector, as 3.5 does.
+spark-kafka: venv kafka
+	$(JAVA) && tools/spark_kafka.sh python -m pytest -q -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/spark_kafka
 
 golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns

@@ -7,9 +7,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from hoodoo.errors import CallError, ColumnError
+from hoodoo.format.known_types import known_type
 from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.wanted_rows import WantedRows
-from hoodoo.timeline.columns.alterations import altered, by_batch, known_type
+from hoodoo.timeline.columns.alterations import altered, by_batch
 from hoodoo.timeline.properties.config import TableConfig
 
 

@@ -234,8 +234,8 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
     index of a pandas DataFrame is called that is a column, too. Raises OptionError, SchemaError, ColumnError.
     """
     from hoodoo.format.column_text import parse_columns
+    from hoodoo.format.known_types import known_type
     from hoodoo.readers.output import Rows
-    from hoodoo.timeline.columns.alterations import known_type
     from hoodoo.writers.batches.arrow_layouts import plain_type
     from hoodoo.writers.batches.row_files import is_file_name, schema_in
 

@@ -19,6 +19,7 @@ from hoodoo.format.avro.schema import normalise
 from hoodoo.format.column_names import NAME, Misnamed, misnamed, require_allowed
 from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
+from hoodoo.format.known_types import known_type
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.retype import is_retype
@@ -532,20 +533,6 @@ def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misna
         yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
 
 
-def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """A batch's type without the parts in which it has nulls only, of which nobody knows the type; None: all of it."""
-    if pa.types.is_struct(kind):
-        inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]
-        return pa.struct(inner) if inner else None
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        item = known_type(kind.value_type)
-        return None if item is None else pa.list_(item)
-    if pa.types.is_map(kind):
-        item = known_type(kind.item_type)
-        return None if item is None else pa.map_(kind.key_type, item)
-    return None if pa.types.is_null(kind) else kind
-
-
 def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
     """New fields of structs, at any level. Values within them are never widened by themselves: that rewrites files."""
     if column.kind == "struct" and pa.types.is_struct(wanted):
@@ -579,5 +566,4 @@ __all__ = [
     "altered",
     "by_batch",
     "by_table_names",
-    "known_type",
 ]

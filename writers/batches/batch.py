@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CheckFailed, ColumnError, DuplicateKeys, OrderingError
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
+from hoodoo.format.known_types import known_type
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.format.table_schema import TableSchema
@@ -240,8 +241,6 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
 
 def _has_known_type(field: pa.Field) -> bool:
     """Tell whether the type of a column is known by its values; that of nulls only is not."""
-    from hoodoo.timeline.columns.alterations import known_type
-
     return known_type(field.type) is not None
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
+from hoodoo.format.known_types import known_type
 from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.redact import printable
-from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked, uuid_texts
 from hoodoo.writers.batches.value_validation import every_bad
 

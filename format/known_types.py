@@ -1,0 +1,22 @@
+"""What the type of a batch tells where some of its columns or fields have nothing but nulls."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def known_type(kind: pa.DataType) -> pa.DataType | None:
+    """A batch's type without the parts in which it has nulls only, of which nobody knows the type; None: all of it."""
+    if pa.types.is_struct(kind):
+        inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]
+        return pa.struct(inner) if inner else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        item = known_type(kind.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_map(kind):
+        item = known_type(kind.item_type)
+        return None if item is None else pa.map_(kind.key_type, item)
+    return None if pa.types.is_null(kind) else kind
+
+
+__all__ = ["known_type"]

@@ -7,6 +7,7 @@ damaged is an error of the file.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.source import Part
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
+from hoodoo.writers.batches.value_validation import unsound_rows
 
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 _Parse = Callable[[pa.Buffer], pa.Table]
@@ -114,8 +116,8 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
 
 # ---- CSV
 def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages) -> Iterator[pa.Table]:
-    """Rows as texts first: a row with too few or too many fields, or with a cell that is no value of its column, is bad
-    alone.
+    """Rows as texts first: a row with too few or too many fields, with a cell that is no text, or with one that is no
+    value of its column, is bad alone.
     """
     if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
         data = pa.py_buffer(data.to_pybytes() + b"\n")
@@ -134,6 +136,7 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     _require_columns(bad.where, header, columns, 1)
     try:
         texts = pa.csv.ConvertOptions(
+            check_utf8=False,
             column_types=dict.fromkeys(header, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -143,13 +146,28 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
         rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
-    for start in range(0, len(rows), AT_ONCE):
-        yield from _good_rows(rows.slice(start, AT_ONCE), start + 1, parse, bad)
+    no_text = _no_text(rows, bad)
+    for low, high in itertools.pairwise([-1, *no_text, len(rows)]):
+        for start in range(low + 1, high, AT_ONCE):
+            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse, bad)
+
+
+def _no_text(rows: pa.Table, bad: BadMessages) -> list[int]:
+    """The rows with a cell that is no UTF-8, in order; they are noted."""
+    found = dict[int, str]()
+    for name in rows.column_names:
+        for row in unsound_rows(rows[name], bad.most):
+            found.setdefault(row, name)
+    for row, name in sorted(found.items()):
+        cells = [column.cast(pa.binary())[0].as_py() or b"" for column in rows.slice(row, 1).columns]
+        bad.note(row + 1, f"column {name!r} has bytes that are no UTF-8", b",".join(cells))
+    return sorted(found)
 
 
 def _header(data: pa.Buffer, reading: pa.csv.ReadOptions) -> list[str]:
     parsing = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-    with pa.csv.open_csv(pa.BufferReader(data), reading, parsing) as found:
+    cells = pa.csv.ConvertOptions(check_utf8=False)
+    with pa.csv.open_csv(pa.BufferReader(data), reading, parsing, cells) as found:
         return list(found.schema.names)
 
 

@@ -174,3 +174,26 @@ def test_a_damaged_file_is_an_error_that_names_it(kind: str, content: bytes) -> 
 def test_an_empty_file_has_no_row() -> None:
     assert [read(kind, b"").rows.num_rows for kind in ("json", "csv")] == [0, 0]
     assert read("json", b"\n \n").rows.num_rows == 0
+
+
+@pytest.mark.parametrize("place", [0, 3, 49])
+def test_a_row_of_csv_that_is_no_text_is_bad_alone(place: int) -> None:
+    """One such byte took the whole file, and so the job."""
+    rows = [f"{number},x,1.5".encode() for number in range(50)]
+    rows.insert(place, b"99,\xff\xfe,2")
+    found = read("csv", b"\n".join([b"id,city,fare", *rows]))
+    assert found.rows["id"].to_pylist() == list(range(50))
+    assert found.bad["payload"].to_pylist() == [b"99,\xff\xfe,2"]
+    [where], [why] = found.bad["place"].to_pylist(), found.bad["detail"].to_pylist()
+    assert where.startswith(f"f:row:{place + 1}:") and why == "column 'city' has bytes that are no UTF-8"
+
+
+def test_rows_of_csv_that_are_no_text_count_against_the_limit() -> None:
+    rows = [b"1,x", *[b"2,\xff"] * 20]
+    with pytest.raises(TooManyBadRows, match="more than 10 bad rows"):
+        read("csv", b"\n".join([b"id,city", *rows]), bad_max=10)
+
+
+def test_a_header_that_is_no_text_is_damage() -> None:
+    with pytest.raises(DataError, match="cannot be read as csv"):
+        read("csv", b"id,\xffcity\n1,x\n")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import hoodoo
 from hoodoo.errors import CommitConflict
 from hoodoo.sources import Kafka
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
 
@@ -126,3 +128,19 @@ def test_another_checkpoint_is_refused_under_the_name_of_a_sink(
     with pytest.raises(Exception, match="give this sink another name") as refused:
         stream(spark, kafka, topic, table.sink("stream", positions=True), tmp_path / "other")
     assert CommitConflict.__name__ in str(refused.value) and inserts(table) == list(range(150))
+
+
+def test_the_example_takes_a_topic_into_a_table_that_it_makes(
+    spark: Any, kafka: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, path = kafka.topic(2), tmp_path / "trips"
+    trips = [{"id": one, "city": "bonn", "fare": 2.5, "at": "2026-01-01T10:00:00Z"} for one in range(20)]
+    kafka.put(topic, *trips, b"broken")
+    example = runpy.run_path(str(EXAMPLES / "topic_on_spark.py"))["main"]
+    example(kafka.address, topic, str(path), str(tmp_path / "checkpoint"))
+    said = capsys.readouterr().out
+    assert "20 trips, 1 messages left out" in said and f'"{topic}": {{"0": 21' in said
+    kafka.put(topic, {**trips[0], "fare": 3.0, "at": "2026-01-02T10:00:00Z"}, partition=1)
+    example(kafka.address, topic, str(path), str(tmp_path / "checkpoint"))
+    assert "20 trips, 0 messages" in capsys.readouterr().out
+    assert hoodoo.open(path).get([0])["fare"].to_pylist() == [3.0]

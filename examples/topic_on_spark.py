@@ -1,0 +1,48 @@
+"""A topic of Kafka into a table by Structured Streaming, for topics that one process cannot take in.
+
+The messages are JSON objects with the fields id, city, fare and at. Each micro-batch is one commit, whatever dies and
+is tried again, and says how far it read the topic: `hoodoo ingest ... --continue topic-on-spark` goes on without Spark.
+
+    spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \\
+        topic_on_spark.py BROKER:9092 TOPIC TABLE CHECKPOINT
+
+The package has the version of your Spark. What is no such object is counted and left out; `hoodoo ingest` keeps it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+
+import hoodoo
+
+COLUMNS = "id long, city string, fare double, at timestamp"
+
+
+def main(broker: str, topic: str, path: str, checkpoint: str) -> None:
+    """Take in what the topic has, and end. Without `trigger` the query goes on."""
+    try:
+        trips = hoodoo.open(path)
+    except hoodoo.TableNotFound:
+        trips = hoodoo.create(path, COLUMNS, key="id", partition_by="city", order_by="at")
+    sink = trips.sink("topic-on-spark", positions=True)
+    left_out = 0
+
+    def write(messages: DataFrame, batch_id: int) -> None:
+        nonlocal left_out
+        rows = messages.selectExpr(f"from_json(CAST(value AS string), '{COLUMNS}') AS row").select("row.*")
+        whole = "id IS NOT NULL AND city IS NOT NULL AND at IS NOT NULL"
+        left_out += rows.where(f"NOT ({whole})").count()
+        sink(rows.where(whole), batch_id)
+
+    spark = SparkSession.builder.getOrCreate()
+    asked = {"kafka.bootstrap.servers": broker, "subscribe": topic, "startingOffsets": "earliest"}
+    messages = spark.readStream.format("kafka").options(**asked, maxOffsetsPerTrigger=500_000).load()
+    stream = messages.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    stream.trigger(availableNow=True).start().awaitTermination()
+    print(f"{trips.count()} trips, {left_out} messages left out; read up to {trips.application(sink.name).position}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

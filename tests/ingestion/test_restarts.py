@@ -137,7 +137,7 @@ def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo
     with pytest.raises(OptionError, match="No commit says how far 'nobody' has read"):
         hoodoo.ingest(source, table, name="third").go_on_from("nobody")
     with pytest.raises(SourceLost):
-        hoodoo.ingest(TableChanges(table), table, name="fourth").go_on_from("old")
+        hoodoo.ingest(TableChanges(hoodoo.create(f"{table.path}-other", COLUMNS, key="id")), table).go_on_from("old")
 
 
 def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(

@@ -34,7 +34,18 @@ from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.staging import staged
 
 WRITES = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
-COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "skipped", "quarantined", "rows_rewritten")
+COUNTS = (
+    "inserted",
+    "updated",
+    "deleted",
+    "stale",
+    "exact",
+    "files",
+    "skipped",
+    "quarantined",
+    "reasons",
+    "rows_rewritten",
+)
 DIFFERS = {"retries", "bytes_written", "waited_s", "cursor", "instant"}
 """What a result says of time, place and bytes, which no two writes have in common."""
 

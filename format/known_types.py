@@ -1,4 +1,4 @@
-"""What the type of a batch tells where some of its columns or fields have nothing but nulls."""
+"""What the type of a batch tells where some of its columns or fields have nothing but nulls and empty lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pyarrow as pa
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """A batch's type without the parts in which it has nulls only, of which nobody knows the type; None: all of it."""
+    """A batch's type without the parts in which it has nulls and empty lists only: nobody knows their types. None: that
+    is all of it.
+    """
     if pa.types.is_struct(kind):
         inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]
         return pa.struct(inner) if inner else None

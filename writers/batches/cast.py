@@ -180,7 +180,7 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         raise _UnfitType(path, _twice(array.type))
     if missing := [name for name in wanted if name not in parts]:
         raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
-    # a field with nothing but nulls says nothing: JSON brings such fields
+    # a field with nothing but nulls and empty lists has no type to be refused for: JSON brings such fields
     if extra := [name for name in parts if name not in set(wanted) and known_type(parts[name].type) is not None]:
         raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
     fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]

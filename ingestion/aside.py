@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
+from hoodoo.ingestion.homeless_rows import homeless
 from hoodoo.ingestion.reading import Read, Reading
-from hoodoo.ingestion.unsent_values import homeless
 from hoodoo.merge.modes import MergeMode
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without

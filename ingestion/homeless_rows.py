@@ -1,0 +1,84 @@
+"""Rows of which a value was not sent, and that nobody can complete: no row before them has it, nor has the table.
+
+The upsert would refuse the batch for them. So they are found before, and told to the quarantine.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.row_versions import RowVersions
+from hoodoo.ingestion.unsent_values import deletes, unsent
+from hoodoo.merge.modes import MergeMode
+from hoodoo.redact import printable
+from hoodoo.sources.source import BAD
+from hoodoo.table import Table
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import row_bytes
+from hoodoo.writers.batches.generated_columns import with_places
+
+
+def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> tuple[np.ndarray, pa.Table]:
+    """Find the rows that nobody can complete.
+
+    Args:
+        rows: The rows of a batch, which all fit the table, in order.
+        table: The table.
+        config: Its configuration.
+        mode: What stands for a value that was not sent.
+
+    Returns:
+        Their positions, in order, and what the quarantine is told of them.
+    """
+    deleted = deletes(rows)
+    masks = unsent(rows, deleted, mode)
+    if not masks:
+        return np.empty(0, np.int64), BAD.empty_table()
+    names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
+    keys = with_places(rows, config).select(names).combine_chunks()
+    lacking = np.logical_or.reduce(list(masks.values()))
+    stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
+    codes = key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
+    known, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
+    versions = RowVersions.of(rows, codes, deleted, lacking, config.merge_policy)
+    taken_over = versions.first[versions.begin] & np.isin(versions.codes, known)
+    lost = dict[str, np.ndarray]()
+    for name, mask in masks.items():
+        lacks = mask[versions.at]
+        lost[name] = lacks & (versions.holders(lacks) < 0) & ~taken_over
+    anything = np.logical_or.reduce(list(lost.values()))
+    ends_so = np.isin(versions.codes, versions.codes[versions.last & anything])  # else a later row replaces it
+    where = np.flatnonzero(anything & ends_so)
+    where = where[np.argsort(versions.at[where])]
+    positions = versions.at[where]
+    columns = [next(name for name in lost if lost[name][one]) for one in where]
+    found = [_told(rows, int(row), config, name, mode) for row, name in zip(positions, columns, strict=True)]
+    return positions, pa.Table.from_pylist(found, BAD)
+
+
+def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode) -> dict[str, object]:
+    content = {name: _plain(rows[name][row]) for name in rows.column_names}
+    key = printable({name: content[name] for name in config.key})
+    return {
+        "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
+        "reason": "unavailable",
+        "detail": f"Column {column!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and the "
+        "table does not have this key.",
+        "payload": json.dumps(content, default=str).encode(),
+    }
+
+
+def _plain(value: pa.Scalar) -> object:
+    """A value as Python has it, or where Python has none (far years) as Arrow shows it."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return str(value)
+
+
+__all__ = ["homeless"]

@@ -4,21 +4,10 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+. tools/environment.sh
 venv=.venv-spark-kafka
 spark=4.0.0
 
-if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproject.toml -nt $venv/stamp ] ||
-    [ tools/spark_kafka.sh -nt $venv/stamp ]; then
-    [ -x $venv/bin/python ] || .venv/bin/python -m venv $venv
-    constraints=$(mktemp)
-    trap 'rm -f "$constraints"' EXIT
-    grep -Ev '^pyspark==' requirements-dev.txt >"$constraints"
-    $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint "$constraints" \
-        "pyspark[sql]==$spark" pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis greenlet --editable '.[kafka]'
-    touch $venv/stamp
-fi
+make_environment $venv .venv/bin/python pyspark "pyspark[sql]==$spark" greenlet --editable '.[kafka]'
 $venv/bin/python tests/support/spark_kafka_jars.py
-
-command=$1
-shift
-exec "$venv/bin/$command" "$@"
+run_in $venv "$@"

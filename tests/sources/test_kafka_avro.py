@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from change_events import Changes, golden_events
-from confluent_kafka import Producer
 from connect_avro import as_avro
+from mock_topics import COLUMNS
 from registry_server import RegistryServer, wire
 
 import hoodoo
 from hoodoo.errors import OptionError, SourceUnavailable
 from hoodoo.sources import Kafka, Limits, SchemaRegistry
 
-COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 TRIP = {
     "type": "record",
     "name": "Trip",
     "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", "string"]}],
 }
 WIDE = TRIP | {"fields": [*TRIP["fields"], {"name": "fare", "type": "double"}]}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a broker in this process."""
-    broker = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 3})
-    yield ",".join(f"{one.host}:{one.port}" for one in broker.list_topics(timeout=10).brokers.values())
-    broker.flush(1)
-
-
-@pytest.fixture(autouse=True)
-def _without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mock never answers who asks for the id of a topic."""
-    monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_ID_S", 0.05)
-
-
-@pytest.fixture
-def put(cluster: str) -> Callable[..., None]:
-    """Puts messages: (topic, partition, values)."""
-    producer = Producer({"bootstrap.servers": cluster, "allow.auto.create.topics": True, "log_level": 2})
-
-    def call(topic: str, partition: int, *values: bytes | None, key: bytes | None = None) -> None:
-        for value in values:
-            producer.produce(topic, value, key, partition)
-        assert producer.flush(10) == 0
-
-    return call
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,16 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 import pytest
 from faulty_store import Died, FaultyStore
+from job_files import files, ids, put
 from streamer_commits import places, streamer_commits
 from tiers import sized
 from whole_numbers import SCHEMA, Numbers, row
 
 import hoodoo
 from hoodoo.errors import (
-    ColumnError,
     CommitConflict,
     CorruptTable,
     DataError,
@@ -34,29 +32,6 @@ from hoodoo.ingestion import turns
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.sources import BAD, Files, Limits, Part, Planned
 from hoodoo.timeline.layout import POSITIONS
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path / "in"
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> hoodoo.Table:
-    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by="ts", clean_every=None)
-
-
-def put(folder: Path, name: str, *rows: Any) -> None:
-    (folder / name).write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
-
-
-def files(folder: Path) -> Files:
-    return Files(folder, settle_s=0)
-
-
-def ids(table: hoodoo.Table) -> list[int]:
-    return sorted(table.scan(["id"]).to_arrow()["id"].to_pylist())
 
 
 def inserts(table: hoodoo.Table) -> list[int]:
@@ -134,6 +109,14 @@ def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_pa
     assert number > 8
 
 
+def test_an_insert_keeps_the_rows_that_are_there(folder: Path, table: hoodoo.Table) -> None:
+    table.upsert([row(1, v="old")])
+    put(folder, "a.jsonl", row(1, 9, v="new"), row(2))
+    for operation in ("insert", "bulk_insert"):
+        hoodoo.ingest(files(folder), table, name=operation, operation=operation).run()
+    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == ["old"] and ids(table) == [1, 2]
+
+
 # ---- bad rows
 def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Path, table: hoodoo.Table) -> None:
     put(folder, "a.jsonl", row(1), '{"id": 5', {"part": "a", "ts": 1}, row(2))
@@ -187,170 +170,6 @@ def test_a_long_bad_row_is_cut(folder: Path, table: hoodoo.Table) -> None:
     hoodoo.ingest(files(folder), table).run()
     [cut], [payload] = (table.quarantine().rows()[name].to_pylist() for name in ("payload_cut", "payload"))
     assert cut and payload == b"x" * (64 << 10)
-
-
-# ---- columns
-def test_new_columns_are_left_out_and_named_or_added_or_refused(folder: Path, table: hoodoo.Table) -> None:
-    put(folder, "a.jsonl", row(1, more=7))
-    with pytest.raises(ColumnError, match="'more'"):
-        hoodoo.ingest(files(folder), table, new_columns="fail").run()
-    assert hoodoo.ingest(files(folder), table, name="one").run().unknown == ("more",)
-    assert hoodoo.ingest(files(folder), table, name="two", new_columns="add").run().unknown == ()
-    assert table.scan().to_arrow()["more"].to_pylist() == [7]
-
-
-def test_files_of_one_batch_may_have_other_columns_and_types(folder: Path, table: hoodoo.Table) -> None:
-    put(folder, "a.jsonl", {"id": 1, "part": "a", "ts": 1})
-    (folder / "b.csv").write_text("ts,id,part,v\n2,2,b,17\n")
-    pa.parquet.write_table(
-        pa.table(
-            {"id": pa.array([3], pa.int32()), "part": ["a"], "ts": [1.0], "v": pa.array(["x"], pa.large_string())}
-        ),
-        folder / "c.parquet",
-    )
-    assert hoodoo.ingest(files(folder), table).run().rows == 3
-    assert sorted(map(str, table.scan(["id", "ts", "v"]).to_arrow().to_pylist())) == [
-        "{'id': 1, 'ts': 1, 'v': None}",
-        "{'id': 2, 'ts': 2, 'v': '17'}",
-        "{'id': 3, 'ts': 1, 'v': 'x'}",
-    ]
-
-
-def test_a_value_that_does_not_fit_in_one_file_changes_no_value_of_another(folder: Path, table: hoodoo.Table) -> None:
-    """A common type of whole numbers and doubles is double, which does not hold 2 ** 53 + 1."""
-    big = 2**53 + 1
-    put(folder, "a.jsonl", row(1, big))
-    doubles = pa.table({"id": [3, 4, 5], "part": ["a"] * 3, "ts": [1.5, 2.0, None], "v": ["x"] * 3})
-    pa.parquet.write_table(doubles, folder / "b.parquet")
-    report = hoodoo.ingest(files(folder), table, max_bad_share=1).run()
-    assert (report.rows, report.bad) == (4, 2)
-    assert sorted(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == [2, big]
-    assert sorted(table.quarantine().rows()["reason"].to_pylist()) == ["cast", "null_order"]
-
-
-def test_a_column_of_another_kind_stops_the_job_and_loses_no_row(folder: Path, table: hoodoo.Table) -> None:
-    put(folder, "a.jsonl", row(1))
-    wrong = pa.table({"id": [2], "part": pa.array([b"a"]), "ts": [1], "v": ["x"]})
-    pa.parquet.write_table(wrong, folder / "b.parquet")
-    with pytest.raises(ColumnError, match="'part' is binary, the table has string"):
-        hoodoo.ingest(files(folder), table).run()
-    coded = pa.table({"id": [2], "part": pa.array(["b"]).dictionary_encode(), "ts": [1], "v": ["x"]})
-    pa.parquet.write_table(coded, folder / "b.parquet")
-    assert hoodoo.ingest(files(folder), table).run().rows == 2 and ids(table) == [1, 2]
-
-
-def test_too_many_values_that_do_not_fit_stop_the_job(folder: Path, table: hoodoo.Table) -> None:
-    pa.parquet.write_table(
-        pa.table({"id": range(200), "part": ["a"] * 200, "ts": [1.5] * 200, "v": ["x"] * 200}), folder / "b.parquet"
-    )
-    with pytest.raises(TooManyBadRows, match="200 of 200 rows are bad|of 200 rows are bad"):
-        hoodoo.ingest(files(folder), table).run()
-    assert len(table.quarantine().rows()) == 100 and table.application(f"files:{folder}").version == -1
-
-
-def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path, table: hoodoo.Table) -> None:
-    table.upsert([row(1)])
-    put(folder, "a.jsonl", {"id": 1, "part": "b", "ts": 2})
-    with pytest.raises(ColumnError):
-        hoodoo.ingest(files(folder), table, missing="fail").run()
-    hoodoo.ingest(files(folder), table, name="keep", missing="keep").run()
-    assert table.scan().to_arrow()["v"].to_pylist() == ["v1"]
-    hoodoo.ingest(files(folder), table, name="null").run()
-    assert table.scan().to_arrow()["v"].to_pylist() == [None]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column; it has"),
-        ("a.csv", "id;part;ts;v\n1;a;1;x\n", "has no column 'id'"),
-        ("a.csv", "id,id\n1,2\n", "has the column 'id' twice"),
-        ("a.csv", "part,ts\na,1\nb,x\n", "has no column 'id'"),
-    ],
-)
-def test_a_file_without_a_key_column_stops_the_job_and_is_not_taken(
-    folder: Path, table: hoodoo.Table, name: str, text: str, said: str
-) -> None:
-    """Its columns were all left out as unknown, and its rows with them."""
-    (folder / name).write_text(text)
-    with pytest.raises(ColumnError, match=said):
-        hoodoo.ingest(files(folder), table).run()
-    assert table.application(f"files:{folder}").version == -1
-
-
-def test_an_object_without_a_key_is_kept_as_it_came(folder: Path, table: hoodoo.Table) -> None:
-    put(folder, "a.jsonl", '{"ID": 7, "v": "x"}', row(1), {**row(2), "id": None})
-    assert hoodoo.ingest(files(folder), table, max_bad_share=1).run().bad == 2 and ids(table) == [1]
-    aside = table.quarantine().rows()
-    assert aside["reason"].to_pylist() == ["null_key"] * 2 and b'{"ID": 7, "v": "x"}' in aside["payload"].to_pylist()
-    put(folder, "b.jsonl", '{"ID": 8}')
-    assert hoodoo.ingest(files(folder), table).run().bad == 1 and len(table.quarantine().rows()) == 3
-
-
-def test_a_source_that_has_none_of_the_columns_stops_the_job(table: hoodoo.Table) -> None:
-    class Strange(Numbers):
-        def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-            yield Part(pa.table({}), unknown=("x",))
-
-    with pytest.raises(ColumnError, match="no column of the table"):
-        hoodoo.ingest(Strange(5), table).run()
-
-
-def test_an_insert_keeps_the_rows_that_are_there(folder: Path, table: hoodoo.Table) -> None:
-    table.upsert([row(1, v="old")])
-    put(folder, "a.jsonl", row(1, 9, v="new"), row(2))
-    for operation in ("insert", "bulk_insert"):
-        hoodoo.ingest(files(folder), table, name=operation, operation=operation).run()
-    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == ["old"] and ids(table) == [1, 2]
-
-
-def test_a_transform_sees_every_column_and_says_what_is_written(folder: Path, table: hoodoo.Table) -> None:
-    put(folder, "a.jsonl", {"number": 4, "text": "x"}, {"number": 5, "text": "y"})
-
-    def rows(batch: pa.Table) -> pa.Table:
-        assert {"number", "text"} <= set(batch.column_names)
-        return pa.table(
-            {
-                "id": batch["number"],
-                "part": batch["text"],
-                "ts": batch["number"],
-                "v": batch["text"],
-                "odd": batch["text"],
-            }
-        )
-
-    hoodoo.ingest(files(folder), table, transform=rows).run()
-    assert ids(table) == [4, 5] and "odd" not in table.schema.names
-    with pytest.raises(DataError, match="instead of a pyarrow Table"):
-        hoodoo.ingest(files(folder), table, name="other", transform=lambda batch: None).run()  # type: ignore[arg-type,return-value]
-
-
-def test_a_transform_that_raises_is_named_with_the_line_and_stops_the_job_before_its_batch(
-    folder: Path, table: hoodoo.Table
-) -> None:
-    put(folder, "a.jsonl", row(1))
-
-    def divided(batch: pa.Table) -> pa.Table:
-        return batch.slice(1 // (len(batch) - 1))
-
-    def within_arrow(batch: pa.Table) -> pa.Table:
-        return batch.select(["nowhere"])
-
-    for transform, kind in ((divided, ZeroDivisionError), (within_arrow, KeyError)):
-        with pytest.raises(DataError, match=f"transform raised {kind.__name__}: .* on rows of 'files:") as told:
-            hoodoo.ingest(files(folder), table, transform=transform).run()
-        line = transform.__code__.co_firstlineno + 1
-        assert f"in {__file__}, line {line}," in told.value.message and isinstance(told.value.__cause__, kind)
-        assert told.value.details == {"source": f"files:{folder}", "file": __file__, "line": line}
-
-    def refused(batch: pa.Table) -> pa.Table:
-        raise SourceLost("ours")
-
-    with pytest.raises(SourceLost, match="ours"):
-        hoodoo.ingest(files(folder), table, transform=refused).run()
-    with pytest.raises(DataError, match="transform raised TypeError: .* on rows of"):
-        hoodoo.ingest(files(folder), table, transform=int).run()  # type: ignore[arg-type]
-    assert table.applications() == [] and ids(table) == []
 
 
 # ---- positions

@@ -35,6 +35,20 @@ def test_a_truncate_empties_the_table_and_what_came_after_it_is_there(kafka: Bro
     assert gone == []  # what came and went between two looks was never there
 
 
+def test_what_was_bad_before_a_truncate_is_set_aside_only_if_a_batch_ended_before_it(
+    kafka: Broker, tmp_path: Path
+) -> None:
+    topic, table = kafka.topic(), hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    source = Kafka(kafka.address, topic, format="debezium-json", truncate="delete")
+    job, bad = hoodoo.ingest(source, table, max_bad_share=1), (b'{"id": 1}', b"no event")
+    put(kafka, topic, change("c", {"id": 1}, {"id": 1}), bad)
+    assert job.run().bad == 1
+    put(kafka, topic, bad, change("t", None), bad)
+    report = job.run()
+    assert (report.batches, report.bad, report.skipped) == (3, 2, 2)
+    assert sorted(table.quarantine().rows()["position"].to_pylist()) == ["0:1", "0:4"]
+
+
 def test_a_topic_of_several_partitions_cannot_empty_a_table(kafka: Broker, tmp_path: Path) -> None:
     topic, table = kafka.topic(2), hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
     source = Kafka(kafka.address, topic, format="debezium-json", truncate="delete")

@@ -21,7 +21,7 @@ import json
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -132,20 +132,21 @@ class EntryCache:
         self.lock = threading.Lock()
         self.look = 0
         self.fronts = _Kept[Front]()
-        self.arrays = _Kept[np.ndarray]()
+        self.arrays = _Kept[np.ndarray](size=lambda array: array.nbytes)
 
 
 class _Kept(Generic[T]):
-    """Values by name, those used last at the end, each with the number of the look-up that used it last."""
+    """Values by name, those used last at the end, each with the number of the look-up that used it last.
 
-    def __init__(self) -> None:
+    held: what `size` makes of all of them together.
+    """
+
+    def __init__(self, size: Callable[[T], int] = lambda _: 0) -> None:
         self._used: OrderedDict[str, tuple[int, T]] = OrderedDict()
+        self._size, self.held = size, 0
 
     def __len__(self) -> int:
         return len(self._used)
-
-    def values(self) -> Iterator[T]:
-        return (value for _, value in self._used.values())
 
     def get(self, name: str, look: int) -> T | None:
         found = self._used.pop(name, None)
@@ -155,14 +156,20 @@ class _Kept(Generic[T]):
         return found[1]
 
     def put(self, name: str, look: int, value: T, most: int) -> None:
+        if name in self._used:
+            self.held -= self._size(self._used.pop(name)[1])
         self._used[name] = look, value
-        self._used.move_to_end(name)
+        self.held += self._size(value)
         while len(self._used) > most:
-            self._used.popitem(last=False)
+            self._forget_first()
 
     def forget_before(self, look: int) -> None:
         while self._used and next(iter(self._used.values()))[0] < look:
-            self._used.popitem(last=False)
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        _, (_, value) = self._used.popitem(last=False)
+        self.held -= self._size(value)
 
 
 _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
@@ -229,9 +236,7 @@ class EntryReader:
         if _digest(data) != array.digest:
             raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
         arrays = self._cache.arrays
-        with self._cache.lock:
-            held = sum(one.nbytes for one in arrays.values())
-        room = len(arrays) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
+        room = len(arrays) + 1 if arrays.held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
         return self._keep(arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
 
     def _open(self, key: str) -> pa.NativeFile:

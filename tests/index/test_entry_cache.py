@@ -9,6 +9,7 @@ import pytest
 
 import hoodoo
 from hoodoo.format.hashing import hash64
+from hoodoo.index.bloom import entry
 from hoodoo.index.bloom.entry import EntryReader, cache_of, encode
 from hoodoo.storage.local import LocalStore
 
@@ -41,3 +42,20 @@ def test_an_entry_that_is_used_is_kept_and_one_that_is_not_is_read_again(store: 
     assert len(cache.fronts) == 1
     again = reader.hashes("old")
     assert again is not old and again.tolist() == old.tolist()
+
+
+def test_entries_that_take_too_much_memory_are_forgotten_those_not_used_first(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry, "_BYTES_KEPT", 2 * 9 * 8)
+    store.create("third", encode(hash64(pa.array([f"third {number}" for number in range(9)]))))
+    cache = cache_of(store)
+    reader = EntryReader(store, cache)
+    old, used = reader.hashes("old"), reader.hashes("used")
+    assert cache.arrays.held == old.nbytes + used.nbytes
+    third = reader.hashes("third")
+    assert reader.hashes("third") is third and cache.arrays.held <= old.nbytes + used.nbytes
+    assert reader.hashes("old") is not old
+    for _ in range(100):
+        reader.begin_look()
+    assert (len(cache.arrays), cache.arrays.held) == (0, 0)

@@ -32,6 +32,8 @@ _STEP, _MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _U64 = (1 << 64) - 1
 _ROWS = 1 << 16
 """Hashes mixed at a time: their intermediate arrays stay in the cache."""
+_FEW = 512
+"""So many hashes or fewer are looked up in all slices at once: a call of numpy costs more than the work it saves."""
 
 
 class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
@@ -86,19 +88,21 @@ def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
 
 
 def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    alive = np.arange(len(hashes))
-    for i in range(bloom.num_slices):
-        at = _positions(hashes, i, bloom.bits_per_slice) + i * bloom.bits_per_slice
-        kept = np.flatnonzero((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1)
-        alive, hashes = alive[kept], hashes[kept]
-        if not len(alive):
-            break
+    alive, slices, width = np.arange(len(hashes)), np.arange(bloom.num_slices), bloom.bits_per_slice
+    while len(slices) and len(alive):
+        some = slices[: 1 if len(alive) > _FEW else None]
+        at = _positions(hashes, some[:, None], width) + some[:, None] * width
+        kept = np.flatnonzero(((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1).all(axis=0))
+        alive, hashes, slices = alive[kept], hashes[kept], slices[len(some) :]
     return alive
 
 
-def _positions(hashes: np.ndarray, i: int, width: int) -> np.ndarray:
-    """Positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width."""
-    x = hashes + np.uint64((i * _STEP) & _U64)
+def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
+    """Positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width.
+
+    A column of slices (int64[m, 1]) gives int64[m, n].
+    """
+    x = hashes + np.atleast_1d(i).astype(np.uint64) * np.uint64(_STEP)
     x ^= x >> np.uint64(32)
     x *= np.uint64(_MULTIPLIER)
     x >>= np.uint64(32)

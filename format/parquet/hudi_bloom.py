@@ -83,6 +83,11 @@ def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -
     return made.entries()
 
 
+def has_room(keys: int, added: int) -> bool:
+    """Tell whether a filter that was sized for `keys` keys may take `added` more."""
+    return keys + added <= _STRETCH * keys
+
+
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
     """`entries` of a file with `added` keys on top; {} if its filter has no room left and must be made anew."""
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:

@@ -133,4 +133,5 @@ def test_a_filter_with_keys_on_top_holds_old_and_new_until_it_is_too_full() -> N
     many = pa.array([f"more-{n}" for n in range(300)])
     assert hudi_bloom.extended_entries(entries, many.slice(0, 200)) != {}
     assert hudi_bloom.extended_entries(entries, many) == {}
+    assert hudi_bloom.has_room(len(old), 200) and not hudi_bloom.has_room(len(old), len(many))
     assert hudi_bloom.extended_entries(hudi_bloom.footer_entries(old.slice(0, 0)), new) == {}

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries, has_room
 from hoodoo.format.parquet.statistics import Stats
 from hoodoo.index import KeyIndex
 from hoodoo.index.key_index import BaseEntry, KeysOfRows
@@ -201,6 +201,9 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
 
 
 def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
+    """Hudi's entries of the file before with the added keys on top; None where they must be made anew."""
+    if not has_room(grown.base.rows, len(grown.added)):
+        return None  # known without a look into the file
     try:
         with store.open_input(grown.base.path) as source:
             return extended_entries(base_file.read_footer(source, grown.base.path), grown.added) or None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import xxhash
 
-from hoodoo.errors import ColumnError, DataError
+from hoodoo.errors import ColumnError, DataError, EngineError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
@@ -42,6 +42,7 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         The rows, what is none, and the columns that were left out.
 
     Raises:
+        EngineError: It is Avro with a codec whose package is not installed.
         DataError: The file is not what its name says, or is damaged.
         TooManyBadRows: It has more bad rows. `details` has them as `found`.
     """
@@ -55,6 +56,8 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
     try:
         found = rows_of(kind, data, columns, lambda column: False)
         list(found.schema.names)  # Arrow decodes the names only now
+    except EngineError as problem:
+        raise EngineError(f"{printable(name)}: {problem.message}", **problem.details, file=name) from None
     except (*PROBLEMS, OSError) as problem:  # Arrow meets damage behind the footer of Parquet with the latter
         if kind not in ("json", "csv"):
             raise damaged(name, kind, problem) from None

@@ -126,6 +126,7 @@ class Files(Source):
 
         Raises:
             SourceChanged: A file was deleted or written anew since it was planned.
+            EngineError: A file of Avro has a codec whose package is not installed.
             DataError: A file is not what its name says, or is damaged.
             TooManyBadRows: A file has more bad rows than the plan was told.
         """

@@ -15,11 +15,13 @@ import pyarrow.parquet
 import pytest
 import seaweed
 
-from hoodoo.errors import CallError, DataError, OptionError, SourceChanged, SourceLost, SourceUnavailable
+from hoodoo.errors import CallError, DataError, EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.sources import Files, Limits
 from hoodoo.storage.s3 import S3Store
+from hoodoo.writers.batches.row_files import rows_in
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+ROW = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
 
 
 @pytest.fixture
@@ -80,12 +82,32 @@ def test_every_format_is_read_plain_and_compressed(folder: Path) -> None:
     (folder / "j.ndjson").write_text('{"id": 4, "v": "d"}\n')
     (folder / "g.jsonl.gz").write_bytes(gzip.compress(b'{"id": 5}\n'))
     with (folder / "a.avro").open("wb") as out:
-        schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
-        fastavro.writer(out, schema, [{"id": 6}], codec="deflate")
+        fastavro.writer(out, ROW, [{"id": 6}], codec="deflate")
     for suffix, codec in ((".zst", "zstd"), (".bz2", "bz2"), (".lz4", "lz4")):
         with pa.output_stream(str(folder / f"x.csv{suffix}"), compression=codec) as out:
             out.write(b"id,v\n7,e\n")
     assert sorted(taken(files(folder))[0]) == [1, 2, 3, 4, 5, 6, 7, 7, 7]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
+def test_avro_of_every_usual_codec_is_read(folder: Path, codec: str) -> None:
+    """Spark writes snappy unless it is told otherwise."""
+    with (folder / "a.avro").open("wb") as out:
+        fastavro.writer(out, ROW, ({"id": number} for number in range(5000)), codec=codec)
+    assert taken(files(folder))[0] == list(range(5000))
+
+
+def test_an_avro_codec_whose_package_is_missing_says_what_to_install(folder: Path) -> None:
+    """The advice was to take the file away, though it is sound."""
+    with (folder / "a.avro").open("wb") as out:
+        fastavro.writer(out, ROW, [{"id": 1}])
+    written = (folder / "a.avro").read_bytes()
+    (folder / "a.avro").write_bytes(written.replace(b"avro.codec\x08null", b"avro.codec\x06lz4"))
+    with pytest.raises(EngineError, match=r"'a\.avro': .* codec lz4 .* pip install 'fastavro\[lz4\]'") as refused:
+        taken(files(folder))
+    assert "sound" not in refused.value.message and refused.value.details["file"] == "a.avro"
+    with pytest.raises(EngineError, match=r"a\.avro.*: Its Avro codec lz4"):
+        rows_in(folder / "a.avro")
 
 
 def test_hidden_and_empty_files_and_those_that_still_grow_wait(folder: Path) -> None:

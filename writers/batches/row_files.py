@@ -25,7 +25,15 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from hoodoo.errors import CallError, ColumnError, CorruptTable, DataError, HoodooError, UnsupportedTable
+from hoodoo.errors import (
+    CallError,
+    ColumnError,
+    CorruptTable,
+    DataError,
+    EngineError,
+    HoodooError,
+    UnsupportedTable,
+)
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
@@ -49,6 +57,8 @@ _NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
 _LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
 _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
+_NO_CODEC = " codec is supported but you need to install"
+"""What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
 
@@ -71,6 +81,7 @@ def rows_in(
 
     Raises:
         CallError: There is no such file, it cannot be opened, or its name does not tell what it holds.
+        EngineError: A file of Avro has a codec whose package is not installed.
         DataError: A file does not hold what its name says.
         ColumnError: Files have different columns, a value does not fit its column, or a line lacks a column of `whole`.
     """
@@ -189,7 +200,7 @@ def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
         UnsupportedTable,
     ) as problem:
         raise DataError(f"Cannot read {printable(file)} as {kind}: {_line(problem)}", file=file) from None
-    except DataError as problem:
+    except (DataError, EngineError) as problem:
         raise type(problem)(f"{printable(file)}: {problem.message}", **problem.details, file=file) from None
 
 
@@ -204,6 +215,7 @@ def rows_of(
     """Read the rows in the content of a file; the other arguments are those of `rows_in`.
 
     Raises:
+        EngineError: It is Avro with a codec whose package is not installed.
         DataError: The content is not what `kind` says.
         ColumnError: A value does not fit its column, or a line lacks a column of `whole`.
         ArrowInvalid: As DataError, where Arrow says so.
@@ -290,6 +302,11 @@ def _of_avro(data: pa.Buffer) -> pa.Table:
     except (HoodooError, pa.ArrowException):
         raise
     except Exception as problem:  # fastavro meets damage with errors of every kind
+        if _NO_CODEC in str(problem):
+            raise EngineError(
+                f"Its Avro codec {reader.codec} needs a package: pip install 'fastavro[{reader.codec}]'.",
+                library=reader.codec,
+            ) from None
         raise ValueError(f"{type(problem).__name__}: {problem}") from None
 
 

@@ -22,8 +22,8 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.file_rows import together
 from hoodoo.sources.json_messages import AT_ONCE
+from hoodoo.sources.one_type import together
 from hoodoo.sources.wanted_rows import Numbered, WantedRows
 from hoodoo.writers.batches.cast import cast, unfit_rows
 

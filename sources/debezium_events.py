@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -24,6 +24,7 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
 from hoodoo.sources.debezium_schemas import said_in
 from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, spelt, texts_of
+from hoodoo.sources.one_type import seen, several_types
 
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
@@ -36,6 +37,7 @@ SOURCE = pa.struct(
         ("row", pa.int64()),
     ]
 )
+_TYPES = {bool: "boolean", int: "long", float: "double", str: "string", dict: "struct", list: "list"}
 _SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in SOURCE}
 
 
@@ -208,9 +210,16 @@ class EventReader:
             sources.append(where)
         if not kept:
             return
+
+        def place(at: int) -> str:
+            return f"message {bad.place(some.numbers[kept[at]], some.values[kept[at]])}"
+
         names = dict.fromkeys(name for image in (*befores, *afters) if image for name in image)
         after, before = (
-            {name: self._column(name, [image.get(name) if image else None for image in images]) for name in names}
+            {
+                name: self._column(name, [image.get(name) if image else None for image in images], place)
+                for name in names
+            }
             for images in (afters, befores)
         )
         picked = some.picked(kept)
@@ -252,17 +261,29 @@ class EventReader:
                 raise ValueError(f"Column {name!r}: {_why(problem)}") from None
         return found
 
-    def _column(self, name: str, values: list[Any]) -> pa.Array:
+    def _column(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
+        """Values as a column. place: where the event of each stands. Raises ColumnError."""
         texts = {value for value in values if isinstance(value, str)}
         if name not in self.known and texts <= FLOATS.keys() and any(isinstance(value, float) for value in values):
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
         try:
             return pa.array(values, self.spelt.get(name))
         except (*UNFIT, pa.ArrowTypeError) as problem:
+            first = dict[str, int]()
+            for at, value in enumerate(values):
+                if (kind := _TYPES.get(type(value))) is not None:
+                    first.setdefault(kind, at)
+            if len(first) < 2:
+                raise ColumnError(
+                    f"Column {name!r}, which the table does not have, has a value that is of no type: {problem}. Add "
+                    "the column to the table first.",
+                    column=name,
+                ) from None
+            found = several_types(name, list(first), [place(at) for at in first.values()])
             raise ColumnError(
-                f"Column {name!r}, which the table does not have, has values of several types: {problem}. Add the "
+                f"Column {name!r}, which the table does not have, has values of several types: {seen(found)}. Add the "
                 "column to the table first.",
-                column=name,
+                **found.details,
             ) from None
 
 

@@ -18,13 +18,15 @@ from hoodoo.errors import ColumnError, DataError, EngineError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
+from hoodoo.sources.one_type import together
 from hoodoo.sources.source import Part
+from hoodoo.writers.batches.csv_codes import codes_in
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
 from hoodoo.writers.batches.value_validation import unsound_rows
 
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
-_Parse = Callable[[pa.Buffer], pa.Table]
+_Parse = Callable[[pa.Buffer, pa.Schema], pa.Table]
 
 
 def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown: bool, bad_max: int) -> Part:
@@ -50,8 +52,8 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
     if kind == "json" and data.size > 2 and bytes(data[:3]) == _MARK:
         data = data.slice(3)
 
-    def parse(content: pa.Buffer) -> pa.Table:
-        return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
+    def parse(content: pa.Buffer, kinds: pa.Schema) -> pa.Table:
+        return decoder.wanted(rows_of(kind, content, kinds, lambda column: False))
 
     try:
         found = rows_of(kind, data, columns, lambda column: False)
@@ -72,22 +74,15 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
     bad = BadMessages(shown, bad_max, lambda number, payload: _place(shown, unit, number, payload))
     if kind == "json":
         lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
-        parts = [rows for rows, _ in decoder.rows(lines, bad)]
+        found = list(decoder.rows(lines, bad))
+
+        def place(part: int, row: int) -> str:
+            return f"line {found[part][1][row]} of {printable(name)}"
+
+        rows = together(name, [rows for rows, _ in found], columns, place)
     else:
-        parts = list(_csv_parts(data, columns, parse, bad))
-    return Part(together(name, parts, columns), bad.table(), tuple(sorted(decoder.left_out)))
-
-
-def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema) -> pa.Table:
-    """Rows of one source as one table. Raises ColumnError where a column has values of several types."""
-    try:
-        return pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-        raise ColumnError(
-            f"A column of {printable(name)} that the table does not have has values of several types: "
-            f"{printable(str(problem), 300)}. Leave it out, or add it to the table with the type that it is to have.",
-            file=name,
-        ) from None
+        rows = together(name, list(_csv_parts(data, columns, parse, bad)), columns)
+    return Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
 
 
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
@@ -150,9 +145,15 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
     no_text = _no_text(rows, bad)
+    codes = [pa.field(name, pa.string()) for name in codes_in(rows) if name not in columns.names]
+    kinds = pa.schema([*columns, *codes])  # the same in each part
+
+    def parse_part(content: pa.Buffer) -> pa.Table:
+        return parse(content, kinds)
+
     for low, high in itertools.pairwise([-1, *no_text, len(rows)]):
         for start in range(low + 1, high, AT_ONCE):
-            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse, bad)
+            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse_part, bad)
 
 
 def _no_text(rows: pa.Table, bad: BadMessages) -> list[int]:

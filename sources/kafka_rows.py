@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.sources.file_rows import together
+from hoodoo.sources.one_type import together
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -55,13 +55,19 @@ def rows_of_messages(
         ColumnError: A column has values of several types.
     """
     filled = [name for name in _OF_BROKERS if told or name in columns.names]
-    parts = list[pa.Table]()
+    parts, numbered = list[pa.Table](), list[list[int]]()
     for rows, numbers in decoded:
         senders = [name for name in _OF_BROKERS if name in rows.column_names]
         left_out.update(senders)
+        numbered.append(numbers)
         parts.append(_told(rows.drop_columns(senders), [messages[number] for number in numbers], filled))
     left_out.difference_update(filled)
-    return together(topic, parts, columns.remove_metadata())
+
+    def place(part: int, row: int) -> str:
+        message = messages[numbered[part][row]]
+        return f"partition {message.partition()}, offset {message.offset()}"
+
+    return together(topic, parts, columns.remove_metadata(), place)
 
 
 def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:

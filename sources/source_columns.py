@@ -7,7 +7,7 @@ nothing of them, so there a type is what all values that were looked at are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,16 +17,20 @@ from hoodoo.errors import ColumnError, DataError, SchemaError, TooManyBadRows
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
+from hoodoo.sources.files import Files
+from hoodoo.sources.one_type import Place, promoted, seen, type_of
 from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
 _READ_AS_MOMENT = pa.timestamp("s")
 """What Arrow makes of a moment and of a day in text alike; no other reader gives seconds."""
+_MOMENT_OF_UTC = pa.timestamp("us", "UTC")
+_UNITS = ("s", "ms", "us", "ns")
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
 _MOMENT = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?"
 _MEANT: tuple[tuple[str, pa.DataType], ...] = (
     (r"^\d{4}-\d\d-\d\d$", pa.date32()),
-    (f"^{_MOMENT}{_ZONE}$", pa.timestamp("us", "UTC")),
+    (f"^{_MOMENT}{_ZONE}$", _MOMENT_OF_UTC),
     (f"^{_MOMENT}$", pa.timestamp("us")),
 )
 
@@ -66,59 +70,109 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     if planned is None:
         raise DataError(
             f"{printable(source.name)} has no row to look at yet. Wait until it has some; a new file of a folder is "
-            "taken once it has not changed for settle_s seconds."
+            "taken once it has not changed for settle_s seconds (--settle-seconds)."
         )
-    found, bad = _read(source, planned, {}, rows)
-    if not found.num_columns:
-        raise DataError(f"{printable(source.name)}: none of what was looked at is a row: {printable(dict(bad))}.")
-    meant = _meant(source, planned, found, rows)
-    fields = [pa.field(one.name, meant.get(one.name) or _known(one.type)) for one in found.schema]
-    guessed = tuple(name for name in found.column_names if found[name].null_count == len(found))
-    return SourceColumns(_stored(pa.schema(fields)), len(found), guessed, bad)
+    try:
+        found, bad = _read(source, planned, {}, rows)
+        if not (names := _names(found)):
+            raise DataError(f"{printable(source.name)}: none of what was looked at is a row: {printable(dict(bad))}.")
+        parts, place = _as_meant(source, planned, found, rows), _place(source, planned)
+        fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]
+    except ColumnError as problem:
+        if "types" not in problem.details:
+            raise
+        raise ColumnError(
+            f"{printable(source.name)}: column {problem.details['column']!r} has values of several types: "
+            f"{seen(problem)}. Name the type yourself (hoodoo create --schema), or give the job a transform that makes "
+            "one type of it.",
+            **problem.details,
+        ) from None
+    guessed = tuple(name for name in names if not any(_values(found, name)))
+    return SourceColumns(_stored(pa.schema(fields)), _count(found), guessed, bad)
 
 
 def _read(
     source: Source, planned: Planned, asked: Mapping[str, pa.DataType], most: int
-) -> tuple[pa.Table, Counter[str]]:
-    """The first rows of a part, and how much of it is bad for each reason. asked: the types to read text as."""
+) -> tuple[list[pa.Table], Counter[str]]:
+    """The first rows as they were decoded, and how much is bad for each reason. asked: the types to read text as."""
     parts, bad = list[pa.Table](), Counter[str]()
     try:
         for part in source.read(planned, pa.schema(list(asked.items())), True):
             bad.update(part.bad["reason"].to_pylist())
-            if part.rows.num_columns:
-                parts.append(part.rows)
-            if sum(map(len, parts)) >= most:
+            parts.append(part.rows.drop_columns([one for one in part.rows.column_names if one == IS_DELETED]))
+            if _count(parts) >= most:
                 break
     except TooManyBadRows as problem:
         if (found := problem.details.get("found")) is not None:
             bad.update(found["reason"].to_pylist())
-    try:
-        rows = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-        raise ColumnError(
-            f"{printable(source.name)}: what was looked at does not go together: {printable(str(problem), 500)}."
-        ) from None
-    return rows.drop_columns([one for one in rows.column_names if one == IS_DELETED]), bad
+    return parts, bad
 
 
-def _meant(source: Source, planned: Planned, found: pa.Table, most: int) -> dict[str, pa.DataType]:
-    """The types of columns whose text is a moment or a day in each row, as far as the source reads them as such."""
-    moments = [one.name for one in found.schema if one.type == _READ_AS_MOMENT]
-    texts = found
+def _count(parts: Iterable[pa.Table]) -> int:
+    return sum(map(len, parts))
+
+
+def _names(parts: Iterable[pa.Table]) -> list[str]:
+    return list(dict.fromkeys(name for part in parts for name in part.column_names))
+
+
+def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
+    """The values of a column, without nulls."""
+    there = (part[name].drop_null() for part in parts if name in part.column_names)
+    return [chunk for column in there for chunk in column.chunks if len(chunk)]
+
+
+def _place(source: Source, planned: Planned) -> Place:
+    """Which file a part is, where parts are files."""
+    files = planned.what[0] if isinstance(source, Files) and isinstance(planned.what, tuple) else ()
+    return lambda part, row: printable(files[part].name) if part < len(files) else ""
+
+
+def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> Sequence[pa.Table]:
+    """The rows again, with text read as what all of it means, as far as the source reads it as such: a moment or a day;
+    and text where only some of it looks like something else.
+    """
+    moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
+    texts: Sequence[pa.Table] = found
     if moments:
         texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), most)
     kinds = dict[str, pa.DataType]()
-    for field in texts.schema:
-        values = texts[field.name].drop_null() if pa.types.is_string(field.type) else ()
-        for pattern, kind in _MEANT if len(values) else ():
-            if pc.all(pc.match_substring_regex(values, pattern)).as_py():
-                kinds[field.name] = kind
+    for name in _names(texts):
+        values = [chunk for chunk in _values(texts, name) if pa.types.is_string(chunk.type)]
+        for pattern, kind in _MEANT if values else ():
+            if all(pc.all(pc.match_substring_regex(chunk, pattern)).as_py() for chunk in values):
+                kinds[name] = kind
+        if kinds.get(name) == pa.timestamp("us") and any(_is_of_zone(chunk.type) for chunk in _values(texts, name)):
+            kinds[name] = _MOMENT_OF_UTC  # as a job reads text where the column of the table is one
+        if values and len({chunk.type for chunk in _values(found, name)}) > 1:
+            kinds.setdefault(name, pa.string())
     if not kinds:
-        return {}
+        return found
     read, _ = _read(source, planned, kinds, most)
-    known = {field.name: field.type for field in read.schema}
-    same = len(read) == len(found)
-    return {name: kind for name, kind in kinds.items() if same and known.get(name) == kind}
+    return read if _count(read) == _count(found) else found
+
+
+def _is_of_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """One type for values of two. Moments of several zones are moments of UTC, and text is what the others are; but a
+    job takes no moment without a zone into a column of UTC. Raises ArrowInvalid or ArrowTypeError where there is none.
+    """
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        finer = max(one.unit, other.unit, key=_UNITS.index)
+        if one.tz and other.tz or _READ_AS_MOMENT in (one, other):
+            return pa.timestamp(finer, "UTC" if one.tz or other.tz else None)
+        return promoted(one, other)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        kinds = {field.name: field.type for field in one}
+        for field in other:
+            kinds[field.name] = _united(kinds.get(field.name, pa.null()), field.type)
+        return pa.struct(list(kinds.items()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_united(one.value_type, other.value_type))
+    return promoted(one, other)
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
@@ -134,7 +188,7 @@ def _known(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_null(kind) or (pa.types.is_struct(kind) and not kind.num_fields):
         return pa.string()
     if kind == _READ_AS_MOMENT:
-        return pa.timestamp("us", "UTC")
+        return _MOMENT_OF_UTC
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, _known(one.type)) for one in kind])
     if pa.types.is_list(kind):

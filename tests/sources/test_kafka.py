@@ -20,8 +20,8 @@ from mock_topics import COLUMNS, read
 from patience import PATIENCE_S
 
 import hoodoo
-from hoodoo.errors import OptionError, SourceUnavailable, TooManyBadRows
-from hoodoo.sources import Kafka, Limits, Planned
+from hoodoo.errors import ColumnError, OptionError, SourceUnavailable, TooManyBadRows
+from hoodoo.sources import Kafka, Limits, Planned, columns_of
 from hoodoo.sources.kafka_position import shares
 
 
@@ -149,6 +149,15 @@ def test_new_columns_of_messages_are_added_and_none_of_the_broker(cluster: str, 
     put("newer", 0, {"id": 1, "more": 2})
     hoodoo.ingest(Kafka(cluster, "newer"), table, new_columns="add").run()
     assert table.schema.names == ["id", "v", "more"]
+
+
+def test_a_column_of_several_types_is_named_with_partition_and_offset(cluster: str, put: Any) -> None:
+    put("odd", 0, *({"id": number} for number in range(20)), {"id": "x"})
+    match = (
+        r"'id' has values of several types: long \(at partition 0, offset 0\) and string \(at partition 0, offset 20\)"
+    )
+    with pytest.raises(ColumnError, match=match):
+        columns_of(Kafka(cluster, "odd"))
 
 
 def test_what_a_sender_says_in_the_name_of_the_broker_is_never_taken(cluster: str, put: Any, tmp_path: Path) -> None:

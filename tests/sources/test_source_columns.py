@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from change_events import Changes, golden_events
+from change_events import Changes, change, golden_events
 from whole_numbers import SCHEMA, Numbers
 
 import hoodoo
@@ -117,9 +118,83 @@ def test_at_most_about_so_many_rows_are_read(folder: Path) -> None:
 
 
 def test_what_no_column_can_be_is_said(folder: Path) -> None:
-    with pytest.raises(DataError, match="no row to look at yet"):
+    with pytest.raises(DataError, match=r"no row to look at yet.*--settle-seconds"):
         columns_of(Files(folder, settle_s=0))
     with pytest.raises(DataError, match="none of what was looked at is a row"):
         columns_of(put(folder, "a.jsonl", "broken"))
-    with pytest.raises(ColumnError, match="v has incompatible types"):
-        columns_of(put(folder, "a.jsonl", {"v": 1}, {"v": "text"}))
+
+
+def test_one_odd_value_is_named_with_its_place_and_what_to_do(folder: Path) -> None:
+    """The words were about a table, and there is none."""
+    source = put(folder, "a.jsonl", *({"id": one} for one in range(20)), {"id": "x"})
+    with pytest.raises(ColumnError) as refused:
+        columns_of(source)
+    said = refused.value.message
+    assert "column 'id' has values of several types: long (at line 1 of 'a.jsonl')" in said
+    assert "and string (at line 21 of 'a.jsonl')" in said
+    assert "create --schema" in said and "transform" in said and "the table" not in said
+    assert refused.value.details["types"] == ["long", "string"]
+
+
+def test_files_of_types_that_are_not_one_are_named(folder: Path) -> None:
+    put(folder, "a.jsonl", {"id": 1})
+    with pytest.raises(ColumnError, match=r"'id' .*: long \(at 'a\.jsonl'\) and string \(at 'b\.jsonl'\)\. Name the"):
+        columns_of(put(folder, "b.jsonl", {"id": "x"}))
+
+
+def test_a_number_in_a_text_column_of_change_events_is_named() -> None:
+    events = [change("c", {"id": one}, {"id": one, "v": "a"}, lsn=one) for one in range(3)]
+    events.append(change("c", {"id": 3}, {"id": 3, "v": 7}, lsn=3))
+    with pytest.raises(
+        ColumnError, match=r"'v' has values of several types: string \(at message .*\) and long \(at mess"
+    ):
+        columns_of(Changes(events))
+
+
+def test_a_moment_is_one_in_files_of_every_format(folder: Path, tmp_path: Path) -> None:
+    at = dt.datetime(2026, 1, 1, 10, tzinfo=dt.timezone.utc)
+    put(folder, "b.csv", "id,at", "2,2026-01-01T10:00:00Z")
+    pa.parquet.write_table(pa.table({"id": [3], "at": pa.array([at], pa.timestamp("ms", "UTC"))}), folder / "c.parquet")
+    moment = {"type": "long", "logicalType": "timestamp-micros"}
+    fields = [{"name": "id", "type": "long"}, {"name": "at", "type": moment}]
+    with (folder / "d.avro").open("wb") as out:
+        fastavro.writer(out, {"type": "record", "name": "r", "fields": fields}, [{"id": 4, "at": at}])
+    source = put(folder, "a.jsonl", {"id": 1, "at": "2026-01-01T10:00:00Z"})
+    found = columns_of(source).schema
+    assert column_text(found) == "id long, at timestamp"
+    table = hoodoo.create(tmp_path / "t", found, key="id")
+    assert hoodoo.ingest(source, table).run().bad == 0
+    assert table.scan().to_arrow()["at"].to_pylist() == [at] * 4
+
+
+def test_moments_with_and_without_a_zone_are_no_one_type_since_no_job_takes_both(folder: Path) -> None:
+    for name, zone in (("a", "UTC"), ("b", None)):
+        pa.parquet.write_table(pa.table({"at": pa.array([0], pa.timestamp("us", zone))}), folder / f"{name}.parquet")
+    with pytest.raises(ColumnError, match=r"timestamp \(at 'a\.parquet'\) and timestamp_ntz \(at 'b\.parquet'\)"):
+        columns_of(Files(folder, settle_s=0))
+
+
+def test_text_in_one_file_makes_text_of_a_column_that_a_job_takes_as_such(folder: Path, tmp_path: Path) -> None:
+    put(folder, "a.csv", "id,zip", "1,53111")
+    source = put(folder, "b.csv", "id,zip", "2,01234")
+    found = columns_of(source).schema
+    assert column_text(found) == "id long, zip string"
+    table = hoodoo.create(tmp_path / "t", found, key="id")
+    assert hoodoo.ingest(source, table).run().bad == 0
+    assert sorted(table.scan().to_arrow()["zip"].to_pylist()) == ["01234", "53111"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["01234", "5"], "string"),
+        (["5", "007.50"], "string"),
+        (["-01", ""], "string"),
+        (["0", "0.5"], "double"),
+        (["0", "10"], "long"),
+    ],
+)
+def test_numbers_of_csv_that_begin_with_0_are_text(folder: Path, values: list[str], kind: str) -> None:
+    """A zip code lost its zero."""
+    source = put(folder, "a.csv", "id,v", *(f"{number},{one}" for number, one in enumerate(values)))
+    assert column_text(columns_of(source).schema) == f"id long, v {kind}"

@@ -122,6 +122,10 @@ def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
     return [chunk for column in there for chunk in column.chunks if len(chunk)]
 
 
+def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
+    return {chunk.type for chunk in _values(parts, name)}
+
+
 def _place(source: Source, planned: Planned) -> Place:
     """Which file a part is, where parts are files."""
     files = planned.what[0] if isinstance(source, Files) and isinstance(planned.what, tuple) else ()
@@ -142,13 +146,17 @@ def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most:
         for pattern, kind in _MEANT if values else ():
             if all(pc.all(pc.match_substring_regex(chunk, pattern)).as_py() for chunk in values):
                 kinds[name] = kind
-        if kinds.get(name) == pa.timestamp("us") and any(_is_of_zone(chunk.type) for chunk in _values(texts, name)):
+        if kinds.get(name) == pa.timestamp("us") and any(map(_is_of_zone, _kinds(texts, name))):
             kinds[name] = _MOMENT_OF_UTC  # as a job reads text where the column of the table is one
-        if values and len({chunk.type for chunk in _values(found, name)}) > 1:
+        if values and len(_kinds(found, name)) > 1:
             kinds.setdefault(name, pa.string())
     if not kinds:
         return found
     read, _ = _read(source, planned, kinds, most)
+    mixed = [name for name in kinds if len(there := _kinds(read, name)) > 1 and pa.string() in there]
+    if mixed:  # there is text that nobody reads as anything else, such as Parquet's
+        kinds |= dict.fromkeys(mixed, pa.string())
+        read, _ = _read(source, planned, kinds, most)
     return read if _count(read) == _count(found) else found
 
 

@@ -184,6 +184,11 @@ def test_text_in_one_file_makes_text_of_a_column_that_a_job_takes_as_such(folder
     assert sorted(table.scan().to_arrow()["zip"].to_pylist()) == ["01234", "53111"]
 
 
+def test_days_that_are_text_in_parquet_are_text_in_json_too(folder: Path) -> None:
+    pa.parquet.write_table(pa.table({"day": ["2024-01-01"]}), folder / "a.parquet")
+    assert column_text(columns_of(put(folder, "b.jsonl", {"day": "2024-01-02"})).schema) == "day string"
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

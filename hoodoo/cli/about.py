@@ -50,7 +50,7 @@ def info(given: argparse.Namespace, out: Out, table: Table) -> None:
         out.document({**fields, "services": _due(table)})
         return
     out.document({name: value for name, value in fields.items() if value not in ({}, [], None)}, "info")
-    for text in _due(table) or ["Nothing is behind."]:
+    for text in _due(table) or ["Nothing is due."]:
         out.say(text)
 
 

@@ -183,7 +183,7 @@ def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Cal
             return
         report, lag = job.report, job.lag
         speed = report.rows / max(1e-3, time.monotonic() - began)
-        waits = f", {lag.waiting:,} {lag.unit} wait" if lag else ""
+        waits = f", {lag.waiting:,} {lag.unit} waiting" if lag else ""
         count(f"{job.name}: {report.rows:,} rows, {speed:,.0f} a second, {report.bad:,} bad{waits}")
 
     return tell

@@ -149,5 +149,5 @@ def services(given: argparse.Namespace, out: Out, table: Table) -> None:
         for instant, age in found.plan_ages.items()
     }
     out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")
-    for text in found.advice or ("Nothing is behind.",):
+    for text in found.advice or ("Nothing is due.",):
         out.say(text)

@@ -114,7 +114,7 @@ def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, r
         said["held"],
     ) == (1, 1, {}, {}, {})
     assert said["advice"] == []
-    assert "Nothing is behind." in run("services", trips)[1]
+    assert "Nothing is due." in run("services", trips)[1]
     table = hoodoo.open(trips)
     table.set_options(compact_after_logs=None)
     for number in range(20):

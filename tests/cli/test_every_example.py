@@ -161,7 +161,7 @@ def test_info_says_what_the_table_is(lake: Path, tmp_path: Path, machine: Any, r
     run("options", path, "retain_hours=24")
     assert machine("info", path)["options"] == {"retain_hours": 24}
     out = run("info", path)[1]
-    assert "Nothing is behind." in out and "columns.fare" in out and "transforms" not in out
+    assert "Nothing is due." in out and "columns.fare" in out and "transforms" not in out
 
 
 def test_changes_in_a_csv_have_a_column_for_each_field(lake: Path, tmp_path: Path, run: Any) -> None:

@@ -390,8 +390,14 @@ class KafkaClient:
                 "written. Plan again.",
                 topic=self.topic,
             )
-        if problem.code() in (*lost, *gone):
-            return self.lost(problem.str(), can_skip=problem.code() in lost)
+        if problem.code() in lost:
+            return self.lost(problem.str(), can_skip=True)
+        if problem.code() in gone:
+            return SourceLost(
+                f"Kafka at {self.servers} has no topic {self.topic!r}. Nothing was read. Make the topic, or name one "
+                "that is there. A job whose topic was deleted and made anew needs another name.",
+                topic=self.topic,
+            )
         if problem.code() in self._remedies:
             return self._refused(problem)
         says_nothing = problem.code() in self._passing and "security.protocol" not in self._settings

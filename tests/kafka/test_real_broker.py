@@ -243,8 +243,14 @@ def test_a_topic_that_is_gone_is_lost(kafka: Broker) -> None:
     source = Kafka(kafka.address, topic)
     _, position = read(source)
     kafka.admin.delete_topics([topic])[topic].result(10)
-    with pytest.raises(SourceLost, match="Unknown topic"):
+    with pytest.raises(SourceLost, match=f"has no topic '{topic}'"):
         source.plan(position, Limits())
+
+
+def test_a_name_that_no_topic_has_is_told_as_one(kafka: Broker, table: hoodoo.Table) -> None:
+    """A slip of the keyboard was told to give the job another name."""
+    with pytest.raises(SourceLost, match=f"Kafka at {kafka.address} has no topic 'nonesuch'.*name one that is there"):
+        hoodoo.ingest(Kafka(kafka.address, "nonesuch"), table).run()
 
 
 # ---- times

@@ -47,11 +47,9 @@ java:
 kafka: venv
 	@$(JAVA) && $(BIN)/python tests/support/kafka_broker.py
 
+LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports
 lint: venv
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
 # Two workers; the tests of Spark stay together in one of them. Tables of tests lie in memory where there is room: a third
 # of the time is fsync otherwise.
@@ -62,7 +60,7 @@ TIDY = end=$$?; rm -rf $(SCRATCH); exit $$end
 
 # Every property once, in minutes: tests/support/tiers.py says which test belongs to which tier. Tests run though lint fails.
 test: venv kafka
-	@lint=0; $(MAKE) --no-print-directory lint || lint=$$?; \
+	@lint=0; { $(LINT); } || lint=$$?; \
 	$(JAVA); $(PYTEST) --tier=quick; end=$$?; rm -rf $(SCRATCH); exit $$((end ? end : lint))
 
 # The same harder: crashes at every line, pairs at every step, thousands of seeds, models, soak, load, fuzz, killed Sparks.

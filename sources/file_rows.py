@@ -20,13 +20,12 @@ from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.one_type import together
 from hoodoo.sources.source import Part
-from hoodoo.writers.batches.csv_codes import codes_in
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
 from hoodoo.writers.batches.value_validation import unsound_rows
 
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
-_Parse = Callable[[pa.Buffer, pa.Schema], pa.Table]
+_Parse = Callable[[pa.Buffer], pa.Table]
 
 
 def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown: bool, bad_max: int) -> Part:
@@ -52,8 +51,8 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
     if kind == "json" and data.size > 2 and bytes(data[:3]) == _MARK:
         data = data.slice(3)
 
-    def parse(content: pa.Buffer, kinds: pa.Schema) -> pa.Table:
-        return decoder.wanted(rows_of(kind, content, kinds, lambda column: False))
+    def parse(content: pa.Buffer) -> pa.Table:
+        return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
 
     try:
         found = rows_of(kind, data, columns, lambda column: False)
@@ -145,15 +144,9 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
     no_text = _no_text(rows, bad)
-    codes = [pa.field(name, pa.string()) for name in codes_in(rows) if name not in columns.names]
-    kinds = pa.schema([*columns, *codes])  # the same in each part
-
-    def parse_part(content: pa.Buffer) -> pa.Table:
-        return parse(content, kinds)
-
     for low, high in itertools.pairwise([-1, *no_text, len(rows)]):
         for start in range(low + 1, high, AT_ONCE):
-            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse_part, bad)
+            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse, bad)
 
 
 def _no_text(rows: pa.Table, bad: BadMessages) -> list[int]:

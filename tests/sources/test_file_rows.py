@@ -116,11 +116,6 @@ def test_a_new_column_with_values_of_several_types_is_named() -> None:
         read("json", '{"id": 1, "new": 1}\n{"id": 2, "new": "x"}\n', unknown=True)
 
 
-def test_numbers_of_csv_that_begin_with_0_are_text_on_both_sides_of_a_bad_row() -> None:
-    found = read("csv", "id,zip\n1,53111\nx,1\n3,01234\n", unknown=True)
-    assert found.rows["zip"].to_pylist() == ["53111", "01234"] and found.bad.num_rows == 1
-
-
 def test_a_row_of_csv_with_a_bad_cell_or_another_number_of_fields_is_bad_alone() -> None:
     text = 'id,city,fare\n1,x,1.5\ntwo,x,1\n3,"a, b\nc",\n4,x\n5,"",7\n6,x,1,1\n7,x,high\n'
     found = read("csv", text)

@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
+from hoodoo.errors import ColumnError
 from hoodoo.writers.batches.row_files import rows_in
 
 SCHEMA = pa.schema(
@@ -274,3 +275,12 @@ def test_a_column_of_nulls_is_there_if_a_line_has_it_and_away_if_none_has(
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     columns = pa.schema([("id", pa.int64()), ("v", pa.int64())])
     assert ("v" in rows_in(tmp_path / "a.jsonl", columns).column_names) == there
+
+
+def test_files_whose_new_column_has_several_types_are_told_so(tmp_path: Path) -> None:
+    """Arrow's own error came through: ArrowTypeError, which names no file."""
+    (tmp_path / "a.csv").write_text("id,zip\n1,53111\n")
+    (tmp_path / "b.csv").write_text("id,zip\n2,none\n")
+    with pytest.raises(ColumnError, match=r"\*\.csv.* do not go together: .*zip.*int64 vs string"):
+        rows_in(tmp_path / "*.csv")
+    assert rows_in(tmp_path / "*.csv", pa.schema([("zip", pa.string())]))["zip"].to_pylist() == ["53111", "none"]

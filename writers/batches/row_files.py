@@ -2,8 +2,7 @@
 only which types their columns have.
 
 The name of a file says what it holds: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, and behind that
-`.gz`, `.bz2`, `.zst` or `.lz4`. CSV: an empty unquoted field is null, a quoted one ("") is the empty text; a column of
-numbers that nobody gave a type is text where one of them begins with 0, as zip codes do. JSON: bytes
+`.gz`, `.bz2`, `.zst` or `.lz4`. CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes
 are base64 text, times of day ISO 8601; a column that occurs in no line is missing, one that lacks in some lines is null
 there, unless the caller says that it may not lack.
 """
@@ -38,7 +37,6 @@ from hoodoo.errors import (
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
-from hoodoo.writers.batches.csv_codes import codes_in
 from hoodoo.writers.batches.json_text import require_finite, require_shallow
 
 NO_COLUMNS = pa.schema([])
@@ -105,7 +103,7 @@ def rows_in(
     ordered = [table.select(tables[0].schema.names).replace_schema_metadata(None) for table in tables]
     try:
         return pa.concat_tables(ordered, promote_options="permissive")
-    except pa.ArrowInvalid as problem:
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
         raise ColumnError(
             f"The files of {printable(path)} do not go together: {problem}. Pass them one by one."
         ) from None
@@ -255,12 +253,6 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
     reading = pa.csv.ReadOptions(block_size=_block_size(data))
     try:
         rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
-        guessed = [one.name for one in rows.schema if one.name not in columns.names and _is_number(one.type)]
-        if guessed and len({*rows.column_names}) == rows.num_columns:
-            options.include_columns, options.column_types = guessed, dict.fromkeys(guessed, pa.string())
-            texts = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
-            for name in codes_in(texts):
-                rows = rows.set_column(rows.column_names.index(name), name, texts[name])
         _require_finite_texts(rows, data, reading, parsing)
         return rows
     except pa.ArrowInvalid as problem:
@@ -272,10 +264,6 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         raise ColumnError(
             f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is no {kind}. Correct the file.", column=name
         ) from None
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _require_finite_texts(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from bug_registry import Patch, bug
 from simulation import SLOW, Scene
+from stories import what_is_bad_is_kept_before_the_commit_that_moves_past_it
 
 from hoodoo.arguments import ApplicationVersion
+from hoodoo.ingestion.aside import Aside
+from hoodoo.ingestion.job import Job
+from hoodoo.ingestion.reading import Read
 from hoodoo.timeline import applications
 from hoodoo.writers import operations
 
@@ -32,3 +37,21 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
         return judge(given, versions, reached)
 
     patch(operations, "is_committed", merging)
+
+
+@bug(
+    "positions",
+    "what is bad is set aside after the commit that moves past it",
+    story=what_is_bad_is_kept_before_the_commit_that_moves_past_it,
+)
+def side_table_after_the_commit(patch: Patch) -> None:
+    keep, write, waiting = Aside.read, Job._write, list[tuple[Aside, Read]]()
+
+    def first_the_rows(job: Job, *what: Any) -> Any:
+        result = write(job, *what)
+        while waiting:
+            keep(*waiting.pop())
+        return result
+
+    patch(Aside, "read", lambda aside, found: waiting.append((aside, found)))
+    patch(Job, "_write", first_the_rows)

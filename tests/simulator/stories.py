@@ -12,6 +12,7 @@ import pytest
 from faulty_store import FaultyStore
 
 import hoodoo
+from hoodoo.sources import Files
 from hoodoo.table import Table
 from hoodoo.timeline.environment import Environment
 
@@ -79,3 +80,20 @@ def a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back(folder: Path) -> 
     with pytest.raises(hoodoo.AlreadyCommitted):
         table.rollback(committed)
     assert ids(table) == ["a"]
+
+
+def what_is_bad_is_kept_before_the_commit_that_moves_past_it(folder: Path) -> None:
+    """Else a process that dies right after its commit leaves a line that is neither a row nor in the quarantine."""
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "a.jsonl").write_text('{"id": "a"}\nbroken\n')
+    source = Files(folder / "in", settle_s=0)
+    table = hoodoo.create(folder / "t", {"id": "string"}, key="id")
+    store = FaultyStore(table.path)
+    store.fault = lambda number, operation, key: (
+        "die after" if operation == "put_if_absent" and "/commits/" in key else None
+    )
+    with pytest.raises(BaseException):  # noqa: B017 - the process ends here
+        hoodoo.ingest(source, Table(store), max_bad_share=1).run()
+    assert store.dead
+    hoodoo.ingest(source, table, max_bad_share=1).run()
+    assert (ids(table), table.quarantine().count("new")) == (["a"], 1)

@@ -102,7 +102,8 @@ def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_inst
 
 
 def test_a_base_file_that_a_clean_takes_while_it_is_rewritten_costs_a_retry(table: Table) -> None:
-    table.upsert(rows(("a", "p", 1)))
+    """Its rows are read first, and then its footer, whose filter has room for one key more."""
+    table.upsert(rows(*((key, "p", 1) for key in "adefghij")))
     store = FaultyStore(table.path)
     mine = Table(store)
     reads: list[str] = []

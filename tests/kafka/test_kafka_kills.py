@@ -36,7 +36,7 @@ def test_each_message_is_in_one_commit_whoever_is_killed(kafka: Broker, tmp_path
         kafka.put(topic, *map(message, range(partition, MESSAGES, PARTITIONS)), partition=partition)
     table = hoodoo.create(path, {"id": "bigint", "v": "string"}, key="id", compact_after_logs=20)
     command = [sys.executable, "-m", "hoodoo", "ingest", f"kafka://{kafka.address}/{topic}", str(path), "--name", "job"]
-    command += ["--max-rows", str(AT_ONCE), "--max-bad-share", "1", "--poll-seconds", "0.05"]
+    command += ["--max-rows", str(AT_ONCE), "--max-bad-share", "1", "--poll-seconds", "0.05", "--min-seconds", "0"]
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -124,6 +124,11 @@ def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
     return [chunk for column in there for chunk in column.chunks if len(chunk)]
 
 
+def _texts(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
+    """Those of the values that are text."""
+    return [chunk for chunk in _values(parts, name) if pa.types.is_string(chunk.type)]
+
+
 def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
     return {chunk.type for chunk in _values(parts, name)}
 
@@ -144,7 +149,7 @@ def _codes(source: Source, planned: Planned, found: Sequence[pa.Table], most: in
     texts, _ = _read(source, planned, dict.fromkeys(numbers, pa.string()), most)
     codes = dict[str, pa.DataType]()
     for name in numbers:
-        values = [chunk for chunk in _values(texts, name) if pa.types.is_string(chunk.type)]
+        values = _texts(texts, name)
         if any(pc.any(pc.match_substring_regex(chunk, _CODE)).as_py() for chunk in values):
             codes[name] = pa.string()
     read, _ = _read(source, planned, codes, most) if codes else (found, None)
@@ -167,7 +172,7 @@ def _as_meant(
         texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), most)
     kinds = dict(codes)
     for name in _names(texts):
-        values = [chunk for chunk in _values(texts, name) if pa.types.is_string(chunk.type)]
+        values = _texts(texts, name)
         for pattern, kind in _MEANT if values else ():
             if all(pc.all(pc.match_substring_regex(chunk, pattern)).as_py() for chunk in values):
                 kinds[name] = kind

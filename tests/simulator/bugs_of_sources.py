@@ -44,7 +44,7 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
     "what is bad is set aside after the commit that moves past it",
     story=what_is_bad_is_kept_before_the_commit_that_moves_past_it,
 )
-def side_table_after_the_commit(patch: Patch) -> None:
+def quarantine_after_the_commit(patch: Patch) -> None:
     keep, write, waiting = Aside.read, Job._write, list[tuple[Aside, Read]]()
 
     def first_the_rows(job: Job, *what: Any) -> Any:

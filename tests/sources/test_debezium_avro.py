@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_events import Changes, Event, golden_events
+from change_events import ID, LSN, Changes, Event, decoded, golden_events
 from connect_avro import as_avro
 from registry_server import KnownSchemas, wire
 from tiers import sized
@@ -19,8 +19,6 @@ from hoodoo.errors import ColumnError, DataError
 from hoodoo.sources import Limits, Placing
 from hoodoo.sources.debezium import UNAVAILABLE
 
-ID = ("id", pa.int64())
-LSN = ("_event_lsn", pa.int64())
 KEY = {"type": "record", "name": "shop.Key", "fields": [{"name": "id", "type": "long"}]}
 MICRO = 1_769_860_800_123_456
 
@@ -50,13 +48,7 @@ def rows(
     schemas: Sequence[Any], events: Sequence[Event], *columns: tuple[str, pa.DataType], **how: Any
 ) -> tuple[pa.Table, pa.Table]:
     """(rows, what is bad) of events, by columns."""
-    schema = pa.schema(columns).append(pa.field("_hoodie_is_deleted", pa.bool_()))
-    placing = Placing((("id",),), how.pop("placed_by", ()), how.pop("order_by", ()))
-    source = Changes(events, 100_000, how.pop("truncate", "fail"), KnownSchemas(KEY, *schemas))
-    planned = source.plan("", Limits(bad_rows=10_000))
-    assert planned is not None
-    [part] = source.read(planned, placing.noted_on(schema), how.pop("unknown", False))
-    return part.rows, part.bad
+    return decoded(events, *columns, registry=KnownSchemas(KEY, *schemas), **how)
 
 
 def connect(base: Any, name: str, **more: Any) -> dict[str, Any]:

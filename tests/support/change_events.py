@@ -20,6 +20,8 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import EVENT, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 
+ID = ("id", pa.int64())
+LSN = ("_event_lsn", pa.int64())
 GOLDEN = Path(__file__).parents[1] / "data" / "debezium"
 Event = tuple[bytes | None, bytes | None]
 """The key of a message and its value."""
@@ -105,4 +107,23 @@ class Changes(Source):
         return SourceLag(len(self.events) - int(position or 0), "events", 0.0)
 
 
-__all__ = ["Changes", "Event", "change", "golden_events", "golden_rows", "sent"]
+def decoded(
+    events: Sequence[Event],
+    *columns: tuple[str, pa.DataType],
+    key: Sequence[str] = ("id",),
+    placed_by: Sequence[str] = (),
+    order_by: Sequence[str] = (),
+    unknown: bool = False,
+    **how: Any,
+) -> tuple[pa.Table, pa.Table]:
+    """The rows of events by the columns of a table, and what is bad of them; `how` is as `Changes` takes it."""
+    schema = pa.schema(columns).append(pa.field("_hoodie_is_deleted", pa.bool_()))
+    placing = Placing(tuple((name,) for name in key), tuple(placed_by), tuple(order_by))
+    source = Changes(events, len(events), **how)
+    planned = source.plan("", Limits(bad_rows=10_000))
+    assert planned is not None
+    [part] = source.read(planned, placing.noted_on(schema), unknown)
+    return part.rows, part.bad
+
+
+__all__ = ["ID", "LSN", "Changes", "Event", "change", "decoded", "golden_events", "golden_rows", "sent"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from job_files import put
 from patience import wait_for
 
 import hoodoo
@@ -27,11 +28,6 @@ def landing(tmp_path: Path) -> Path:
 @pytest.fixture
 def table(tmp_path: Path) -> hoodoo.Table:
     return hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
-
-
-def put(landing: Path, name: str, *lines: Any) -> None:
-    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
-    (landing / name).write_text("".join(f"{text}\n" for text in texts))
 
 
 NOW = ("--once", "--settle-seconds", "0")

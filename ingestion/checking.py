@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from hoodoo.errors import TooManyBadRows
+from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.report import CheckReport
 from hoodoo.sources.source import BAD, Limits
@@ -41,7 +42,7 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
     misfits = found.misfits
     if len(rows):
         named = reading.table.handle.newest_config().spellings.rows(rows)
-        columns = tuple(named.column_names)
+        columns = tuple(name for name in named.column_names if name != IS_DELETED)
         more = reading.misfits(named, _LIMITS.bad_rows)
         misfits = together([misfits, more])
     told = zip(found.messages["place"].to_pylist(), found.messages["detail"].to_pylist(), strict=True)

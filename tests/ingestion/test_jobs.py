@@ -56,6 +56,11 @@ def test_rows_of_all_files_are_in_the_table_and_the_next_run_takes_new_ones_only
     assert table.verify().problems == []
 
 
+def test_the_flag_of_a_delete_is_no_column_that_a_check_names(folder: Path, table: hoodoo.Table) -> None:
+    put(folder, "a.jsonl", {**row(1), "_hoodie_is_deleted": True})
+    assert hoodoo.ingest(files(folder), table).check().columns == tuple(row(1))
+
+
 def test_a_source_of_three_methods_is_a_source(table: hoodoo.Table) -> None:
     report = hoodoo.ingest(Numbers(95), table, max_rows=10).run()
     assert (report.batches, report.rows, report.position) == (10, 95, "95")

@@ -10,7 +10,8 @@ from hoodoo.errors import CallError, ColumnError
 from hoodoo.format.known_types import known_type
 from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.wanted_rows import WantedRows
-from hoodoo.timeline.columns.alterations import altered, by_batch
+from hoodoo.timeline.columns.alterations import altered
+from hoodoo.timeline.columns.batch_columns import by_batch
 from hoodoo.timeline.properties.config import TableConfig
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.avro.schema import normalise
-from hoodoo.format.column_names import NAME, Misnamed, misnamed, require_allowed
+from hoodoo.format.column_names import NAME
 from hoodoo.format.column_text import parse_type
-from hoodoo.format.convert import is_automatic, is_exact
-from hoodoo.format.known_types import known_type
+from hoodoo.format.convert import is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.retype import is_retype
@@ -235,7 +234,7 @@ class _Altering:
     def _add(self, one: AddColumn) -> None:
         _steps(one.name)
         parent, _, name = one.name.rpartition(".")
-        _require_name(name, one.name)
+        require_name(name, one.name)
         kind = normalise(pa.schema([pa.field(name, _type(one.type, one.name))])).field(0).type
         [column], self.last = numbered([pa.field(name, kind)], self.last + 1)
         if one.default is not NO_DEFAULT:
@@ -277,7 +276,7 @@ class _Altering:
         return beside[:at] + beside[at + 1 :]
 
     def _renamed(self, beside: Siblings, at: int, to: str, path: str) -> Siblings:
-        _require_name(to, to)
+        require_name(to, to)
         around = path.rpartition(".")[0]
         own = _parent_id(self.columns, around) if around else 0
         if to != beside[at].name:
@@ -429,7 +428,8 @@ def _placed(beside: Siblings, column: Column, after: str | None, first: bool) ->
     return (*beside[:at], column, *beside[at:])
 
 
-def _require_name(name: str, path: str) -> None:
+def require_name(name: str, path: str) -> None:
+    """Raise SchemaError for a name that no column can have. path: the name with those of the structs around it."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
             f"Column {printable(path)}: a name has letters, digits and _, begins with no digit and not with _hoodie_.",
@@ -485,74 +485,6 @@ def _is_lost(given: object, held: object) -> bool:
     return isinstance(given, float) and isinstance(held, int) and held != given
 
 
-def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
-    """What makes the table take a batch with the columns `schema`: new columns and fields, wider types where that is
-    exact. Nothing is dropped, renamed or narrowed. fits(column): tells whether the
-    batch's values fit the type that the column has now.
-
-    Raises SchemaError for a type that no table can hold, and, naming all of them, for names that no table can have.
-    """
-    require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
-    found: list[Alteration] = []
-    fixed = {*config.key, *config.placing, *config.order_by}
-    for field in schema:
-        column, said = config.columns.by_name.get(field.name), known_type(field.type)
-        if said is None or field.name in fixed:
-            continue
-        try:
-            wanted = normalise(pa.schema([pa.field(field.name, said)])).field(0).type
-        except SchemaError:
-            if column is None or isinstance(column.kind, str):
-                raise
-            continue  # whether the values fit the column as it is does not hang on their type
-        if column is None:
-            _require_name(field.name, field.name)  # a path would add it elsewhere
-            found.append(AddColumn(field.name, wanted, default=None))
-        else:
-            found += _grown(column, wanted, field.name)
-            if not isinstance(column.kind, str) and _may_widen(column.kind, wanted) and not fits(field.name):
-                found.append(WidenColumn(field.name, wanted))
-    return found
-
-
-def _misnamed_beside(known: Siblings, given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
-    """What a batch brings beyond `known` and cannot be called as it is, at any level. around: before their names."""
-    there, given = {column.name: column for column in known}, list(given)
-    yield from misnamed([field for field in given if field.name not in there], around, there)
-    for field in given:
-        if field.name in there:
-            yield from _misnamed_in(there[field.name], field.type, around + field.name)
-
-
-def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
-    if column.kind == "struct" and pa.types.is_struct(kind):
-        yield from _misnamed_beside(column.children, kind, f"{path}.")
-    elif column.kind == "list" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        yield from _misnamed_in(column.children[0], kind.value_type, f"{path}[]")
-    elif column.kind == "map" and pa.types.is_map(kind):
-        yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
-
-
-def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
-    """New fields of structs, at any level. Values within them are never widened by themselves: that rewrites files."""
-    if column.kind == "struct" and pa.types.is_struct(wanted):
-        there = {child.name: child for child in column.children}
-        for field in wanted:
-            if field.name in there:
-                yield from _grown(there[field.name], field.type, f"{path}.{field.name}")
-            else:
-                _require_name(field.name, f"{path}.{field.name}")
-                yield AddColumn(f"{path}.{field.name}", field.type, default=None)
-    elif column.kind == "list" and pa.types.is_list(wanted):
-        yield from _grown(column.children[0], wanted.value_type, f"{path}[]")
-    elif column.kind == "map" and pa.types.is_map(wanted):
-        yield from _grown(column.children[1], wanted.item_type, f"{path}{{}}")
-
-
-def _may_widen(was: pa.DataType, wanted: pa.DataType) -> bool:
-    return was != wanted and is_automatic(was, wanted)
-
-
 __all__ = [
     "NO_DEFAULT",
     "AddColumn",
@@ -564,6 +496,6 @@ __all__ = [
     "RetypeColumn",
     "WidenColumn",
     "altered",
-    "by_batch",
     "by_table_names",
+    "require_name",
 ]

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.format.table_schema import Column, TableSchema
-from hoodoo.timeline.columns.alterations import Alteration, altered, by_batch
+from hoodoo.timeline.columns.alterations import Alteration, altered
+from hoodoo.timeline.columns.batch_columns import by_batch
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.value_validation import sound_columns

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tables import later
 
 import hoodoo
-from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.holds import consumers
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
@@ -30,12 +30,6 @@ def make(path: Path, kind: str = "copy_on_write", **options: Any) -> hoodoo.Tabl
         type=kind,
         **{"compact_after_logs": None, "clean_every": None, "retain_hours": 0, "retain_commits": 1, **options},
     )
-
-
-def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def test_a_consumer_keeps_its_position_and_reads_each_change_once(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from patience import PATIENCE_S, wait_for
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
+from tables import later
 
 import hoodoo
 from hoodoo.compactor import heartbeats
@@ -28,7 +29,6 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.status.advice import amount, span
 from hoodoo.compactor.worker import ServiceTarget, Worker
 from hoodoo.errors import StoreUnavailable
-from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import HEARTBEATS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
@@ -47,12 +47,6 @@ def make(path: Path, **options: Any) -> hoodoo.Table:
         order_by="ts",
         **{"compact_after_logs": None, "clean_every": None, **options},
     )
-
-
-def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def samples(url: str) -> dict[tuple[str, ...], float]:

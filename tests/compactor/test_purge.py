@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from memory_store import Died, MemoryStore
-from purged import KINDS, SCHEMA, batch, content, files, key, keys_of, later, make, where_named
+from purged import KINDS, SCHEMA, batch, content, files, key, keys_of, make, where_named
 from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
+from tables import later
 
 import hoodoo
 from hoodoo.compactor.cleaning.purge import PurgeReport

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from faulty_store import FaultyStore
-from purged import KINDS, batch, files, impatient, key, keys_of, later, make, where_named
+from purged import KINDS, batch, files, impatient, key, keys_of, make, where_named
+from tables import later
 
 import hoodoo
 from hoodoo.compactor import heartbeats

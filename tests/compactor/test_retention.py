@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tables import later
 
 import hoodoo
 from hoodoo.compactor.cleaning.retention import outlived
@@ -37,12 +38,6 @@ def make(path: Path, kind: str, partition: str | None = "city", **options: Any) 
         type=kind,
         **{"compact_after_logs": None, "clean_every": None, **options},
     )
-
-
-def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def bases(table: hoodoo.Table) -> dict[tuple[str, str], int]:

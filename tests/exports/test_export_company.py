@@ -15,10 +15,10 @@ from broken_exports import run
 from exported import merged_rows
 from exported_tables import make, narrow, plain, rows, slots_of_delta, some
 from faulty_store import ALL, FaultyStore
+from tables import later
 
 import hoodoo
 from hoodoo.storage.local import LocalStore
-from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import OVERLAYS
 
 
@@ -45,13 +45,6 @@ def overtaken(path: Path, *others: tuple[str, str, Callable[[], Any]], **more: A
     done = run(path, store, **more)
     assert not store.others
     return done
-
-
-def later(path: Path, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    store = hoodoo.open(path).handle.store
-    return hoodoo.Table(store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def newest_rows(path: Path) -> list[Any]:
@@ -175,7 +168,7 @@ def test_an_export_goes_on_where_another_one_deletes_manifests_that_it_is_about_
         other = hoodoo.open(path)
         other.upsert(rows(1))
         other.clean(retain_hours=0, retain_commits=1)
-        later(path, 25).export(iceberg=True)
+        later(hoodoo.open(path), 25).export(iceberg=True)
 
     done = overtaken(path, ("get", "metadata/snap-2", sweep), delta=False)
     assert done.slot == hoodoo.open(path).cursor.seq
@@ -206,7 +199,7 @@ def test_an_export_that_archives_overtook_shows_the_newest_slot_and_none_twice(t
         other = hoodoo.open(path)
         for number in range(3):
             other.upsert(rows(number))
-        other = later(path, 1_000)
+        other = later(hoodoo.open(path), 1_000)
         other.clean(retain_hours=0, retain_commits=1)
         assert other.archive(0, 1).slots > 3
 

@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from exported_tables import make, plain, rows, slots_of_delta
 from memory_store import MemoryStore
+from tables import later
 
 import hoodoo
 from hoodoo.exports.delta import delta_export
@@ -27,12 +28,6 @@ NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())
 
 def upsert(table: hoodoo.Table, number: int) -> None:
     table.upsert([{"id": 1, "part": "a", "v": number}, {"id": number, "part": "b", "v": number}])
-
-
-def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def both(table: hoodoo.Table) -> None:

@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 from exported import check_iceberg_merged, check_merged, merged_rows
 from exported_tables import EVERY, make, narrow, plain, rows, slots_of_delta, some
 from golden_tables import NAMES, unpack
+from tables import later
 from worker_tables import loop_of
 
 import hoodoo
 from hoodoo.exports.delta import deletion_vector
-from hoodoo.timeline.environment import Environment
 
 OVERLAYS = ".hoodie/.hoodoo/overlay"
 
@@ -212,12 +212,6 @@ def test_what_another_writer_did_is_named_and_healed(tmp_path: Path) -> None:
 
 
 # ---- what nobody needs
-def later(path: Path, hours: float) -> hoodoo.Table:
-    now = Environment().now_ms
-    store = hoodoo.open(path).handle.store
-    return hoodoo.Table(store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
-
-
 def overlay_files(path: Path) -> set[str]:
     folders = (path / OVERLAYS, path / "metadata")
     return {
@@ -241,7 +235,7 @@ def test_overlays_go_a_day_after_no_readable_slot_has_them(tmp_path: Path) -> No
     assert old < overlay_files(path)
     for turn in range(10):  # Iceberg's are looked for every ten metadata files
         table.upsert(some(2, v=turn))
-        merged(later(path, 25))
+        merged(later(hoodoo.open(path), 25))
     kept = overlay_files(path)
     assert kept and not kept & old
     check_merged(path, slots=[table.cursor.seq])

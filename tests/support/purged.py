@@ -49,12 +49,6 @@ def make(path: Path, kind: str, **options: Any) -> hoodoo.Table:
     )
 
 
-def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
-    """The table as a process sees it whose clock is `hours` ahead."""
-    now = Environment().now_ms
-    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
-
-
 def impatient(table: hoodoo.Table) -> hoodoo.Table:
     """The table as a process sees it that waits for nobody."""
     return hoodoo.Table(table.handle.store, Environment(sleep=lambda seconds: None))

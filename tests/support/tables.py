@@ -1,4 +1,6 @@
-"""The small table that many tests work on: its columns, its rows, and how it is made."""
+"""The small table that many tests work on: its columns, its rows, and how it is made; and any table at a later
+time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
+from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 KINDS = ("merge_on_read", "copy_on_write")
@@ -28,3 +31,9 @@ def ids(table: hoodoo.Table) -> list[int]:
     """The keys of all rows."""
     found: list[int] = sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
     return found
+
+
+def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
+    """The table as a process sees it whose clock is `hours` ahead."""
+    now = Environment().now_ms
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))

@@ -6,6 +6,7 @@ Of a batch with too many bad rows the first hundred are kept, and the batch is n
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ import pyarrow as pa
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
 from hoodoo.ingestion.homeless_rows import homeless
-from hoodoo.ingestion.reading import Read, Reading
+from hoodoo.ingestion.reading import Read, Reading, named_by_file
 from hoodoo.merge.modes import MergeMode
+from hoodoo.sources.source import BAD
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
@@ -75,6 +77,8 @@ class Aside:
         positions, lost = homeless(rows, table, config, mode)
         if len(lost):
             too_many = limits.exceeded(bad.total() + len(lost), count)
+            places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
+            lost = lost.set_column(0, BAD.field("place"), pa.array(places, pa.string()))
             set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
                 more = bad.total() + len(lost)
@@ -82,12 +86,15 @@ class Aside:
             rows = without(rows, positions)
         return rows, bad + Counter(lost["reason"].to_pylist())
 
-    def fitting(self, rows: pa.Table, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
+    def fitting(
+        self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
+    ) -> tuple[pa.Table, Counter[str]]:
         """Take rows that fit the table, and keep the others.
 
         Args:
             rows: Rows.
             limits: How many of them may be bad.
+            origins: File of each run of rows, with the number of its rows; empty if rows come from no file.
 
         Returns:
             Those that fit, by the names of the table, and how many were kept for each reason.
@@ -99,7 +106,7 @@ class Aside:
         rows = handle.newest_config().spellings.rows(rows)
         if self.reading.missing == "keep":
             return rows, Counter()
-        bad = self.reading.misfits(rows, limits.rows)
+        bad = named_by_file(self.reading.misfits(rows, limits.rows), origins)
         reasons = set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
         return without(rows, bad.found["row"].to_numpy()), reasons
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import DataError, OptionError
+from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
@@ -98,7 +98,7 @@ class Asked(Source):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Have an answer that could not be made name the source whose it was to be."""
+        """Turn errors of the source into errors that name it. An error of hoodoo goes through."""
         try:
             yield
         except OptionError as problem:
@@ -106,6 +106,14 @@ class Asked(Source):
                 raise
             details = {**problem.details, "source": self.name}
             raise OptionError(f"{printable(self.name)} does not answer: {problem.message}", **details) from problem
+        except HoodooError:
+            raise
+        except Exception as problem:
+            raise DataError(
+                f"Source {printable(self.name)} failed: {type(problem).__name__}: {printable(str(problem), 500)}. "
+                "Nothing of this batch was written.",
+                source=self.name,
+            ) from problem
 
     def _wrong(self, what: str, found: object, wanted: str) -> DataError:
         method = what.partition(" ")[0]

@@ -12,16 +12,17 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, port, require_application
 from hoodoo.compactor.service_log import say
-from hoodoo.errors import CommitConflict, CommitUnknown, DataError, OptionError, TooManyBadRows
+from hoodoo.errors import CommitConflict, CommitUnknown, DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.ahead import Ahead, Taken
 from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.asking import Asked
@@ -125,6 +126,7 @@ class Job:
         report: What it has done so far.
         pace: How fast it may go.
         lag: What the source has that is not in the table, as it was measured last. None: it was not measured.
+        quarantined: How many rows wait in the table's quarantine, as counted last. None: they were not counted.
         fine: False where the store or the source did not answer at the last look.
     """
 
@@ -137,6 +139,8 @@ class Job:
         self.lag: SourceLag | None = None
         self.fine = True
         self._reading, self._limits, self._bad_limits = reading, limits, bad_limits
+        self.quarantined: int | None = None
+        self._skipped = set[str]()
         self._stopped = threading.Event()
         self._ahead = Ahead(self._taken)
 
@@ -260,6 +264,8 @@ class Job:
         """
         self._ahead.wait()
         self.lag = self._reading.source.lag(self.position())
+        self.quarantined = self.table.quarantine().count()
+        self._passed_over()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
         """Add to what the report says of looks that brought nothing.
@@ -282,8 +288,7 @@ class Job:
             What it has done since it was made, and its position now.
         """
         at = self.table.application(self.name)
-        passed_over: Any = getattr(self.source, "passed_over", ())
-        self.report = replace(self.report, version=at.version, position=at.position, passed_over=tuple(passed_over))
+        self.report = replace(self.report, version=at.version, position=at.position, passed_over=self._passed_over())
         return self.report
 
     # ---- one batch
@@ -300,6 +305,19 @@ class Job:
             CommitConflict: Another process of the job was first.
             TryAgainError: The store or the source did not answer.
         """
+        try:
+            return self._take(goes_on)
+        except HoodooError:
+            raise
+        except Exception as problem:  # a library's: it ends this job, and no other one
+            raise DataError(
+                f"Job {printable(self.name)} failed on a batch of {printable(self._reading.source.name)}: "
+                f"{type(problem).__name__}: {printable(str(problem), 500)}. Run the job again: it "
+                "continues after its last commit.",
+                job=self.name,
+            ) from problem
+
+    def _take(self, goes_on: bool) -> BatchReport | None:
         began, at = time.monotonic(), self.table.application(self.name)
         taken = self._ahead.of(at.position, lambda: self._reading.columns(self.table.handle.newest_config()))
         if taken is None:
@@ -362,14 +380,21 @@ class Job:
             mode = REPLACES
         if ahead and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
             self._ahead.begin(transaction.position, ahead)
-        result = self._written(lambda: self._write(found, rows, left, transaction, mode.unavailable))
+        write = partial(self._write, found.emptied, transaction=transaction, unavailable=mode.unavailable)
+        try:
+            result = self._written(lambda: write(rows))
+        except DataError:
+            rows, more = aside.fitting(rows, left, found.origins)
+            if not more:
+                raise
+            bad += more
+            result = self._written(lambda: write(rows))
         watch.ended("write")
         if result is not None:
             if result.skipped:
                 raise CommitConflict(
                     f"Another process of application {printable(self.name)} has committed the same rows."
                 )
-            bad += Counter(result.reasons)
             watch.waited(result.waited_s)
         batch = BatchReport(
             transaction.application,
@@ -381,22 +406,37 @@ class Job:
             found.bytes,
             dict(watch.seconds),
             dict(bad),
+            tuple(sorted({*found.unknown, *strange})),
+            self._passed_over(),
+            found.lost,
         )
-        self._add(batch, {*found.unknown, *strange})
+        self._add(batch)
         return batch
+
+    def _passed_over(self) -> tuple[str, ...]:
+        """Return what the source skipped, and log what it skipped for the first time."""
+        names: Any = getattr(self.source, "passed_over", ())
+        for name in sorted({*names} - self._skipped):
+            say(logging.WARNING, "passed over", to=log, job=self.name, file=name)
+        self._skipped |= {*names}
+        return tuple(names)
 
     def _aside(self, transaction: ApplicationVersion) -> Aside:
         return Aside(self._reading, self._bad_limits, transaction)
 
-    def _add(self, batch: BatchReport, unknown: Iterable[str]) -> None:
-        """Count a batch in the report."""
+    def _add(self, batch: BatchReport) -> None:
+        """Count a batch in the report, and log columns that are left out for the first time."""
         report = self.report
+        for name in sorted({*batch.unknown} - {*report.unknown}):
+            say(logging.WARNING, "column left out", to=log, job=self.name, column=name)
         self.report = replace(
             report,
             batches=report.batches + 1,
             rows=report.rows + batch.rows,
             bad=report.bad + batch.bad,
-            unknown=tuple(sorted({*report.unknown, *unknown})),
+            unknown=tuple(sorted({*report.unknown, *batch.unknown})),
+            passed_over=batch.passed_over,
+            lost=report.lost + batch.lost,
             skipped=report.skipped + batch.skipped,
             bytes=report.bytes + batch.bytes,
             seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},
@@ -404,15 +444,23 @@ class Job:
         )
 
     def _write(
-        self,
-        found: Read,
-        rows: pa.Table,
-        limits: BadRowLimits,
-        transaction: ApplicationVersion,
-        unavailable: str | None,
+        self, emptied: bool, rows: pa.Table, transaction: ApplicationVersion, unavailable: str | None
     ) -> WriteResult:
-        """Write rows and the position. unavailable: what stands for values that were not sent; then all rows fit."""
-        if found.emptied:
+        """Write rows and the position.
+
+        Args:
+            emptied: True if the source was emptied.
+            rows: The rows.
+            transaction: What the commit carries.
+            unavailable: String that stands for values that were not sent. None: there is no such string.
+
+        Returns:
+            The result of the write.
+
+        Raises:
+            DataError: A row does not match the table. Nothing was written.
+        """
+        if emptied:
             return self.table.insert_overwrite(rows, whole_table=True, transaction=transaction)
         how: dict[str, Any] = {
             "transaction": transaction,
@@ -421,8 +469,6 @@ class Job:
         }
         if unavailable is not None:
             how["unavailable"] = unavailable
-        elif self._reading.missing != "keep":
-            how |= {"on_bad_rows": "quarantine", "max_bad_rows": max(0, limits.rows), "max_bad_share": limits.share}
         if self._reading.operation == "upsert":
             return self.table.upsert(rows, **how)
         written: WriteResult = getattr(self.table, self._reading.operation)(rows, existing="keep", **how)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import xxhash
 
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
@@ -39,6 +42,8 @@ class Read:
         emptied: Was the source emptied at the end of it? Then there are no rows.
         bytes: How many bytes it has in the source; 0 where that does not count them.
         unplaced: May stored rows of its keys be in other partitions than it says?
+        lost: How many messages are gone from the source that were not read.
+        origins: File of each run of rows, with the number of its rows; empty if rows come from no file.
     """
 
     rows: pa.Table
@@ -51,6 +56,8 @@ class Read:
     emptied: bool = False
     bytes: int = 0
     unplaced: bool = False
+    lost: int = 0
+    origins: tuple[tuple[str, int], ...] = ()
 
     @property
     def bad(self) -> int:
@@ -114,7 +121,8 @@ class Reading:
         """
         columns = self.columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
-        skipped, size, unavailable, position, emptied, unplaced = 0, 0, None, "", False, False
+        skipped, size, unavailable, position, emptied, unplaced, lost = 0, 0, None, "", False, False, 0
+        origins = list[str]()
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
@@ -127,9 +135,11 @@ class Reading:
                         column=part.unknown[0],
                     )
                 skipped, size, position = skipped + part.skipped, size + part.bytes, part.position
+                lost += part.lost
                 if part.emptied:
                     self._require_upsert()
                     parts.clear()
+                    origins.clear()
                     misfits.clear()
                     emptied = True
                     break
@@ -139,9 +149,12 @@ class Reading:
                 if part.rows.num_columns:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
-                        rows, bad, left_out = self._aligned(rows, columns, config)
+                        with _naming(part.origin):
+                            rows, bad, left_out = self._aligned(rows, columns, config)
+                        bad = named_by_file(bad, [(part.origin, len(part.rows))])
                         unknown.update(left_out)
                     parts.append(rows)
+                    origins.append(part.origin)
                     misfits.append(bad)
                 if rows_max is not None and sum(map(len, parts)) >= rows_max:
                     break
@@ -149,18 +162,36 @@ class Reading:
             if (found := problem.details.get("found")) is not None:
                 problem.details["found"] = pa.concat_tables([*messages, found])
             raise
-        try:
-            # types of known columns are equal by now; those of others are what their values look like
-            how = "permissive" if self.transform is None else "default"
-            rows = pa.concat_tables(parts, promote_options=how) if parts else config.schema.empty_table()
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-            raise ColumnError(
-                f"What was read together does not go together: {printable(str(problem), 500)}. Add the column to the "
-                "table with the type that it is to have (`hoodoo alter`): what has another type then goes to the "
-                "quarantine."
-            ) from None
+        rows = self._joined(parts, origins, config)
         no_rows, unfit = pa.concat_tables(messages), together(misfits)
-        return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced)
+        files = tuple((origin, len(part)) for origin, part in zip(origins, parts, strict=True))
+        named = files if any(origins) and self.transform is None else ()
+        return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
+
+    def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
+        """Return the rows of all parts. Types of known columns are equal by now; others are what their values look
+        like. Raises ColumnError if the types of a new column do not match.
+        """
+        if not parts:
+            return config.schema.empty_table()
+        try:
+            how = "permissive" if self.transform is None else "default"
+            return pa.concat_tables(parts, promote_options=how)
+        except pa.ArrowException:
+            pass
+        rows, before = parts[0], origins[0]
+        for part, origin in zip(parts[1:], origins[1:], strict=True):
+            try:
+                rows, before = pa.concat_tables([rows, part], promote_options=how), origin or before
+            except pa.ArrowException as problem:
+                where = f" of {printable(origin)} and of {printable(before)}" if origin else ""
+                raise ColumnError(
+                    f"Columns{where} have different types: {printable(str(problem), 500)}. Add the column to the table "
+                    "with the type that it is to have (`hoodoo alter`). Values of other types then go to the "
+                    "quarantine.",
+                    file=origin,
+                ) from None
+        raise AssertionError("rows that cannot be joined at once cannot be joined one by one")
 
     def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
         """Make rows of rows.
@@ -261,6 +292,44 @@ class Reading:
             )
 
 
+@contextmanager
+def _naming(origin: str) -> Iterator[None]:
+    """Have an error of the columns of a file name the file."""
+    try:
+        yield
+    except DataError as problem:
+        if not origin or "file" in problem.details:
+            raise
+        details = {**problem.details, "file": origin}
+        raise type(problem)(f"File {printable(origin)}: {problem.message}", **details) from None
+    except pa.ArrowException as problem:
+        where = f"File {printable(origin)}: " if origin else ""
+        raise ColumnError(f"{where}Columns cannot be read: {printable(str(problem), 500)}", file=origin) from None
+
+
+def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
+    """Have the identity of bad rows contain their file: equal rows of two files are two rows.
+
+    Args:
+        bad: Bad rows.
+        origins: File of each run of rows, with the number of its rows.
+
+    Returns:
+        The bad rows; those that come from no file as they are.
+    """
+    if not bad.count or not origins:
+        return bad
+    ends = np.cumsum([count for _, count in origins])
+    runs = np.searchsorted(ends, bad.found["row"].to_numpy(), "right")
+    names = [origins[run][0] for run in runs.tolist()]
+    hashes = [
+        f"{one}@{xxhash.xxh3_64_hexdigest(name.encode())}" if name else one
+        for one, name in zip(bad.found["hash"].to_pylist(), names, strict=True)
+    ]
+    at = bad.found.schema.get_field_index("hash")
+    return replace(bad, found=bad.found.set_column(at, bad.found.schema.field(at), pa.array(hashes, pa.string())))
+
+
 def _placing(config: TableConfig) -> Placing:
     """How a table tells rows apart, by both names of each column."""
 
@@ -282,4 +351,4 @@ def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return rows
 
 
-__all__ = ["Read", "Reading", "RowTransform"]
+__all__ = ["Read", "Reading", "RowTransform", "named_by_file"]

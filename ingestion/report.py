@@ -21,6 +21,10 @@ class BatchReport:
         seconds: How long each phase took: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait', for
             workers that are far behind.
         reasons: How many rows were set aside for each reason, such as 'cast'.
+        unknown: Columns that the table does not have, and that were left out.
+        passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
+            be read.
+        lost: Messages that are gone from the source and were not read.
     """
 
     application: str
@@ -32,6 +36,9 @@ class BatchReport:
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class IngestReport:
         version: The number of the newest commit of the application; -1 where it has made none.
         position: How far the source was read, as its commits say; '' where it was not.
         unknown: Columns that the table does not have, and that were left out.
-        passed_over: Files whose names do not tell what they hold.
+        passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
+            be read.
+        lost: Messages that are gone from the source and were not read.
         skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
         retries: How often the store or the source did not answer, so that the job looked again.
         bytes: How many bytes these commits had in the source; 0 where that does not count them.
@@ -68,6 +77,7 @@ class IngestReport:
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    lost: int = 0
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Running(Protocol):
     report: IngestReport
     pace: Pace
     lag: SourceLag | None
+    quarantined: int | None
     fine: bool
 
     def take(self, goes_on: bool = False) -> BatchReport | None: ...

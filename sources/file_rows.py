@@ -1,87 +1,141 @@
-"""The content of one file as rows, and what in it is no row.
+"""Blocks of files as rows, and what in them is not a row.
 
-A file is read as a whole, fast. One that cannot be is text with a bad line in it, or it is damaged. Of text, lines are
-cut in halves until each bad one stands alone, so that a few bad lines cost little and the others are rows. What is
-damaged is an error of the file.
+A block is decoded as a whole, which is fast. If that fails, a line is bad or the file is damaged. Text is then halved
+until each bad line stands alone, so a few bad lines cost little and the other lines become rows. Damage is an error of
+the file.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
 import xxhash
 
-from hoodoo.errors import ColumnError, DataError, EngineError
+from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
 from hoodoo.sources.one_type import together
-from hoodoo.sources.source import Part
+from hoodoo.sources.source import BAD, Part
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
 from hoodoo.writers.batches.value_validation import unsound_rows
 
-_MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
+_MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
 _Parse = Callable[[pa.Buffer], pa.Table]
 
 
-def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown: bool, bad_max: int) -> Part:
-    """Read the content of a file.
+@dataclass(frozen=True)
+class FileRows:
+    """Decoder of the blocks of one file.
 
-    Args:
-        name: Of the file, by which its bad rows are known.
-        kind: 'json', 'csv', 'parquet' or 'avro'.
-        data: Its bytes, not compressed any more.
-        columns: What text is read as.
-        unknown: Are columns wanted that `columns` does not have?
-        bad_max: With more bad rows than this the search ends.
-
-    Returns:
-        The rows, what is none, and the columns that were left out.
-
-    Raises:
-        EngineError: It is Avro with a codec whose package is not installed.
-        DataError: The file is not what its name says, or is damaged.
-        TooManyBadRows: It has more bad rows. `details` has them as `found`.
+    Attributes:
+        name: Path of the file, which places of bad rows contain.
+        columns: Columns of the table, whose types text is read as.
+        unknown: True if columns are wanted that `columns` does not have.
+        bad_max: With more bad rows than this, decoding a block ends.
     """
-    decoder = JsonDecoder(columns, unknown)
-    if kind == "json" and data.size > 2 and bytes(data[:3]) == _MARK:
-        data = data.slice(3)
 
-    def parse(content: pa.Buffer) -> pa.Table:
-        return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
+    name: str
+    columns: pa.Schema
+    unknown: bool
+    bad_max: int
 
-    try:
-        found = rows_of(kind, data, columns, lambda column: False)
-        list(found.schema.names)  # Arrow decodes the names only now
-    except EngineError as problem:
-        raise EngineError(f"{printable(name)}: {problem.message}", **problem.details, file=name) from None
-    except (*PROBLEMS, OSError) as problem:  # Arrow meets damage behind the footer of Parquet with the latter
-        if kind not in ("json", "csv"):
-            raise damaged(name, kind, problem) from None
-    else:
-        if kind != "json":
-            _require_columns(name, found.column_names, columns, len(found))
-        rows = decoder.wanted(found)
-        if kind != "json" or len(found) == objects_in(data) and not decoder.lacking(rows):
-            return Part(rows, unknown=tuple(sorted(decoder.left_out)))
-    shown = name.encode(errors="backslashreplace").decode()
-    unit = "line" if kind == "json" else "row"
-    bad = BadMessages(shown, bad_max, lambda number, payload: _place(shown, unit, number, payload))
-    if kind == "json":
-        lines = [(number, line) for number, line in enumerate(data.to_pybytes().split(b"\n"), 1) if line.strip()]
+    @property
+    def _shown(self) -> str:
+        return self.name.encode(errors="backslashreplace").decode()
+
+    def table(self, rows: pa.Table) -> Part:
+        """Take rows of a file that has types. Raises ColumnError if a column is there twice, or a key column lacks."""
+        _require_columns(self.name, rows.schema.names, self.columns, len(rows))
+        decoder = JsonDecoder(self.columns, self.unknown)
+        rows = decoder.wanted(rows)
+        return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+
+    def json(self, text: bytes, line: int = 0) -> Part:
+        """Decode a JSON object a line.
+
+        Args:
+            text: The lines.
+            line: How many lines of the file are before them.
+
+        Returns:
+            The rows, the bad lines, and the columns that were left out.
+
+        Raises:
+            TooManyBadRows: There are more bad lines. `details` has them as `found`.
+        """
+        decoder = JsonDecoder(self.columns, self.unknown)
+        text = text[3:] if not line and text.startswith(_MARK) else text
+        data = pa.py_buffer(text)
+        try:
+            rows = decoder.parse(data)
+            if len(rows) == objects_in(data) and not decoder.lacking(rows):
+                return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+        except PROBLEMS:
+            pass
+        bad = self._bad("line")
+        lines = [(number, one) for number, one in enumerate(text.split(b"\n"), line + 1) if one.strip()]
         found = list(decoder.rows(lines, bad))
 
         def place(part: int, row: int) -> str:
-            return f"line {found[part][1][row]} of {printable(name)}"
+            return f"line {found[part][1][row]} of {printable(self.name)}"
 
-        rows = together(name, [rows for rows, _ in found], columns, place)
-    else:
-        rows = together(name, list(_csv_parts(data, columns, parse, bad)), columns)
-    return Part(rows, bad.table(), tuple(sorted(decoder.left_out)))
+        rows = together(self.name, [rows for rows, _ in found], self.columns, place)
+        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
+
+    def csv(self, header: bytes, text: bytes, line: int = 0) -> Part:
+        """Decode CSV records.
+
+        Args:
+            header: The first record of the file.
+            text: Other records.
+            line: How many lines of the file are before them, without the header.
+
+        Returns:
+            The rows, the bad records, and the columns that were left out.
+
+        Raises:
+            DataError: The file is not CSV.
+            TooManyBadRows: There are more bad records. `details` has them as `found`.
+        """
+        decoder = JsonDecoder(self.columns, self.unknown)
+        data = pa.py_buffer(header + text)
+
+        def parse(content: pa.Buffer) -> pa.Table:
+            return decoder.wanted(rows_of("csv", content, self.columns, lambda column: False))
+
+        try:
+            rows = rows_of("csv", data, self.columns, lambda column: False)
+            _require_columns(self.name, rows.schema.names, self.columns, len(rows))
+            rows = decoder.wanted(rows)
+            return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+        except PROBLEMS:
+            pass
+        bad = self._bad("row")
+        rows = together(self.name, list(_csv_parts(data, self.columns, parse, bad, line)), self.columns)
+        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
+
+    def _bad(self, unit: str) -> BadMessages:
+        return BadMessages(
+            self._shown, self.bad_max, lambda number, payload: _place(self._shown, unit, number, payload)
+        )
+
+
+def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
+    """Return the bad row, as BAD, that stands for a whole file. stamp: differs if the file is rewritten."""
+    shown = name.encode(errors="backslashreplace").decode()
+    row = {
+        "place": _place(shown, "file", 0, stamp.encode()),
+        "reason": "file",
+        "detail": said(problem)[:500],
+        "payload": shown.encode(),
+    }
+    return pa.Table.from_pylist([row], BAD)
 
 
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
@@ -98,23 +152,23 @@ def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: 
 
 
 def _place(name: str, unit: str, number: int, payload: bytes) -> str:
-    """Where something stands in a file, with a digest of it: the file may be written anew, and read again."""
+    """Return the place of a record in a file. It contains a digest of the record: the file may be rewritten."""
     return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
-    """Return the error that a file is not what its name says. kind: what that is."""
+    """Return the error for a file that cannot be decoded. kind: the format that its name says."""
     return DataError(
-        f"{printable(name)} cannot be read as {kind}: {printable(said(problem), 500)} Take it away, or put a sound "
-        "one in its place.",
+        f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
+        "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine).",
         file=name,
     )
 
 
 # ---- CSV
-def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages) -> Iterator[pa.Table]:
-    """Rows as texts first: a row with too few or too many fields, with a cell that is no text, or with one that is no
-    value of its column, is bad alone.
+def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int) -> Iterator[pa.Table]:
+    """Yield the good rows. All rows are read as strings first, so that a row is bad alone if it has too few or too many
+    fields, a cell that is not UTF-8, or a value that does not match its column. line: lines before `data`.
     """
     if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
         data = pa.py_buffer(data.to_pybytes() + b"\n")
@@ -122,7 +176,7 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     def odd(row: pa.csv.InvalidRow) -> str:
         fields = f"{row.actual_columns} fields instead of {row.expected_columns}"
         text = row.text.encode()
-        bad.note_at(_place(bad.where, "line", row.number, text), fields, text)
+        bad.note_at(_place(bad.where, "line", line + row.number, text), fields, text)
         return "skip"
 
     reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, min(data.size, 64 << 20)))
@@ -143,21 +197,21 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
         rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
-    no_text = _no_text(rows, bad)
+    no_text = _no_text(rows, bad, line)
     for low, high in itertools.pairwise([-1, *no_text, len(rows)]):
         for start in range(low + 1, high, AT_ONCE):
-            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), start + 1, parse, bad)
+            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), line + start + 1, parse, bad)
 
 
-def _no_text(rows: pa.Table, bad: BadMessages) -> list[int]:
-    """The rows with a cell that is no UTF-8, in order; they are noted."""
+def _no_text(rows: pa.Table, bad: BadMessages, line: int) -> list[int]:
+    """Note the rows with a cell that is not UTF-8, and return them in order."""
     found = dict[int, str]()
     for name in rows.column_names:
         for row in unsound_rows(rows[name], bad.most):
             found.setdefault(row, name)
     for row, name in sorted(found.items()):
         cells = [column.cast(pa.binary())[0].as_py() or b"" for column in rows.slice(row, 1).columns]
-        bad.note(row + 1, f"column {name!r} has bytes that are no UTF-8", b",".join(cells))
+        bad.note(line + row + 1, f"column {name!r} has bytes that are not UTF-8", b",".join(cells))
     return sorted(found)
 
 
@@ -187,4 +241,4 @@ def _good_rows(
     why = said(problem)
     if isinstance(problem, ColumnError):  # of a file of one row
         why = why.replace(", line 2", "").replace(" Correct the file.", "")
-    bad.note(first, why, text.to_pybytes().partition(b"\n")[2].rstrip(b"\n"))
+    bad.note(first, why, text.to_pybytes().rstrip(b"\n"))  # with the header, so that it can be decoded again

@@ -1,4 +1,4 @@
-"""A folder, or a prefix of a bucket, into which others put files: each file is read once, whole."""
+"""Files of a folder, or of a prefix of a bucket, as a source: each file is read once."""
 
 from __future__ import annotations
 
@@ -6,34 +6,56 @@ import fnmatch
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
-from hoodoo.errors import OptionError, SourceLost
+from hoodoo.errors import (
+    CorruptTable,
+    DataError,
+    EngineError,
+    HoodooError,
+    OptionError,
+    SourceLost,
+    UnsupportedTable,
+)
 from hoodoo.redact import printable
-from hoodoo.sources.file_rows import damaged, file_rows
-from hoodoo.sources.folders import Folder, Listed, open_folder
+from hoodoo.sources.file_blocks import RowBatches, TextBlocks
+from hoodoo.sources.file_rows import FileRows, bad_file, damaged
+from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
-from hoodoo.sources.taken_files import TakenFiles
+from hoodoo.sources.taken_files import Entry, TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
+_BLOCK = 64 << 20  # decoded bytes of a file that are read at once
 _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 
-class Files(Source):
-    """The files of a folder, in any depth.
+@dataclass(frozen=True)
+class _Work:
+    """Files of one batch: which were taken before, which come now, and the limits of the batch."""
 
-    A file is taken once, as a whole, in the order of times and then of names. Names that begin with '.' or '_', empty
-    files and files that are still growing are left for later or for good.
+    before: TakenFiles
+    files: tuple[Listed, ...]
+    limits: Limits
+
+
+class Files(Source):
+    """Source that reads the files of a folder, in any depth.
+
+    Each file is read once, in the order of modification times and then of names. A file is known by its path, its size
+    and its modification time; on S3, by its key and its ETag. Files whose names begin with '.' or '_', empty files, and
+    files that still grow are not read.
 
     Attributes:
         name: 'files:' and the address of the folder.
-        passed_over: Files whose names do not tell what they hold, as of the newest look.
+        passed_over: Files and subfolders that the newest look skipped: their names do not say their format, or they
+            cannot be read.
     """
 
     reads_ahead = True
@@ -43,65 +65,76 @@ class Files(Source):
         path: str | os.PathLike[str],
         format: str | None = None,
         pattern: str = "*",
-        grace_s: float = 3600.0,
+        grace_s: float = 86_400.0,
         settle_s: float | None = None,
         on_change: str = "fail",
+        on_bad_file: str = "fail",
         storage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Name a folder. Nothing is read yet.
+        """Describe a folder. Nothing is read yet.
 
         Args:
             path: A folder of this machine, or s3://bucket/prefix.
-            format: What all files hold: 'json' (a JSON object a line), 'csv' (with a header), 'parquet' or 'avro'. None
-                (default): what the name of each says, as `trips.jsonl.gz` does.
-            pattern: Which files, by their paths below the folder: '*' stands for any signs, '/' among them. Default:
-                all.
-            grace_s: For how long after the youngest file that was taken an older one may still appear, in seconds.
-                Files are remembered by name for so long. Default: an hour.
-            settle_s: For how long a file must not have changed, in seconds. None (default): 2 in a folder of this
-                machine, 0 on S3, where an object appears whole.
-            on_change: What to do about a file that is written anew within the grace: 'fail' (default) stops the job,
-                'again' reads it once more.
-            storage: For S3, as `hoodoo.open` takes it.
+            format: Format of all files: 'json' (a JSON object a line), 'csv' (with a header), 'parquet' or 'avro'. None
+                (default): the format that the name of each file says, such as `trips.jsonl.gz`.
+            pattern: Files to read, by their paths below the folder. '*' stands for any characters, including '/'.
+                Default: all files.
+            grace_s: For how long a file is remembered after it left the folder, in seconds. A file that comes back
+                unchanged within this time is not read again. Default: one day.
+            settle_s: For how long a file must be unchanged before it is read, in seconds. None (default): 2 in a folder
+                of this machine, 0 on S3, where an object appears as a whole.
+            on_change: What to do if a file that was read is rewritten: 'fail' (default) stops the job, 'again' reads
+                the file once more.
+            on_bad_file: What to do if a file is damaged or cannot be read: 'fail' (default) stops the job, 'quarantine'
+                adds a row for the file to the quarantine and goes on.
+            storage: Options for S3, as `hoodoo.open` takes them.
 
         Raises:
-            OptionError: An argument does not have one of the values above.
-            CallError: The path is none.
+            OptionError: An argument is not one of the values above.
+            CallError: The path is not a path.
         """
         wanted = None if format is None else _SPELLINGS.get(str(format).lower(), format)
         if wanted is not None:
             one_of("format", wanted, _KINDS)
         one_of("on_change", on_change, ("fail", "again"))
+        one_of("on_bad_file", on_bad_file, ("fail", "quarantine"))
         if not isinstance(pattern, str) or not pattern:
             raise OptionError(f"pattern takes a text such as '*.jsonl', got {printable(pattern)}.", option="pattern")
         self.folder: Folder = open_folder(path, storage)
-        self.format, self.pattern, self.on_change = wanted, pattern, on_change
+        self.format, self.pattern, self.on_change, self.on_bad_file = wanted, pattern, on_change, on_bad_file
         self.grace_ms = int(number_from("grace_s", grace_s, 0, optional=False) * 1000)
         settle = number_from("settle_s", settle_s, 0)
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
         self.name = f"files:{self.folder.uri}"
         self.passed_over: tuple[str, ...] = ()
+        self._first_seen = dict[Listed, tuple[int, float]]()
+        self._same = set[tuple[str, str]]()
+        self._open: tuple[tuple[str, str, int], _Reader] | None = None
         if wanted is None and is_file_name(pattern):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest files that were not taken.
+        """Choose the oldest files that were not read.
 
         Args:
             position: The position of an earlier plan; '' for none.
-            limits: The files have at most `limits.bytes` together; one file may have more.
+            limits: Limits of the batch. Files are chosen up to `limits.bytes`, at least one; a larger file is read in
+                several batches.
 
         Returns:
-            The files, or None where there is no new one.
+            The files, or None if there is no new file.
 
         Raises:
-            SourceLost: A file was written anew after it was read, or the position is that of another source.
-            CallError: There is no such folder.
-            SourceUnavailable: There was one, and it is gone.
+            SourceLost: A file was rewritten after it was read, a file was removed before it was read to its end, or the
+                position belongs to another source.
+            CallError: The folder does not exist.
+            SourceUnavailable: The folder existed and is gone, or a file system does not answer.
         """
-        taken, now_ms = TakenFiles.of(position), _now_ms()
-        new = taken.new(self._files(now_ms))
-        self._require_unchanged(taken, new)
+        now_ms = _now_ms()
+        taken = TakenFiles.of(position, self.folder.uri)
+        everything, ready = self._files(now_ms)
+        new, same = self._new(taken, ready)
+        new = self._partial_first(taken, new, everything)
         chosen, size = list[Listed](), 0
         for file in new:
             if chosen and size + file.size > limits.bytes:
@@ -110,133 +143,325 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        after = taken.and_these(chosen, new[len(chosen) :], now_ms, self.grace_ms)
-        return Planned((tuple(chosen), limits.bad_rows), after.text())
+        before = taken.beside(
+            everything, list(self.folder.unreadable), new[len(chosen) :], now_ms, self.grace_ms
+        ).with_files(same)
+        after = replace(before.with_files(chosen), partial=None)
+        return Planned(_Work(before, tuple(chosen), limits), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read files one by one.
+        """Read files one by one, until the limits of the batch are reached.
 
         Args:
-            planned: What `plan` gave.
-            columns: The columns of the table, as text is to be read.
-            unknown: Are columns wanted that `columns` does not have?
+            planned: The result of `plan`.
+            columns: The columns of the table, whose types text is read as.
+            unknown: True if columns are wanted that `columns` does not have.
 
         Yields:
-            The rows of a file, and what in it is none.
+            Rows, and bad lines. The last part has the position that was reached.
 
         Raises:
-            SourceChanged: A file was deleted or written anew since it was planned.
-            EngineError: A file of Avro has a codec whose package is not installed.
-            DataError: A file is not what its name says, or is damaged.
-            TooManyBadRows: A file has more bad rows than the plan was told.
+            SourceChanged: A file was deleted or rewritten since it was planned.
+            SourceUnavailable: The file system does not answer.
+            EngineError: An Avro file has a codec whose package is not installed.
+            DataError: A file is damaged or cannot be read, and on_bad_file is 'fail'.
+            TooManyBadRows: A file has more bad rows than the limits allow.
         """
-        files, bad_max = cast("tuple[tuple[Listed, ...], int]", planned.what)
-        for file in files:
-            data = _decompressed(file.name, self.folder.content(file))
-            kind = self.format or kind_of(file.name)
-            yield replace(file_rows(file.name, kind, data, columns, unknown, bad_max), bytes=file.size)
+        last: Part | None = None
+        for part in self._parts(cast(_Work, planned.what), columns, unknown):
+            if last is not None:
+                yield last
+            last = part
+        if last is not None:
+            yield last
+
+    def _parts(self, work: _Work, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+        limits, rows, size = work.limits, 0, 0
+        entries = dict[str, Entry]()
+
+        def position(partial: tuple[Listed, _Reader] | None = None) -> str:
+            reached = replace(work.before, seen={**work.before.seen, **entries}, partial=None)
+            return (reached.with_part(partial[0], partial[1].offset, partial[1].line) if partial else reached).text()
+
+        for number, file in enumerate(work.files):
+            if number and (rows >= limits.rows or size >= limits.bytes):
+                yield Part(columns.empty_table(), position=position())
+                return
+            decoder = FileRows(file.name, columns, unknown, limits.bad_rows)
+            reader: _Reader | None = None
+            before = rows
+            try:
+                reader = self._reader(file, work.before, columns)
+                while (part := reader.next(decoder, limits.bytes - size, limits.rows - rows)) is not None:
+                    size, rows = size + reader.size, rows + len(part.rows) + len(part.bad)
+                    full = rows >= limits.rows or size >= limits.bytes
+                    if full and not reader.ended():
+                        self.folder.require_same(file)
+                        self._open, reader = ((file.name, file.stamp, reader.offset), reader), None
+                        yield replace(part, position=position((file, self._open[1])))
+                        return
+                    yield part
+                self.folder.require_same(file)
+                digest = self.folder.digest(file)
+            except (HoodooError, OSError) as problem:
+                if isinstance(problem, OSError):
+                    problem = unreadable(file.name, problem)
+                if self.on_bad_file == "fail" or type(problem) is not DataError:
+                    raise problem from None
+                yield Part(columns.empty_table(), bad_file(file.name, file.stamp, problem), bytes=file.size)
+                rows, digest = before + 1, ""
+            else:
+                yield Part(columns.empty_table(), bytes=file.size)
+            finally:
+                if reader is not None:
+                    reader.close()
+            entries[file.name] = Entry(file.stamp, digest)
+        yield Part(columns.empty_table(), position=position())
+
+    def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema) -> _Reader:
+        """Return a reader of a file that goes on where the file was left."""
+        partial = taken.partial if taken.partial and taken.partial[:2] == (file.name, file.stamp) else None
+        offset, line = (partial.offset, partial.line) if partial else (0, 0)
+        kept, self._open = self._open, None
+        if kept is not None:
+            if kept[0] == (file.name, file.stamp, offset) and offset:
+                return kept[1]
+            kept[1].close()
+        return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line)
+
+    def _partial_first(self, taken: TakenFiles, new: list[Listed], everything: list[Listed]) -> list[Listed]:
+        """Put the file first that was read in part. Raises SourceLost if it is gone or was rewritten."""
+        partial = taken.partial
+        if partial is None:
+            return new
+        file = next((one for one in everything if one.name == partial.name), None)
+        if file is not None and (file.stamp == partial.stamp or self.on_change == "again"):
+            return [file, *(one for one in new if one.name != file.name)]
+        what = "was rewritten" if file else "was removed"
+        raise SourceLost(
+            f"File {printable(partial.name)} of {printable(self.folder.uri)} {what} before it was read to its end. Put "
+            "the file back as it was, or reset the job.",
+            file=partial.name,
+        )
+
+    def _new(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
+        """Return the files to read, the oldest first, and files whose time has changed and whose content has not.
+
+        Raises SourceLost if a file was rewritten and on_change is 'fail'.
+        """
+        new, same = list[Listed](), list[Listed]()
+        for file in taken.new(ready):
+            entry = taken.seen.get(file.name)
+            if entry is None or entry.gone_ms:
+                new.append(file)
+            elif (file.name, file.stamp) in self._same or entry.digest and entry.digest == self.folder.digest(file):
+                self._same.add((file.name, file.stamp))
+                same.append(file)
+            elif self.on_change == "fail":
+                raise SourceLost(
+                    f"File {printable(file.name)} of {printable(self.folder.uri)} was rewritten after it was read. Put "
+                    "changes into files with other names, or pass on_change='again' (--on-change again) to read "
+                    "rewritten files once more.",
+                    file=file.name,
+                )
+            else:
+                new.append(file)
+        return new, same
 
     def lag(self, position: str) -> SourceLag:
-        """Count the files that wait, those that are still growing among them.
+        """Count the files that were not read, including files that still grow or cannot be read.
 
         Args:
             position: How far the folder was read.
 
         Returns:
-            How many files there are, and for how long the oldest has been waiting.
+            The number of files, and for how long the oldest has been waiting.
         """
         now_ms = _now_ms()
-        new = TakenFiles.of(position).new(self._files(now_ms, settle_ms=0))
-        return SourceLag(len(new), "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
+        taken = TakenFiles.of(position, self.folder.uri)
+        everything, ready = self._files(now_ms, settle_ms=0)
+        new = [one for one in taken.new(ready) if (one.name, one.stamp) not in self._same]
+        unread = [name for name in self.folder.unreadable if name not in taken.seen]
+        waiting = (
+            len(new) + len(unread) + (taken.partial is not None and all(taken.partial.name != one.name for one in new))
+        )
+        return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, place: str) -> str:
-        """Look a place up.
+        """Return the position of a place.
 
         Args:
-            place: 'earliest', 'latest' (all files that are there count as taken), a time (older files do), or a
-                position.
+            place: 'earliest', 'latest' (all files that are there count as read), a time (files that were modified
+                before it count as read), or a position. The position of another folder counts for this one: use it
+                after a folder was moved.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: It is none of these.
-            SourceLost: The position is that of another source.
+            OptionError: The place is not one of these.
+            SourceLost: The position belongs to another source.
         """
         if place == EARLIEST:
-            return TakenFiles().text()
+            return TakenFiles(self.folder.uri).text()
         if place == LATEST:
-            now_ms = _now_ms()
-            return TakenFiles().and_these(self._files(now_ms), [], now_ms, self.grace_ms).text()
+            return self._read_before(None).text()
         if (moment := time_ms(place)) is not None:
-            return TakenFiles(max(0, moment)).text()
+            return self._read_before(max(0, moment)).text()
+        if place.startswith("{"):
+            return replace(TakenFiles.of(place), folder=self.folder.uri).text()
         return super().position_at(place)
 
+    def _read_before(self, time: int | None) -> TakenFiles:
+        """Count files as read that were modified before a time. None: all files that do not grow any more."""
+        now_ms = _now_ms()
+        everything, ready = self._files(now_ms)
+        old = ready if time is None else [one for one in everything if one.time_ms < time]
+        left = [one for one in everything if one not in set(old)]
+        taken = TakenFiles(self.folder.uri, hudi_ms=time or 0).with_files(old)
+        return taken.beside(everything, list(self.folder.unreadable), left, now_ms, self.grace_ms)
+
     def from_hudi(self, place: str) -> str:
-        """Read a place of Apache Hudi's streamer.
+        """Return the position of a checkpoint of Apache Hudi's streamer.
 
         Args:
-            place: The time of the youngest file that it took, in ms since 1970.
+            place: Modification time of the youngest file that the streamer read, in ms since 1970.
 
         Returns:
-            The position after all files of that time.
+            The position after all files up to that time.
 
         Raises:
-            OptionError: It is no such time.
+            OptionError: The place is not such a time.
         """
         if not place.isascii() or not place.isdigit():
-            raise OptionError(f"{printable(place)} is no time in ms, as Hudi's streamer has it.", option="place")
-        return TakenFiles(int(place) + 1).text()
+            raise OptionError(
+                f"Checkpoint of Hudi's streamer is invalid: expected a time in ms, got {printable(place)}.",
+                option="place",
+            )
+        return self._read_before(int(place) + 1).text()
 
     def to_hudi(self, position: str) -> str:
-        """Spell a position as Apache Hudi's streamer does.
+        """Return a position as Apache Hudi's streamer writes it.
 
         Args:
             position: The position of a plan.
 
         Returns:
-            The time up to which all files were taken, in ms since 1970; '' for none.
+            The modification time up to which all files were read, in ms since 1970; '' for none.
         """
         return TakenFiles.of(position).to_hudi()
 
     def __repr__(self) -> str:
         return f"<files of {self.folder.uri}>"
 
-    def _files(self, now_ms: int, settle_ms: int | None = None) -> list[Listed]:
-        settled = now_ms - (self.settle_ms if settle_ms is None else settle_ms)
-        found, odd = list[Listed](), list[str]()
+    def _files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
+        """Return all files of the folder, and those that match and do not grow any more."""
+        settle = self.settle_ms if settle_ms is None else settle_ms
+        everything, ready, odd = list[Listed](), list[Listed](), list[str]()
+        first_seen = dict[Listed, tuple[int, float]]()
+        clock = time.monotonic()
         for file in self.folder.files():
+            everything.append(file)
             if not file.size or any(part[:1] in "._" for part in file.name.split("/")):
                 continue
             if not fnmatch.fnmatchcase(file.name, self.pattern):
                 continue
             if self.format is None and not is_file_name(file.name):
                 odd.append(file.name)
-            elif file.time_ms <= settled or file.time_ms > now_ms:  # a date ahead of the clock says nothing
-                found.append(file)
-        self.passed_over = tuple(sorted(odd))
-        return found
-
-    def _require_unchanged(self, taken: TakenFiles, new: list[Listed]) -> None:
-        changed = next((file for file in new if file.name in taken.seen), None)
-        if changed and self.on_change == "fail":
-            raise SourceLost(
-                f"{printable(changed.name)} in {printable(self.folder.uri)} was read already, and was written anew "
-                "since. Put changes into files of other names; or pass on_change='again' (--on-change again), and it "
-                "is read once more.",
-                file=changed.name,
-            )
+            elif file.changed_ms <= now_ms - settle or not settle:
+                ready.append(file)
+            else:  # its time may lie, so what this process sees of it counts
+                changed, since = self._first_seen.get(file, (file.changed_ms, clock))
+                since = since if changed == file.changed_ms else clock
+                first_seen[file] = (file.changed_ms, since)
+                if clock - since >= settle / 1000:
+                    ready.append(file)
+        self._first_seen = first_seen
+        self.passed_over = tuple(sorted({*odd, *self.folder.unreadable}))
+        return everything, ready
 
 
-def _decompressed(name: str, data: pa.Buffer) -> pa.Buffer:
-    compression = compression_of(name)
-    if compression is None:
-        return data
-    try:
-        with pa.input_stream(pa.BufferReader(data), compression=compression) as source:
-            return pa.py_buffer(source.read())
-    except OSError as problem:
-        raise damaged(name, compression, problem) from None
+class _Reader:
+    """One open file.
+
+    Attributes:
+        offset: How much of the file was read, as `file_blocks` counts.
+        line: How many lines of text were read.
+        size: Decoded bytes of the newest block.
+    """
+
+    def __init__(self, folder: Folder, file: Listed, kind: str, columns: pa.Schema, offset: int, line: int) -> None:
+        self._file, self._kind, self.size = file, kind, 0
+        self._raw = folder.open(file)
+        try:
+            self._blocks = self._opened(kind, columns, offset, line)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def _opened(self, kind: str, columns: pa.Schema, offset: int, line: int) -> TextBlocks | RowBatches:
+        compression = compression_of(self._file.name)
+        with self._named():
+            text: Any = pa.input_stream(self._raw, compression=compression) if compression else self._raw
+            if kind in ("json", "csv"):
+                return TextBlocks(text, kind == "csv", offset, line)
+            source = pa.BufferReader(text.read()) if compression else text
+            return RowBatches(source, kind, columns, offset)
+
+    @property
+    def offset(self) -> int:
+        return self._blocks.offset
+
+    @property
+    def line(self) -> int:
+        return self._blocks.line
+
+    def next(self, decoder: FileRows, bytes_max: int, rows_max: int) -> Part | None:
+        """Read the next rows. Returns None at the end of the file."""
+        line = self.line
+        with self._named():
+            block = self._blocks.next(min(bytes_max, _BLOCK), rows_max)
+            if block is None:
+                return None
+            if isinstance(block, pa.Table):
+                self.size = block.nbytes
+                return decoder.table(block)
+            self.size = len(block)
+            if self._kind == "json":
+                return decoder.json(block, line)
+            assert isinstance(self._blocks, TextBlocks)
+            header = self._blocks.header
+            return decoder.csv(header, block, line - header.count(b"\n"))
+
+    def ended(self) -> bool:
+        """Tell whether the file was read to its end."""
+        with self._named():
+            return self._blocks.ended()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._raw.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Turn whatever a decoder or a file system raises into an error that names the file."""
+        name = self._file.name
+        try:
+            yield
+        except EngineError as problem:
+            raise EngineError(f"{printable(name)}: {problem.message}", **{**problem.details, "file": name}) from None
+        except (CorruptTable, UnsupportedTable) as problem:
+            raise damaged(name, self._kind, problem) from None
+        except HoodooError as problem:
+            if type(problem) is DataError and "file" not in problem.details:
+                raise damaged(name, self._kind, problem) from None
+            raise
+        except OSError as problem:
+            if problem.errno is not None:
+                raise unreadable(name, problem) from None
+            raise damaged(name, self._kind, problem) from None
+        except Exception as problem:
+            raise damaged(name, self._kind, problem) from None
 
 
 def _now_ms() -> int:

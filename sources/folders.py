@@ -1,61 +1,83 @@
-"""Folders of a machine, and prefixes of a bucket, into which others put files: what is there, and its bytes.
+"""Folders of a machine and prefixes of a bucket that are read as sources: their files, and the bytes of each file.
 
-Not a store: these files are not ours. Nothing is written, links to files are followed, and a network file system will
-do.
+A folder is not a store: other programs own its files. Nothing is written, links to files are followed, and a network
+file system will do.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import xxhash
 
-from hoodoo.errors import CallError, SourceChanged, SourceUnavailable
+from hoodoo.errors import CallError, DataError, HoodooError, SourceChanged, SourceUnavailable
 from hoodoo.redact import printable
 
 if TYPE_CHECKING:
     from hoodoo.storage.s3 import S3Store
 
+_SMALL = 64 << 10  # bytes of a file whose content is compared if its time has changed
+_PASSING = frozenset(
+    {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE}
+    | {errno.ENOMEM, errno.ENOBUFS, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+    | {errno.ECONNRESET, errno.ECONNABORTED, errno.ENODEV, errno.ENXIO}
+)  # failures of a disk or a network that may pass
+
 
 @dataclass(frozen=True, order=True)
 class Listed:
-    """A file.
+    """A file of a folder.
 
     Attributes:
-        time_ms: When it came to be as it is, in ms since 1970.
-        name: Its path below the folder, with `/` between its parts.
-        size: Its bytes.
-        stamp: Differs where the file was written anew.
+        time_ms: Modification time, in ms since 1970.
+        name: Path below the folder, with `/` between its parts.
+        size: Size in bytes.
+        stamp: Text that differs if the file is rewritten.
+        changed_ms: Time of the last change of its content or its status, in ms since 1970.
     """
 
     time_ms: int
     name: str
     size: int
     stamp: str
+    changed_ms: int = field(default=0, compare=False)
 
 
 class Folder(Protocol):
-    """Where files are put.
+    """Interface of a folder whose files are read.
 
     Attributes:
-        uri: Its address.
-        settle_ms: For how long a file may still grow once it is there.
+        uri: Address of the folder.
+        settle_ms: For how long a file may still grow after its last change.
+        unreadable: What could not be looked at in the newest listing, with the reason: files, and subfolders with a `/`
+            at the end of their names.
     """
 
     uri: str
     settle_ms: int
+    unreadable: dict[str, str]
 
     def files(self) -> Iterator[Listed]:
-        """All files, in any depth and any order. Raises CallError where there is no such folder, and SourceUnavailable
-        where there was one.
+        """Yield all files, in any depth and any order. Raises CallError if the folder does not exist, and
+        SourceUnavailable if it has existed.
         """
         ...
 
-    def content(self, file: Listed) -> pa.Buffer:
-        """The bytes of a file. Raises SourceChanged where it is not the file any more that was listed."""
+    def open(self, file: Listed) -> pa.NativeFile:
+        """Open a file for reading. Raises SourceChanged if the file was deleted or rewritten since it was listed."""
+        ...
+
+    def require_same(self, file: Listed) -> None:
+        """Raise SourceChanged if a file was deleted or rewritten since it was listed."""
+        ...
+
+    def digest(self, file: Listed) -> str:
+        """Return the digest of the content of a small file, and '' for other files."""
         ...
 
 
@@ -74,32 +96,54 @@ class _LocalFolder:
 
     def __init__(self, path: str) -> None:
         self.uri = os.path.abspath(path.removeprefix("file://"))
+        self.unreadable = dict[str, str]()
         self._was_there = os.path.isdir(self.uri)
 
     def files(self) -> Iterator[Listed]:
         self._require_there()
-        for folder, _, names in os.walk(self.uri, onerror=self._refuse):
+        self.unreadable.clear()
+        for folder, _, names in os.walk(self.uri, onerror=self._note):
             for name in names:
                 path = os.path.join(folder, name)
                 try:
                     found = os.stat(path)
-                except FileNotFoundError:
-                    continue  # deleted, or moved, since the folder was read
-                yield _listed(os.path.relpath(path, self.uri).replace(os.sep, "/"), found)
+                except OSError as problem:
+                    if not isinstance(problem, FileNotFoundError) or os.path.islink(path):
+                        self._note(problem)  # else the file was deleted or moved since the folder was read
+                    continue
+                yield _listed(self._name(path), found)
 
-    def content(self, file: Listed) -> pa.Buffer:
+    def open(self, file: Listed) -> pa.NativeFile:
         try:
-            with open(os.path.join(self.uri, file.name), "rb") as source:
-                data = pa.py_buffer(source.read())
-                found = _listed(file.name, os.fstat(source.fileno()))
+            source = pa.OSFile(os.fsencode(os.path.join(self.uri, file.name)))
         except FileNotFoundError:
             raise _changed(self.uri, file) from None
-        if found != file or data.size != file.size:
+        except OSError as problem:
+            raise unreadable(file.name, problem) from None
+        if _listed(file.name, os.fstat(source.fileno())) != file:
+            source.close()
             raise _changed(self.uri, file)
-        return data
+        return source
+
+    def require_same(self, file: Listed) -> None:
+        try:
+            found = os.stat(os.path.join(self.uri, file.name))
+        except OSError:
+            raise _changed(self.uri, file) from None
+        if _listed(file.name, found) != file:
+            raise _changed(self.uri, file)
+
+    def digest(self, file: Listed) -> str:
+        if file.size > _SMALL:
+            return ""
+        with self.open(file) as source:
+            try:
+                return xxhash.xxh3_64_hexdigest(source.read())
+            except OSError as problem:
+                raise unreadable(file.name, problem) from None
 
     def _require_there(self) -> None:
-        """A folder that was never there is a wrong path; one that was may come back, as a disk does."""
+        """Raise CallError for a folder that never existed: its path is wrong. One that existed may come back."""
         if os.path.isdir(self.uri):
             self._was_there = True
         elif self._was_there:
@@ -110,51 +154,78 @@ class _LocalFolder:
         else:
             raise CallError(f"There is no folder {printable(self.uri)}.", path=self.uri)
 
-    @staticmethod
-    def _refuse(problem: OSError) -> None:
-        if not isinstance(problem, FileNotFoundError):
-            raise CallError(
-                f"Cannot read the folder {printable(problem.filename)}: {problem.strerror}.", path=str(problem.filename)
-            ) from None
+    def _name(self, path: str) -> str:
+        return os.path.relpath(path, self.uri).replace(os.sep, "/")
+
+    def _note(self, problem: OSError) -> None:
+        """Note a file or a subfolder that cannot be looked at. Raises SourceUnavailable if that may pass."""
+        path = os.fspath(problem.filename)
+        if path == self.uri and not isinstance(problem, FileNotFoundError):
+            if problem.errno in _PASSING:
+                raise unreadable(path, problem)
+            raise CallError(f"Folder {printable(path)} cannot be read: {problem.strerror}.", path=path) from None
+        if problem.errno in _PASSING:
+            raise unreadable(self._name(path), problem)
+        is_folder = os.path.isdir(path) and not os.path.islink(path)
+        if not isinstance(problem, FileNotFoundError) or os.path.islink(path):
+            self.unreadable[self._name(path) + "/" * is_folder] = problem.strerror or str(problem)
+
+
+def unreadable(name: str, problem: OSError) -> HoodooError:
+    """Return the error for a file that cannot be read: SourceUnavailable if the failure may pass, else DataError."""
+    why = problem.strerror or str(problem) or type(problem).__name__
+    if problem.errno in _PASSING:
+        return SourceUnavailable(f"File {printable(name)} cannot be read now: {why}.", file=name)
+    return DataError(
+        f"File {printable(name)} cannot be read: {why}. Correct its permissions or remove it, or pass "
+        "on_bad_file='quarantine' (--on-bad-file quarantine).",
+        file=name,
+    )
 
 
 def _listed(name: str, found: os.stat_result) -> Listed:
-    """A file moved into the folder keeps the time at which it was written; when it was moved, its status tells."""
     return Listed(
-        max(found.st_mtime_ns, found.st_ctime_ns) // 1_000_000,
+        found.st_mtime_ns // 1_000_000,
         name,
         found.st_size,
         f"{found.st_size}-{found.st_mtime_ns}",
+        max(found.st_mtime_ns, found.st_ctime_ns) // 1_000_000,
     )
 
 
 class _Prefix:
-    settle_ms = 0  # an object is there as a whole, or not at all
+    settle_ms = 0  # an object appears as a whole
 
     def __init__(self, uri: str, storage: Mapping[str, Any] | None) -> None:
-        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
+        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import, so only its users load it
 
         self.store: S3Store = S3Store(uri, storage)
         self.uri = self.store.uri
+        self.unreadable = dict[str, str]()
 
     def files(self) -> Iterator[Listed]:
         for key, size, time_ms, tag in self.store.objects():
-            yield Listed(time_ms, key, size, f"{size}-{tag}")
+            yield Listed(time_ms, key, size, f"{size}-{tag}", time_ms)
 
-    def content(self, file: Listed) -> pa.Buffer:
+    def open(self, file: Listed) -> pa.NativeFile:
         try:
-            data = pa.py_buffer(self.store.get(file.name))
-            tag = self.store.version(file.name)
+            source = self.store.open_input(file.name)
         except FileNotFoundError:
             raise _changed(self.uri, file) from None
-        if f"{data.size}-{tag}" != file.stamp:
+        self.require_same(file)
+        return source
+
+    def require_same(self, file: Listed) -> None:
+        if f"{file.size}-{self.store.version(file.name)}" != file.stamp:
             raise _changed(self.uri, file)
-        return data
+
+    def digest(self, file: Listed) -> str:
+        return ""  # the ETag tells
 
 
 def _changed(uri: str, file: Listed) -> SourceChanged:
     return SourceChanged(
-        f"{printable(file.name)} in {printable(uri)} was deleted or written anew as it was about to be read. Nothing "
-        "was written; a new plan looks what is there.",
+        f"File {printable(file.name)} of {printable(uri)} was deleted or rewritten while it was read. Nothing was "
+        "written. Plan again.",
         file=file.name,
     )

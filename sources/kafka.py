@@ -6,14 +6,17 @@ rebalance does. Nothing is told to the broker. Only what is committed there is r
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+import xxhash
 
 from hoodoo.arguments import flag, number_from, one_of
+from hoodoo.compactor.service_log import say
 from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
 from hoodoo.sources.avro_messages import AvroDecoder
@@ -32,6 +35,7 @@ from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, Source
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+_log = logging.getLogger("hoodoo.ingest")
 DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
 FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
 OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
@@ -48,6 +52,7 @@ class _Ranges:
     of: Mapping[int, tuple[int, int]]
     bytes_max: int
     bad_max: int
+    lost: int = 0
 
 
 class Kafka(Source):
@@ -160,13 +165,14 @@ class Kafka(Source):
                 option="truncate",
             )
         begin = self._begin(was, bounds, topic_id)
+        lost = self._lost(was, begin)
         waiting = {one: bounds[one][1] - begin[one] for one in begin}
         counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
         if not any(counts.values()) and was is not None:
             return None
         ranges = {one: (begin[one], begin[one] + count) for one, count in counts.items() if count}
         after = TopicPosition(self.topic, topic_id, {**begin, **{one: stop for one, (_, stop) in ranges.items()}})
-        return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows), after.text())
+        return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
 
     def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
         """Where each partition is read from."""
@@ -190,6 +196,18 @@ class Kafka(Source):
                 at = low
             begin[partition] = at
         return begin
+
+    def _lost(self, was: TopicPosition | None, begin: Mapping[int, int]) -> int:
+        """Log the messages that are gone and were not read, and return their number."""
+        lost = 0
+        for partition, at in begin.items():
+            expected = was.offsets.get(partition, at) if was else at
+            if expected != at:
+                count = max(0, at - expected)
+                lost += count
+                details = {"topic": self.topic, "partition": partition, "expected": expected, "next": at}
+                say(logging.WARNING, "messages lost", to=_log, **details, lost=count)
+        return lost
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
@@ -222,11 +240,15 @@ class Kafka(Source):
         if messages:
             self._mean_bytes = max(1.0, taken.size / len(messages))
         position = replace(was, offsets={**was.offsets, **taken.upto}).text()
-        bad = BadMessages(
-            self.topic, ranges.bad_max, lambda number, _: f"{messages[number].partition()}:{messages[number].offset()}"
-        )
+
+        def place(number: int, payload: bytes) -> str:
+            message = messages[number]
+            digest = xxhash.xxh3_64_hexdigest(was.id.encode() + payload)[:8]  # the topic may be deleted and recreated
+            return f"{message.partition()}:{message.offset()}:{digest}"
+
+        bad = BadMessages(self.topic, ranges.bad_max, place)
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
-            yield self._changes(taken, columns, unknown, bad, position)
+            yield replace(self._changes(taken, columns, unknown, bad, position), lost=ranges.lost)
             return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
@@ -241,7 +263,9 @@ class Kafka(Source):
             decoder = AvroDecoder(f"Topic {self.topic!r}", asked, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
-        yield Part(rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size)
+        yield Part(
+            rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size, lost=ranges.lost
+        )
 
     def _changes(self, taken: Taken, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
         """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
@@ -274,7 +298,7 @@ class Kafka(Source):
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:
-        """Count the offsets that wait, marks of transactions among them.
+        """Count the offsets that wait, including marks of transactions and messages behind an open transaction.
 
         Args:
             position: How far the topic was read.
@@ -285,8 +309,10 @@ class Kafka(Source):
         was = TopicPosition.of(position, self.topic)
         bounds = self._client.bounds()
         begin = self._begin(was, bounds, was.id if was else "")
-        waiting = {one: bounds[one][1] - begin[one] for one in begin}
-        oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in waiting.items() if count})
+        readable = {one: bounds[one][1] - begin[one] for one in begin}
+        ends = self._client.ends(bounds)
+        waiting = {one: max(count, ends.get(one, 0) - begin[one]) for one, count in readable.items()}
+        oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in readable.items() if count})
         times = [message.timestamp()[1] for message in oldest.messages]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(

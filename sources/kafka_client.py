@@ -188,6 +188,35 @@ class KafkaClient:
 
         return self._asked(ask)
 
+    def ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """Ask for the offset behind the last message of each partition, whether or not its transaction has ended.
+
+        Args:
+            partitions: The partitions.
+
+        Returns:
+            The offset by partition; empty if the brokers do not answer.
+        """
+        from confluent_kafka import IsolationLevel, admin
+
+        specs: Any = admin  # its type information leaves OffsetSpec out
+        latest = {self._kafka.TopicPartition(self.topic, one): specs.OffsetSpec.latest() for one in partitions}
+        uncommitted = IsolationLevel.READ_UNCOMMITTED
+        asked = self._administrator.list_offsets(latest, isolation_level=uncommitted, request_timeout=_ASK_ID_S)
+        try:
+            return {one.partition: int(found.result(_ASK_ID_S).offset) for one, found in asked.items()}
+        except (self._kafka.KafkaException, TimeoutError):
+            return {}  # the lag then counts only what can be read
+
+    @property
+    def _administrator(self) -> AdminClient:
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            others = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
+            self._admin = AdminClient({name: self._settings[name] for name in others})
+        return self._admin
+
     def topic_id(self, known: str) -> str:
         """Ask for the id of the topic, which another topic of that name does not have.
 
@@ -202,12 +231,9 @@ class KafkaClient:
         """
         if self._tells_no_id and not known:
             return ""
-        if self._admin is None:
-            from confluent_kafka.admin import AdminClient
-
-            others = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
-            self._admin = AdminClient({name: self._settings[name] for name in others})
-        asked = self._admin.describe_topics(self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S)
+        asked = self._administrator.describe_topics(
+            self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S
+        )
         try:
             return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
         except (self._kafka.KafkaException, TimeoutError) as problem:

@@ -31,7 +31,7 @@ class Limits:
     """How much one commit takes, at least one item of the source.
 
     Attributes:
-        rows: Rows, where the source can count them before it reads them.
+        rows: Rows, where the source can count them before it commits them.
         bytes: Bytes, as the source has them.
         bad_rows: What is no row; with more of it reading may end with TooManyBadRows.
     """
@@ -127,6 +127,8 @@ class Part:
         bytes: How many bytes were read, as the source has them. Default 0: it does not count them.
         unplaced: True where the stored rows of these keys may be in other partitions, and deletes do not say theirs:
             they are looked up. Default False.
+        lost: How many messages are gone from the source that were not read. Default 0.
+        origin: Path of the file that the rows come from, for errors and for the quarantine. Default '': not a file.
 
     Raises:
         OptionError: An attribute is not of its kind.
@@ -141,6 +143,8 @@ class Part:
     emptied: bool = False
     bytes: int = 0
     unplaced: bool = False
+    lost: int = 0
+    origin: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, pa.Table):
@@ -153,7 +157,7 @@ class Part:
             raise _wrong("Part", "position", "a text, which UTF-8 can write", self.position)
         if self.unavailable is not None and not isinstance(self.unavailable, str):
             raise _wrong("Part", "unavailable", "a text, or None", self.unavailable)
-        for name, count in (("skipped", self.skipped), ("bytes", self.bytes)):
+        for name, count in (("skipped", self.skipped), ("bytes", self.bytes), ("lost", self.lost)):
             if not isinstance(count, Integral):
                 raise _wrong("Part", name, "a whole number", count)
 

@@ -1,15 +1,17 @@
-"""Which files of a folder were taken: the position of a folder, and what is new beside it. Reads no file.
+"""Position of a folder: which of its files were taken, and how far a large file was read. Reads no file.
 
-A time alone is no position: of several files of one time a limit may have cut some off, and a file may appear that
-began earlier than another one that was taken. So everything older than `upto` counts as taken, and the files since are
-named. `upto` follows the youngest file that was taken at a distance, the grace.
+A file is known by its path below the folder and by its stamp, which contains the size and the modification time (of an
+object: the ETag). Times say nothing about whether a file is new: clocks are set, files are moved, and their status
+changes. So the position names every file that was taken, for as long as the file is in the folder, and for a grace
+period after that.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from hoodoo.errors import SourceLost
 from hoodoo.redact import printable
@@ -18,64 +20,175 @@ from hoodoo.sources.folders import Listed
 _KIND = "files"
 
 
-@dataclass(frozen=True)
-class TakenFiles:
-    """The files of a folder that were taken.
+class Entry(NamedTuple):
+    """A file that was taken.
 
     Attributes:
-        upto: All files that are older, in ms since 1970.
-        seen: Time and stamp of the others, by name.
+        stamp: Stamp of the file when it was read.
+        digest: Digest of the content of a small file; '' for other files.
+        gone_ms: Time at which the file was found to have left the folder, in ms since 1970. 0: it is there.
     """
 
-    upto: int = 0
-    seen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    stamp: str
+    digest: str = ""
+    gone_ms: int = 0
+
+
+class ReadSoFar(NamedTuple):
+    """A file that was read in part.
+
+    Attributes:
+        name: Path of the file below the folder.
+        stamp: Stamp of the file.
+        offset: How much was read: decoded bytes of text, rows of Parquet and Avro.
+        line: Lines of text before the offset.
+    """
+
+    name: str
+    stamp: str
+    offset: int
+    line: int
+
+
+@dataclass(frozen=True)
+class TakenFiles:
+    """Files of a folder that were taken.
+
+    Attributes:
+        folder: Address of the folder. '' in positions of earlier versions, which did not record it.
+        seen: The files, by path.
+        partial: The file that was read in part. None: there is no such file.
+        before_ms: Every file that was last changed before this time counts as taken, in ms since 1970. Only positions
+            of earlier versions have it.
+        hudi_ms: Modification time before which all files were taken, for Apache Hudi's streamer.
+    """
+
+    folder: str = ""
+    seen: Mapping[str, Entry] = field(default_factory=dict)
+    partial: ReadSoFar | None = None
+    before_ms: int = 0
+    hudi_ms: int = 0
 
     @classmethod
-    def of(cls, position: str) -> TakenFiles:
-        """Read a position. Raises SourceLost where it is none of a folder."""
+    def of(cls, position: str, folder: str = "") -> TakenFiles:
+        """Parse a position.
+
+        Args:
+            position: The position. '' for a folder that was never read.
+            folder: Address of the folder that the position must belong to. '': any folder.
+
+        Raises:
+            SourceLost: The position belongs to another source, or to another folder.
+        """
         if not position:
-            return cls()
+            return cls(folder)
+        taken = cls._parsed(position)
+        if folder and taken.folder and taken.folder != folder:
+            raise SourceLost(
+                f"The position belongs to another folder: expected {printable(folder)}, got {printable(taken.folder)}. "
+                "Give the job another name. If the folder was moved, reset the job to its own position "
+                "(job.reset(job.position(), ...)).",
+                position=position[:1000],
+            )
+        return replace(taken, folder=folder) if folder else taken
+
+    @classmethod
+    def _parsed(cls, position: str) -> TakenFiles:
         try:
-            said = json.loads(position)
-            seen = {str(name): (int(time), str(stamp)) for name, (time, stamp) in said["seen"].items()}
-            if said["source"] == _KIND and said["upto"] >= 0:
-                return cls(int(said["upto"]), seen)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            content: dict[str, Any] = json.loads(position)
+            if content["source"] == _KIND and "folder" in content:
+                seen = {
+                    str(name): Entry(str(one[0]), str(one[1]), int(one[2])) for name, one in content["seen"].items()
+                }
+                partial = content.get("partial")
+                return cls(
+                    str(content["folder"]),
+                    seen,
+                    ReadSoFar(str(partial[0]), str(partial[1]), int(partial[2]), int(partial[3])) if partial else None,
+                    hudi_ms=int(content["hudi"]),
+                )
+            if content["source"] == _KIND and content["upto"] >= 0:
+                seen = {str(name): Entry(str(stamp)) for name, (_, stamp) in content["seen"].items()}
+                return cls("", seen, None, int(content["upto"]), int(content["upto"]))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             pass
         raise SourceLost(
-            f"The application has read another source before: its position {printable(position)} is none of a folder "
-            "of files. Give the job another name.",
+            f"The position belongs to another source: expected a position of a folder of files, got "
+            f"{printable(position, 200)}. Give the job another name.",
             position=position[:1000],
         )
 
     def text(self) -> str:
-        """The position: the same text for the same files."""
-        seen = {name: list(self.seen[name]) for name in sorted(self.seen)}
-        return json.dumps({"source": _KIND, "upto": self.upto, "seen": seen}, separators=(",", ":"))
+        """Return the position as text: the same text for the same files."""
+        content: dict[str, Any] = {
+            "source": _KIND,
+            "folder": self.folder,
+            "hudi": self.hudi_ms,
+            "seen": {name: list(self.seen[name]) for name in sorted(self.seen)},
+        }
+        if self.partial:
+            content["partial"] = list(self.partial)
+        return json.dumps(content, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """The time up to which all files were taken, in ms since 1970, as Hudi's streamer has it; '' for none.
+        """Return the time of the youngest file that Apache Hudi's streamer must not read again; '' for none.
 
-        It takes what is younger, so that files since `upto` come to it once more, and none is left out.
+        The streamer reads every file that is younger. It may read some files once more, and it leaves none out.
         """
-        return str(self.upto - 1) if self.upto else ""
+        return str(self.hudi_ms - 1) if self.hudi_ms else ""
+
+    def is_taken(self, file: Listed) -> bool:
+        """Tell whether a file was taken, whatever it contains now."""
+        return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """The files that were not taken, the oldest first, and what was taken and has been written anew."""
+        """Return the files that were not taken and those that were rewritten since, the oldest first."""
         return sorted(
-            file for file in listed if file.time_ms >= self.upto and self.seen.get(file.name, ("", ""))[1] != file.stamp
+            file
+            for file in listed
+            if (entry.stamp != file.stamp if (entry := self.seen.get(file.name)) else not self.is_taken(file))
         )
 
-    def and_these(self, taken: Sequence[Listed], left: Sequence[Listed], now_ms: int, grace_ms: int) -> TakenFiles:
-        """Count more files as taken.
+    def with_file(self, file: Listed, digest: str = "") -> TakenFiles:
+        """Count a file as taken. digest: that of its content, if the file is small."""
+        return replace(self, seen={**self.seen, file.name: Entry(file.stamp, digest)}, partial=None)
+
+    def with_files(self, files: Iterable[Listed]) -> TakenFiles:
+        """Count several files as taken."""
+        return replace(self, seen={**self.seen, **{file.name: Entry(file.stamp) for file in files}})
+
+    def with_part(self, file: Listed, offset: int, line: int) -> TakenFiles:
+        """Count the beginning of a file as read."""
+        return replace(self, partial=ReadSoFar(file.name, file.stamp, offset, line))
+
+    def beside(
+        self, listed: Collection[Listed], unread: Sequence[str], left: Sequence[Listed], now_ms: int, grace_ms: int
+    ) -> TakenFiles:
+        """Compare the files that were taken with those in the folder.
 
         Args:
-            taken: The files.
-            left: New files that are not taken yet: none of them may fall behind `upto`.
-            now_ms: The time. A file that is dated ahead of it moves nothing.
-            grace_ms: The distance at which `upto` follows.
+            listed: All files in the folder.
+            unread: Subfolders, with a `/` at the end, and files that could not be looked at. What is below them counts
+                as there.
+            left: New files that stay for a later batch.
+            now_ms: The time, in ms since 1970.
+            grace_ms: For how long a file is remembered after it left the folder.
+
+        Returns:
+            The same files without those that left the folder longer than `grace_ms` ago. Files that count as taken by
+            `before_ms` are named.
         """
-        seen = {**self.seen, **{file.name: (file.time_ms, file.stamp) for file in taken}}
-        youngest = min(max(time for time, _ in seen.values()), now_ms) if seen else 0
-        upto = max(self.upto, min([youngest - grace_ms, *(file.time_ms for file in left)]))
-        return TakenFiles(upto, {name: said for name, said in seen.items() if said[0] >= upto})
+        there = {file.name for file in listed}
+        seen = dict[str, Entry]()
+        for name, entry in self.seen.items():
+            if name in there or name.startswith(tuple(unread)):
+                seen[name] = entry._replace(gone_ms=0)
+            elif not entry.gone_ms or entry.gone_ms > now_ms:
+                seen[name] = entry._replace(gone_ms=now_ms)
+            elif now_ms - entry.gone_ms <= grace_ms:
+                seen[name] = entry
+        if self.before_ms:
+            seen |= {one.name: Entry(one.stamp) for one in listed if one.name not in seen and self.is_taken(one)}
+        times = [file.time_ms for file in listed if file.name in seen and file.time_ms <= now_ms]
+        hudi_ms = min([max([self.hudi_ms, *(time - grace_ms for time in times)]), *(file.time_ms for file in left)])
+        return replace(self, seen=seen, before_ms=0, hudi_ms=max(0, hudi_ms))

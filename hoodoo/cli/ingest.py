@@ -18,6 +18,7 @@ from typing import Any
 import hoodoo
 from hoodoo.cli.jobs_file import jobs_of
 from hoodoo.cli.show import Out
+from hoodoo.compactor.service_log import say
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
 from hoodoo.ingestion.job import Job, ingest, metrics_of
@@ -37,7 +38,7 @@ from hoodoo.timeline.layout import PROPERTIES
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
 
-_OF_FILES = ("pattern", "grace_s", "settle_s", "on_change")
+_OF_FILES = ("pattern", "grace_s", "settle_s", "on_change", "on_bad_file")
 _OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry")
 _OF_TABLES = ("moves", "hold")
 _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
@@ -174,12 +175,18 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
-    """What is said after each commit: a line of JSON to machines, a line that changes to people at a terminal."""
+    """Return a function that reports each commit: as JSON to machines, in one line at a terminal, and in the log of a
+    service.
+    """
 
     def tell(batch: BatchReport) -> None:
         if out.machine:
             out.document({"batch": asdict(batch)})
             sys.stdout.flush()
+            return
+        if not out.at_terminal:
+            fields = {"job": job.name, "version": batch.version, "rows": batch.rows, "bad": batch.bad}
+            say(logging.INFO, "batch", to=log, **fields, seconds=sum(batch.seconds.values()))
             return
         report, lag = job.report, job.lag
         speed = report.rows / max(1e-3, time.monotonic() - began)

@@ -129,7 +129,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         metavar="S",
         dest="grace_s",
-        help="for how long an older file may still appear (default: an hour)",
+        help="for how long a file is remembered after it left the folder (default: 86400, a day)",
     )
     files.add_argument(
         "--settle-seconds",
@@ -141,7 +141,12 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--on-change",
         choices=("fail", "again"),
-        help="what to do about a file that is written anew after it was read (default: fail)",
+        help="what to do if a file that was read is rewritten (default: fail)",
+    )
+    files.add_argument(
+        "--on-bad-file",
+        choices=("fail", "quarantine"),
+        help="what to do if a file is damaged or cannot be read (default: fail)",
     )
     tables = parser.add_argument_group("tables")
     tables.add_argument(

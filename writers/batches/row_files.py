@@ -12,11 +12,12 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import glob
-import io
+import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +60,7 @@ _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _NO_CODEC = " codec is supported but you need to install"
 """What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
+_CODEC = re.compile(r"(?s)^(\w+) codec is supported.*")
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
 
@@ -168,7 +170,13 @@ def compression_of(file: str) -> str | None:
 
 def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
     if kind == "parquet" and not compression_of(file):
-        return _reported(file, kind, lambda: pa.parquet.ParquetFile(file, page_checksum_verification=True).read())
+        return _reported(
+            file,
+            kind,
+            lambda: pa.parquet.ParquetFile(
+                file, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+            ).read(),
+        )
     return _reported(file, kind, lambda: _legible(rows_of(kind, _content(file), columns, whole, nulls)))
 
 
@@ -221,10 +229,17 @@ def rows_of(
         ArrowInvalid: As DataError, where Arrow says so.
     """
     if kind == "parquet":
-        return pa.parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        return pa.parquet.ParquetFile(
+            pa.BufferReader(data), page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+        ).read()
     if kind == "avro":
         return _of_avro(data)
     return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
+
+
+def opened_parquet(source: Any) -> pa.parquet.ParquetFile:
+    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262."""
+    return pa.parquet.ParquetFile(source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
 
 
 def _block_size(data: pa.Buffer) -> int:
@@ -287,27 +302,75 @@ def _require_finite_texts(
 
 # ---- Avro
 def _of_avro(data: pa.Buffer) -> pa.Table:
+    schema, batches = avro_batches(pa.BufferReader(data))
+    return pa.concat_tables([schema.empty_table(), *batches])
+
+
+def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Read an Avro file.
+
+    Args:
+        source: The file, open for reading.
+        skip: How many rows are left out at the beginning.
+
+    Returns:
+        The columns of the file, and its rows in tables of at most 10,000 rows.
+
+    Raises:
+        EngineError: The file has a codec whose package is not installed. The iterator raises it, too.
+        ValueError: The file is damaged. The iterator raises it, too.
+    """
     import fastavro
 
+    with _avro_errors():
+        writer = fastavro.reader(source).writer_schema
+        source.seek(0)
+        schema = arrow_schema(json.dumps(writer))
+        reader = fastavro.reader(source, _without_moments(writer))
+
+    def batches() -> Iterator[pa.Table]:
+        rows = itertools.islice(reader, skip, None)
+        while True:
+            with _avro_errors(reader.codec):
+                some = list(itertools.islice(rows, _AVRO_ROWS))
+                if not some:
+                    return
+                found = pa.Table.from_pylist(some, schema)
+            yield found
+
+    return schema, batches()
+
+
+@contextmanager
+def _avro_errors(codec: str = "") -> Iterator[None]:
+    """Turn the errors of fastavro, which raises errors of every kind, into two kinds."""
     try:
-        reader = fastavro.reader(io.BytesIO(data))
-        schema = arrow_schema(json.dumps(reader.writer_schema))
-        batches, rows = list[pa.RecordBatch](), list[Any]()
-        for row in reader:
-            rows.append(row)
-            if len(rows) == _AVRO_ROWS:
-                batches.append(pa.RecordBatch.from_pylist(rows, schema))
-                rows = []
-        return pa.Table.from_batches([*batches, pa.RecordBatch.from_pylist(rows, schema)], schema)
-    except (HoodooError, pa.ArrowException):
+        yield
+    except HoodooError:
         raise
-    except Exception as problem:  # fastavro meets damage with errors of every kind
+    except Exception as problem:
         if _NO_CODEC in str(problem):
+            codec = codec or _CODEC.sub(r"\1", str(problem))
             raise EngineError(
-                f"Its Avro codec {reader.codec} needs a package: pip install 'fastavro[{reader.codec}]'.",
-                library=reader.codec,
+                f"Its Avro codec {codec} needs a package: pip install 'fastavro[{codec}]'.", library=codec
             ) from None
+        if isinstance(problem, pa.ArrowInvalid):
+            raise
         raise ValueError(f"{type(problem).__name__}: {problem}") from None
+
+
+def _without_moments(schema: Any) -> Any:
+    """Return an Avro schema whose times and UUIDs are read as they are stored: Arrow takes numbers of any year."""
+    if isinstance(schema, list):
+        return [_without_moments(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: _without_moments(value) if name in ("type", "items", "values", "fields") else value
+        for name, value in schema.items()
+        if name != "logicalType" or value == "decimal"
+    }
+    return kept
 
 
 # ---- JSON lines
@@ -436,4 +499,13 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         ) from None
 
 
-__all__ = ["compression_of", "is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]
+__all__ = [
+    "avro_batches",
+    "compression_of",
+    "is_file_name",
+    "kind_of",
+    "opened_parquet",
+    "rows_in",
+    "rows_of",
+    "schema_in",
+]

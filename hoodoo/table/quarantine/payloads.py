@@ -7,29 +7,49 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from hoodoo.errors import ColumnError
+from hoodoo.errors import ColumnError, DataError
+from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import row_of
 from hoodoo.writers.batches.renaming import renamed
+from hoodoo.writers.batches.row_files import rows_of
 
 
-def decoded(rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
+def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
     """Decode the payloads of rows of the quarantine that are whole.
 
     Args:
         rows: Rows of the quarantine.
+        config: The table as it is now, whose types JSON and CSV are read as.
 
     Yields:
         Positions of rows that follow each other and have equal columns, and their payloads as one table. A payload
         that is no row any more is left out.
     """
     cut = rows["payload_cut"].to_pylist()
-    payloads = (None if cut[position] else row_in(content.as_py()) for position, content in enumerate(rows["payload"]))
+    payloads = (
+        None if cut[position] else _row(content.as_py(), config) for position, content in enumerate(rows["payload"])
+    )
     whole = [(position, row) for position, row in enumerate(payloads) if row is not None]
     for _, group in groupby(whole, lambda one: (str(one[1].schema), one[1].schema.metadata)):
         mine = list(group)
         yield [position for position, _ in mine], compact(pa.concat_tables([row for _, row in mine]))
+
+
+def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
+    """Decode a payload: a row in Arrow's format, a JSON object, or a CSV header with one record."""
+    if (row := row_in(content)) is not None or not content:
+        return row
+    columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    kind = "json" if content.lstrip().startswith(b"{") else "csv"
+    text = content.strip().replace(b"\n", b" ") if kind == "json" else content
+    try:
+        rows = rows_of(kind, pa.py_buffer(text + b"\n"), columns, lambda name: False)
+        known = [name for name in rows.column_names if name in columns.names]
+        return config.spellings.rows(rows.select(known)) if len(rows) == 1 and known else None
+    except (pa.ArrowException, ValueError, DataError):
+        return None
 
 
 def renamed_to_today(

@@ -45,7 +45,7 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
     for start in range(0, len(keys), ROWS_AT_ONCE):
         rows = table.get(keys.slice(start, ROWS_AT_ONCE))
         unread += len(rows)
-        for positions, data in decoded(rows):
+        for positions, data in decoded(rows, config):
             unread -= len(positions)
             named = renamed(data, config.columns.columns, leave_out=True)
             doomed.append(take(rows, np.array(positions)[_having(named, config, wanted)]).select(KEY))

@@ -27,7 +27,7 @@ from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
 
 _NAMED = 10  # bad rows whose details are told
-_NO_ROW = "It is no row that could be tried again. Write what it should say to the table, and drop it here."
+_NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this one."
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Replay(Generic[T]):
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self.table.get(keys.slice(start, ROWS_AT_ONCE))
             lost = len(rows)
-            for positions, data, why in renamed_to_today(decoded(rows), config):
+            for positions, data, why in renamed_to_today(decoded(rows, config), config):
                 lost -= len(positions)
                 if why:
                     yield rows.slice(0, 0), data.slice(0, 0), [why]

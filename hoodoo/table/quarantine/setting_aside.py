@@ -7,6 +7,7 @@ Which rows are bad is found in writers/batches/bad_rows.py.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -39,7 +40,8 @@ _TRIES = 20
 def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
     """Keep the bad rows of a write in the quarantine of its table, before the other rows are committed.
 
-    A row that is there already is not kept again, so that a write may be tried again.
+    A row that waits there already is not kept again, so a write may be retried. A write with an application version
+    keeps its rows beside those of other versions, and a row that was replayed or dropped is kept beside that one.
 
     Args:
         target: The table that is written.
@@ -59,7 +61,12 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Count
     too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
-    _keep(_opened_or_made(beside, target), _as_rows(kept, _told_apart(kept), target, options.transaction))
+    quarantine = _opened_or_made(beside, target)
+    positions = _identities(kept, options.transaction)
+    rows = _as_rows(kept, positions, target, options.transaction)
+    if options.transaction is None:
+        rows = _beside_resolved(quarantine, rows)
+    _keep(quarantine, rows)
     if too_many:
         reasons = dict(bad.reasons.most_common())
         why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
@@ -104,14 +111,34 @@ def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: Applicat
     _keep(_opened_or_made(store_beside(target.store), target), _as_rows(found, places, target, transaction))
 
 
-def _told_apart(found: pa.Table) -> list[str]:
-    """What tells bad rows apart: their bytes, and of equal rows their number among each other."""
+def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
+    """Return the identities of bad rows: the digest of each, the version of the write (unless the digest names the file
+    of the row), and a count that tells equal rows apart.
+    """
     seen: Counter[str] = Counter()
     positions = []
     for digest in found["hash"].to_pylist():
-        positions.append(f"{digest}:{seen[digest]}")
-        seen[digest] += 1
+        name = digest if transaction is None or "@" in digest else f"{digest}@{transaction.version}"
+        positions.append(f"{name}:{seen[name]}")
+        seen[name] += 1
     return positions
+
+
+def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
+    """Give rows another identity if a row with their identity was replayed or dropped: they are bad once more."""
+    from hoodoo.table import Table
+
+    table = Table(quarantine.store, quarantine.environment)
+    positions = first = rows["position"].to_pylist()
+    for number in itertools.count(1):
+        named = rows.set_column(1, SCHEMA.field("position"), pa.array(positions, pa.string()))
+        there = table.get(named.select(KEY), columns=["position", "state"]).to_pylist()
+        resolved = {one["position"] for one in there if one["state"] != NEW}
+        if not resolved:
+            return named
+        pairs = zip(first, positions, strict=True)
+        positions = [f"{one}.{number}" if position in resolved else position for one, position in pairs]
+    raise AssertionError
 
 
 def _as_rows(

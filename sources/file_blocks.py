@@ -1,0 +1,236 @@
+"""Content of a file in bounded blocks: text in whole records, Parquet and Avro in batches of rows.
+
+Nothing is held but the block, so a file may be much larger than the memory. A reader can begin anywhere that another
+reader has stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import DataError
+from hoodoo.writers.batches.row_files import avro_batches, opened_parquet
+
+_RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is smaller
+_BATCH_ROWS = 65_536
+_NEWLINE, _QUOTE = 10, 34
+_AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes that stand beside the quotes of a CSV field
+_QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
+
+
+class TextBlocks:
+    """Reader of text, in blocks of whole lines or of whole CSV records.
+
+    Attributes:
+        header: First record of CSV; empty for JSON.
+        offset: Decoded bytes that were read.
+        line: Lines that were read.
+    """
+
+    def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0) -> None:
+        """Begin at an offset.
+
+        Args:
+            stream: The text, decompressed.
+            csv: True for CSV with a header, False for a JSON object a line.
+            offset: Where to begin, in decoded bytes: 0, or the `offset` of an earlier reader.
+            line: The `line` of that reader.
+
+        Raises:
+            DataError: A CSV header has a quote that is never closed.
+        """
+        self._stream, self._csv = stream, csv
+        self._rest, self._ended = b"", False
+        self.header, self.offset, self.line = b"", 0, 0
+        while csv and not self.header.strip() and (record := self.next(64 << 10, 1)) is not None:
+            self.header += record
+        while self.offset < offset:
+            if not self._rest:
+                self._rest = self._stream.read(min(4 << 20, offset - self.offset)) or b""
+                if not self._rest:
+                    raise DataError(f"It ends at byte {self.offset:,} of its text: expected more than {offset:,}.")
+            skipped = min(len(self._rest), offset - self.offset)
+            self._rest, self.offset = self._rest[skipped:], self.offset + skipped
+        self.line = max(self.line, line)
+
+    def next(self, bytes_max: int, rows_max: int) -> bytes | None:
+        """Read the next block.
+
+        Args:
+            bytes_max: Size of the block; it has one record at least.
+            rows_max: Number of its records.
+
+        Returns:
+            The block, or None at the end of the file.
+
+        Raises:
+            DataError: A CSV quote is never closed, or a record is too large.
+        """
+        most = max(1, bytes_max)
+        while True:
+            self._fill(most)
+            if not self._rest:
+                return None
+            ends, open_at = _record_ends(self._rest, self._csv)
+            if self._ended and open_at >= 0:
+                line = self.line + self._rest[:open_at].count(b"\n") + 1
+                raise DataError(f'The quote (") that opens in line {line} is never closed.')
+            if self._ended and (not len(ends) or ends[-1] < len(self._rest)):
+                ends = np.append(ends, len(self._rest))
+            count = int(np.searchsorted(ends, max(1, bytes_max), "right"))
+            if not count and len(ends):
+                count = 1
+            if count:
+                cut = int(ends[min(count, rows_max) - 1])
+                block, self._rest = self._rest[:cut], self._rest[cut:]
+                self.offset, self.line = self.offset + cut, self.line + block.count(b"\n")
+                return block
+            if most >= max(bytes_max, _RECORD_MAX):
+                raise DataError(
+                    f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If that is right, "
+                    "raise max_bytes."
+                )
+            most = min(2 * max(most, 64 << 10), max(bytes_max, _RECORD_MAX))
+
+    def ended(self) -> bool:
+        """Tell whether the file was read to its end."""
+        self._fill(0)
+        return not self._rest
+
+    def _fill(self, size: int) -> None:
+        """Read until `size` bytes are there, or the file ends."""
+        parts, there = [self._rest], len(self._rest)
+        while not self._ended and there <= size:  # one byte more tells whether the file ends here
+            more = self._stream.read(size + 1 - there)
+            self._ended = not more
+            parts.append(more)
+            there += len(more)
+        self._rest = b"".join(parts) if len(parts) > 1 else self._rest
+
+
+def _record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
+    """Return the positions behind each whole record, and the position of a quote that is not closed (-1: none).
+
+    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other.
+    """
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text == _NEWLINE) + 1
+    if not csv or b'"' not in data:
+        return ends, -1
+    quotes = np.flatnonzero(text == _QUOTE)
+    opening, closing = quotes[::2], quotes[1::2]
+    before = text[opening[opening > 0] - 1]
+    after = text[closing[closing + 1 < len(text)] + 1]
+    if np.isin(before, _AROUND).all() and np.isin(after, _AROUND).all():
+        outside = np.searchsorted(quotes, ends) % 2 == 0
+        return ends[outside], int(quotes[-1]) if len(quotes) % 2 else -1
+    fields = list(_QUOTED.finditer(data))  # rare: quotes within fields that are not quoted
+    open_at = fields[-1].start() if fields and not fields[-1][1] else -1
+    starts, stops = (np.array([one.span()[side] for one in fields], np.int64) for side in (0, 1))
+    field = np.searchsorted(starts, ends - 1, "right") - 1
+    inside = (field >= 0) & (ends - 1 < np.append(stops, 0)[field])
+    return ends[~inside], open_at
+
+
+class RowBatches:
+    """Reader of rows, in batches.
+
+    Attributes:
+        offset: Rows that were read.
+        line: 0.
+    """
+
+    def __init__(self, source: pa.NativeFile, kind: str, columns: pa.Schema, offset: int = 0) -> None:
+        """Begin at a row.
+
+        Args:
+            source: The file, decompressed and seekable.
+            kind: 'parquet' or 'avro'.
+            columns: Columns of the table.
+            offset: Where to begin: 0, or the `offset` of an earlier reader.
+        """
+        self.offset, self.line = offset, 0
+        self._left: pa.Table | None = None
+        self._file: Any = opened_parquet(source) if kind == "parquet" else None
+        self._columns = columns
+        self.schema: pa.Schema = self._file.schema_arrow if self._file else None
+        self._batches: Iterator[pa.Table] | None = None
+        if self._file is None:
+            self.schema, self._batches = avro_batches(source, offset)
+
+    def next(self, bytes_max: int, rows_max: int) -> pa.Table | None:
+        """Read the next batch of rows.
+
+        Args:
+            bytes_max: Size of the batch in memory, about; it has one row at least.
+            rows_max: Number of its rows.
+
+        Returns:
+            The rows, or None at the end of the file.
+        """
+        self._load(bytes_max, rows_max)
+        if self._left is None:
+            return None
+        rows = self._left
+        each = max(1, rows.nbytes // max(1, len(rows)))
+        count = min(len(rows), rows_max, max(1, bytes_max // each))
+        self._left = rows.slice(count) if count < len(rows) else None
+        self.offset += count
+        rows = rows.slice(0, count)
+        return self._moments(rows) if self._file is not None else rows
+
+    def ended(self) -> bool:
+        """Tell whether the file was read to its end."""
+        self._load(_RECORD_MAX, _BATCH_ROWS)
+        return self._left is None
+
+    def _load(self, bytes_max: int, rows_max: int) -> None:
+        """Read more rows if none are left."""
+        if self._batches is None:
+            whole = self.offset == 0 and self._fits(bytes_max, rows_max)
+            self._batches = iter([self._file.read()]) if whole else self._row_groups(bytes_max)
+        while self._left is None and (rows := next(self._batches, None)) is not None:
+            self._left = rows if len(rows) else None
+
+    def _fits(self, bytes_max: int, rows_max: int) -> bool:
+        found = self._file.metadata
+        size = sum(found.row_group(at).total_byte_size for at in range(found.num_row_groups))
+        return size <= bytes_max and found.num_rows <= rows_max
+
+    def _row_groups(self, bytes_max: int) -> Iterator[pa.Table]:
+        """Yield batches of the row groups from the row `offset` on."""
+        skip = self.offset
+        for number in range(self._file.metadata.num_row_groups):
+            group = self._file.metadata.row_group(number)
+            if skip >= group.num_rows:
+                skip -= group.num_rows
+                continue
+            each = max(1, group.total_byte_size // max(1, group.num_rows))
+            at_once = max(1, min(_BATCH_ROWS, bytes_max // each))
+            for batch in self._file.iter_batches(at_once, [number]):
+                rows = pa.Table.from_batches([batch])
+                if skip < len(rows):
+                    yield rows.slice(skip)
+                skip = max(0, skip - len(rows))
+
+    def _moments(self, rows: pa.Table) -> pa.Table:
+        """Give INT96 columns the time zone of the table's column: INT96 has none, and its writers store UTC."""
+        for name in self._int96():
+            if name in self._columns.names and name in rows.column_names:
+                kind = self._columns.field(name).type
+                if pa.types.is_timestamp(kind) and kind.tz:
+                    at = rows.column_names.index(name)
+                    rows = rows.set_column(at, name, rows[name].cast(pa.timestamp("us", "UTC")))
+        return rows
+
+    def _int96(self) -> list[str]:
+        columns = (self._file.schema.column(at) for at in range(len(self._file.schema)))
+        return [one.path for one in columns if one.physical_type == "INT96"]
+
+
+__all__ = ["RowBatches", "TextBlocks"]

@@ -141,6 +141,7 @@ class Job:
         self._reading, self._limits, self._bad_limits = reading, limits, bad_limits
         self.quarantined: int | None = None
         self._skipped = set[str]()
+        self._level = logging.INFO
         self._stopped = threading.Event()
         self._ahead = Ahead(self._taken)
 
@@ -305,6 +306,7 @@ class Job:
             CommitConflict: Another process of the job was first.
             TryAgainError: The store or the source did not answer.
         """
+        self._level = logging.WARNING if goes_on else logging.INFO  # the report of a job that ends has it, too
         try:
             return self._take(goes_on)
         except HoodooError:
@@ -417,7 +419,7 @@ class Job:
         """Return what the source skipped, and log what it skipped for the first time."""
         names: Any = getattr(self.source, "passed_over", ())
         for name in sorted({*names} - self._skipped):
-            say(logging.WARNING, "passed over", to=log, job=self.name, file=name)
+            say(self._level, "passed over", to=log, job=self.name, file=name)
         self._skipped |= {*names}
         return tuple(names)
 
@@ -428,7 +430,7 @@ class Job:
         """Count a batch in the report, and log columns that are left out for the first time."""
         report = self.report
         for name in sorted({*batch.unknown} - {*report.unknown}):
-            say(logging.WARNING, "column left out", to=log, job=self.name, column=name)
+            say(self._level, "column left out", to=log, job=self.name, column=name)
         self.report = replace(
             report,
             batches=report.batches + 1,

@@ -28,7 +28,7 @@ from hoodoo.sources.file_rows import FileRows, bad_file, damaged
 from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
-from hoodoo.sources.taken_files import Entry, TakenFiles
+from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
@@ -38,11 +38,21 @@ _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 @dataclass(frozen=True)
 class _Work:
-    """Files of one batch: which were taken before, which come now, and the limits of the batch."""
+    """Files of one batch.
+
+    Attributes:
+        before: Files that were read before.
+        files: Files to read.
+        limits: Limits of the batch.
+        now_ms: Time of the plan.
+        left_ms: Least modification time of the new files that stay for a later batch.
+    """
 
     before: TakenFiles
     files: tuple[Listed, ...]
     limits: Limits
+    now_ms: int
+    left_ms: int
 
 
 class Files(Source):
@@ -143,11 +153,10 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        before = taken.beside(
-            everything, list(self.folder.unreadable), new[len(chosen) :], now_ms, self.grace_ms
-        ).with_files(same)
+        before = taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms).with_files(same)
         after = replace(before.with_files(chosen), partial=None)
-        return Planned(_Work(before, tuple(chosen), limits), after.text())
+        left_ms = min((one.time_ms for one in new[len(chosen) :]), default=now_ms)
+        return Planned(_Work(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read files one by one, until the limits of the batch are reached.
@@ -180,12 +189,22 @@ class Files(Source):
         entries = dict[str, Entry]()
 
         def position(partial: tuple[Listed, _Reader] | None = None) -> str:
-            reached = replace(work.before, seen={**work.before.seen, **entries}, partial=None)
-            return (reached.with_part(partial[0], partial[1].offset, partial[1].line) if partial else reached).text()
+            left = [file.time_ms for file in work.files if file.name not in entries]
+            read = [file.time_ms for file in work.files if file.name in entries and file.time_ms <= work.now_ms]
+            hudi_ms = max([work.before.hudi_ms, *(time - self.grace_ms for time in read)])
+            hudi_ms = max(0, min([hudi_ms, work.left_ms, *left]))
+            seen = {**work.before.seen, **entries}
+            reached = replace(work.before, seen=seen, partial=None, hudi_ms=hudi_ms)
+            if partial is not None:
+                file, reader = partial
+                digest = self.folder.digest(file)
+                part = ReadSoFar(file.name, file.stamp, reader.offset, reader.line, digest)
+                reached = replace(reached, partial=part)
+            return reached.text()
 
         for number, file in enumerate(work.files):
             if number and (rows >= limits.rows or size >= limits.bytes):
-                yield Part(columns.empty_table(), position=position())
+                yield Part(pa.table({}), position=position())
                 return
             decoder = FileRows(file.name, columns, unknown, limits.bad_rows)
             reader: _Reader | None = None
@@ -208,19 +227,19 @@ class Files(Source):
                     problem = unreadable(file.name, problem)
                 if self.on_bad_file == "fail" or type(problem) is not DataError:
                     raise problem from None
-                yield Part(columns.empty_table(), bad_file(file.name, file.stamp, problem), bytes=file.size)
+                yield Part(pa.table({}), bad_file(file.name, file.stamp, problem), bytes=file.size)
                 rows, digest = before + 1, ""
             else:
-                yield Part(columns.empty_table(), bytes=file.size)
+                yield Part(pa.table({}), bytes=file.size)
             finally:
                 if reader is not None:
                     reader.close()
             entries[file.name] = Entry(file.stamp, digest)
-        yield Part(columns.empty_table(), position=position())
+        yield Part(pa.table({}), position=position())
 
     def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema) -> _Reader:
         """Return a reader of a file that goes on where the file was left."""
-        partial = taken.partial if taken.partial and taken.partial[:2] == (file.name, file.stamp) else None
+        partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
         kept, self._open = self._open, None
         if kept is not None:
@@ -235,7 +254,7 @@ class Files(Source):
         if partial is None:
             return new
         file = next((one for one in everything if one.name == partial.name), None)
-        if file is not None and (file.stamp == partial.stamp or self.on_change == "again"):
+        if file is not None and (self._is_same(file, partial) or self.on_change == "again"):
             return [file, *(one for one in new if one.name != file.name)]
         what = "was rewritten" if file else "was removed"
         raise SourceLost(
@@ -254,8 +273,7 @@ class Files(Source):
             entry = taken.seen.get(file.name)
             if entry is None or entry.gone_ms:
                 new.append(file)
-            elif (file.name, file.stamp) in self._same or entry.digest and entry.digest == self.folder.digest(file):
-                self._same.add((file.name, file.stamp))
+            elif self._is_same(file, entry):
                 same.append(file)
             elif self.on_change == "fail":
                 raise SourceLost(
@@ -267,6 +285,15 @@ class Files(Source):
             else:
                 new.append(file)
         return new, same
+
+    def _is_same(self, file: Listed, read: Entry | ReadSoFar) -> bool:
+        """Tell whether a file has the content that was read. Small files are compared if their times differ."""
+        if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
+            return True
+        same = bool(read.digest) and read.digest == self.folder.digest(file)
+        if same:
+            self._same.add((file.name, file.stamp))
+        return same
 
     def lag(self, position: str) -> SourceLag:
         """Count the files that were not read, including files that still grow or cannot be read.
@@ -317,9 +344,9 @@ class Files(Source):
         now_ms = _now_ms()
         everything, ready = self._files(now_ms)
         old = ready if time is None else [one for one in everything if one.time_ms < time]
-        left = [one for one in everything if one not in set(old)]
-        taken = TakenFiles(self.folder.uri, hudi_ms=time or 0).with_files(old)
-        return taken.beside(everything, list(self.folder.unreadable), left, now_ms, self.grace_ms)
+        hudi_ms = time if time is not None else max(0, max((one.time_ms for one in old), default=0) - self.grace_ms)
+        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).with_files(old)
+        return taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, place: str) -> str:
         """Return the position of a checkpoint of Apache Hudi's streamer.

@@ -53,6 +53,9 @@ class SourceColumns:
     bad: Mapping[str, int]
 
 
+_ORIGIN = b"hoodoo.origin"
+
+
 def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     """Look at the first rows of a source. Nothing is written, and no job moves on.
 
@@ -78,7 +81,8 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
         if not (names := _names(found)):
             raise DataError(f"{printable(source.name)}: none of what was looked at is a row: {printable(dict(bad))}.")
         codes = _codes(source, planned, found, rows)
-        parts, place = _as_meant(source, planned, found, codes, rows), _place(source, planned)
+        parts = _as_meant(source, planned, found, codes, rows)
+        place = _place(parts)
         fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]
     except ColumnError as problem:
         if "types" not in problem.details:
@@ -101,7 +105,9 @@ def _read(
     try:
         for part in source.read(planned, pa.schema(list(asked.items())), True):
             bad.update(part.bad["reason"].to_pylist())
-            parts.append(part.rows.drop_columns([one for one in part.rows.column_names if one == IS_DELETED]))
+            if part.rows.num_columns:
+                rows = part.rows.drop_columns([one for one in part.rows.column_names if one == IS_DELETED])
+                parts.append(rows.replace_schema_metadata({_ORIGIN: part.origin}))
             if _count(parts) >= most:
                 break
     except TooManyBadRows as problem:
@@ -133,10 +139,10 @@ def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
     return {chunk.type for chunk in _values(parts, name)}
 
 
-def _place(source: Source, planned: Planned) -> Place:
-    """Which file a part is, where parts are files."""
-    files = planned.what[0] if isinstance(source, Files) and isinstance(planned.what, tuple) else ()
-    return lambda part, row: printable(files[part].name) if part < len(files) else ""
+def _place(parts: Sequence[pa.Table]) -> Place:
+    """Return a function that names the file of a part, if parts come from files."""
+    origins = [(part.schema.metadata or {}).get(_ORIGIN, b"").decode() for part in parts]
+    return lambda part, row: printable(origins[part]) if origins[part] else ""
 
 
 def _codes(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> dict[str, pa.DataType]:

@@ -42,12 +42,14 @@ class ReadSoFar(NamedTuple):
         stamp: Stamp of the file.
         offset: How much was read: decoded bytes of text, rows of Parquet and Avro.
         line: Lines of text before the offset.
+        digest: Digest of the content of a small file; '' for other files.
     """
 
     name: str
     stamp: str
     offset: int
     line: int
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class TakenFiles:
                 return cls(
                     str(content["folder"]),
                     seen,
-                    ReadSoFar(str(partial[0]), str(partial[1]), int(partial[2]), int(partial[3])) if partial else None,
+                    ReadSoFar(str(partial[0]), str(partial[1]), int(partial[2]), int(partial[3]), str(partial[4]))
+                    if partial
+                    else None,
                     hudi_ms=int(content["hudi"]),
                 )
             if content["source"] == _KIND and content["upto"] >= 0:
@@ -149,28 +153,19 @@ class TakenFiles:
             if (entry.stamp != file.stamp if (entry := self.seen.get(file.name)) else not self.is_taken(file))
         )
 
-    def with_file(self, file: Listed, digest: str = "") -> TakenFiles:
-        """Count a file as taken. digest: that of its content, if the file is small."""
-        return replace(self, seen={**self.seen, file.name: Entry(file.stamp, digest)}, partial=None)
+    def with_files(self, files: Collection[Listed]) -> TakenFiles:
+        """Count files as taken. A file that was taken before keeps its digest."""
+        digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
+        entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
+        return replace(self, seen={**self.seen, **entries})
 
-    def with_files(self, files: Iterable[Listed]) -> TakenFiles:
-        """Count several files as taken."""
-        return replace(self, seen={**self.seen, **{file.name: Entry(file.stamp) for file in files}})
-
-    def with_part(self, file: Listed, offset: int, line: int) -> TakenFiles:
-        """Count the beginning of a file as read."""
-        return replace(self, partial=ReadSoFar(file.name, file.stamp, offset, line))
-
-    def beside(
-        self, listed: Collection[Listed], unread: Sequence[str], left: Sequence[Listed], now_ms: int, grace_ms: int
-    ) -> TakenFiles:
+    def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
         """Compare the files that were taken with those in the folder.
 
         Args:
             listed: All files in the folder.
             unread: Subfolders, with a `/` at the end, and files that could not be looked at. What is below them counts
                 as there.
-            left: New files that stay for a later batch.
             now_ms: The time, in ms since 1970.
             grace_ms: For how long a file is remembered after it left the folder.
 
@@ -189,6 +184,4 @@ class TakenFiles:
                 seen[name] = entry
         if self.before_ms:
             seen |= {one.name: Entry(one.stamp) for one in listed if one.name not in seen and self.is_taken(one)}
-        times = [file.time_ms for file in listed if file.name in seen and file.time_ms <= now_ms]
-        hudi_ms = min([max([self.hudi_ms, *(time - grace_ms for time in times)]), *(file.time_ms for file in left)])
-        return replace(self, seen=seen, before_ms=0, hudi_ms=max(0, hudi_ms))
+        return replace(self, seen=seen, before_ms=0)

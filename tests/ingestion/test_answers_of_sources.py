@@ -101,16 +101,28 @@ def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> 
         job.measure_lag()
 
 
-def test_an_error_of_a_source_goes_through_as_it_is(table: hoodoo.Table) -> None:
-    ours, theirs = OptionError("mine", option="x"), ValueError("mine")
-    for problem in (ours, theirs):
+def raising(problem: Exception) -> Any:
+    def plan(*_: Any) -> Any:
+        raise problem
 
-        def plan(*_: Any, problem: Exception = problem) -> Any:
-            raise problem
+    return answering(plan=plan)
 
-        with pytest.raises(type(problem)) as told:
-            hoodoo.ingest(answering(plan=plan), table).run()
-        assert told.value is problem
+
+def test_an_error_of_hoodoo_from_a_source_is_raised_as_it_is(table: hoodoo.Table) -> None:
+    problem = OptionError("mine", option="x")
+    with pytest.raises(OptionError) as raised:
+        hoodoo.ingest(raising(problem), table).run()
+    assert raised.value is problem
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, TypeError, pa.ArrowInvalid, pa.ArrowIndexError])
+def test_any_other_error_of_a_source_becomes_an_error_that_names_the_source(
+    table: hoodoo.Table, kind: type[Exception]
+) -> None:
+    """It ended every job of the process."""
+    with pytest.raises(DataError, match=rf"Source 'numbers' failed: {kind.__name__}: .*mine") as raised:
+        hoodoo.ingest(raising(kind("mine")), table).run()
+    assert isinstance(raised.value.__cause__, kind) and raised.value.details["source"] == "numbers"
 
 
 def test_a_source_may_give_its_parts_as_a_list_and_have_no_name(table: hoodoo.Table) -> None:

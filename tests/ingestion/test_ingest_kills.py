@@ -42,7 +42,7 @@ def test_each_row_is_in_one_commit_whoever_is_killed(tmp_path: Path) -> None:
         (folder / f"{number:04d}.jsonl").write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "hoodoo", "ingest", str(folder), str(path), "--name", "job"]
     command += ["--settle-seconds", "0", "--max-bad-share", "1", "--poll-seconds", "0.05"]
-    command += ["--max-bytes", "1", "--min-seconds", "0"]  # a file a commit, and one right behind the other
+    command += ["--max-rows", str(LINES), "--min-seconds", "0"]  # a file a commit, and one right behind the other
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as said:

@@ -46,7 +46,8 @@ def test_what_was_bad_before_a_truncate_is_set_aside_only_if_a_batch_ended_befor
     put(kafka, topic, bad, change("t", None), bad)
     report = job.run()
     assert (report.batches, report.bad, report.skipped) == (3, 2, 2)
-    assert sorted(table.quarantine().rows()["position"].to_pylist()) == ["0:1", "0:4"]
+    positions = sorted(table.quarantine().rows()["position"].to_pylist())
+    assert [one.rpartition(":")[0] for one in positions] == ["0:1", "0:4"]
 
 
 def test_a_topic_of_several_partitions_cannot_empty_a_table(kafka: Broker, tmp_path: Path) -> None:

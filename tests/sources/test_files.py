@@ -46,8 +46,8 @@ def taken(source: Any, position: str = "", limits: Limits | None = None) -> tupl
     found = list[int]()
     while planned := source.plan(position, limits or Limits()):
         for part in source.read(planned, COLUMNS, False):
-            found += part.rows["id"].to_pylist()
-        position = planned.position
+            found += part.rows["id"].to_pylist() if part.rows.num_columns else []
+        position = part.position
     return found, position
 
 

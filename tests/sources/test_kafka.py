@@ -117,7 +117,8 @@ def test_what_is_no_object_is_known_by_partition_and_offset(cluster: str, put: A
     put("bad", 0, None, key=b"k")
     part, _ = read(Kafka(cluster, "bad"))
     assert part.rows["id"].to_pylist() == [1, 4, 5]
-    assert part.bad.select(["place", "reason", "payload"]).to_pylist() == [
+    bad = part.bad.select(["place", "reason", "payload"]).to_pylist()
+    assert [{**one, "place": one["place"].rpartition(":")[0]} for one in bad] == [
         {"place": "0:7", "reason": "tombstone", "payload": b"k"},
         {"place": "0:1", "reason": "decode", "payload": b"no json"},
         {"place": "0:2", "reason": "decode", "payload": b'{"id": 2}{"id": 3}'},
@@ -241,7 +242,7 @@ def test_a_job_takes_a_topic_into_a_table(cluster: str, put: Any, tmp_path: Path
     assert (report.rows, report.bad, table.scan().count()) == (501, 1, 350)
     assert hoodoo.ingest(Kafka(cluster, "whole"), table).run().batches == 0
     [aside] = table.quarantine().rows().select(["source", "position"]).to_pylist()
-    assert aside == {"source": "kafka:whole", "position": "0:250"}
+    assert aside["source"] == "kafka:whole" and aside["position"].startswith("0:250:")
 
 
 def test_a_job_follows_change_events_of_a_topic(cluster: str, put: Any, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_a_job_takes_a_topic_of_several_schemas_into_a_table(
     assert rows[3] == {"id": 3, "v": "n", "_kafka_offset": 52, "fare": 1.5} and rows[4]["v"] == "again"
     assert rows[60]["fare"] == 0.5 and rows[5]["fare"] is None
     aside = table.quarantine().rows().select(["position", "reason"]).to_pylist()
-    assert sorted((one["position"], one["reason"]) for one in aside) == [("0:50", "decode"), ("0:51", "tombstone")]
+    found = sorted((one["position"].rpartition(":")[0], one["reason"]) for one in aside)
+    assert found == [("0:50", "decode"), ("0:51", "tombstone")]
     assert sorted(server.asked) == [f"/schemas/ids/{old}", f"/schemas/ids/{new}"]
 
 

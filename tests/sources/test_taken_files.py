@@ -1,71 +1,113 @@
-"""Each file of a folder is taken once, in whatever order files appear, are dated and are cut off by limits."""
+"""Each file of a folder is read once, whatever its times say, whatever happens to files, and wherever batches end."""
 
 from __future__ import annotations
 
+import os
 import random
+import time
+from collections import Counter
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hoodoo.errors import SourceLost
+from hoodoo.sources import Files, Limits
+from hoodoo.sources import files as files_module
 from hoodoo.sources.folders import Listed
-from hoodoo.sources.taken_files import TakenFiles
+from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
 
-GRACE_MS = 3_600_000
-
-
-def listed(name: str, time_ms: int, stamp: str = "1") -> Listed:
-    return Listed(time_ms, name, 1, stamp)
+COLUMNS = pa.schema([("id", pa.int64())])
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_every_file_is_taken_once_if_it_appears_within_the_grace(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_every_file_is_read_once_whatever_clocks_moves_links_and_permissions_do(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions rested on change times: chmod read a file again, and a folder that was moved in was never read."""
     rng = random.Random(seed)
-    grace = rng.choice([0, 1_000, GRACE_MS])
-    there, taken, position, now = list[Listed](), list[str](), "", 10 * GRACE_MS
-    for step in range(120):
-        now += rng.choice([0, 1, 700, GRACE_MS // 3])
-        for number in range(rng.choice([0, 0, 1, 4])):
-            late = rng.randint(0, grace) if rng.random() < 0.5 else 0
-            there.append(listed(f"{step}-{number}", max(now - late, TakenFiles.of(position).upto)))
-        state = TakenFiles.of(position)
-        new = state.new(there)
-        chosen = new[: rng.choice([0, 1, 2, 100])]
-        if chosen:
-            taken += [file.name for file in chosen]
-            position = state.and_these(chosen, new[len(chosen) :], now, grace).text()
-        if rng.random() < 0.1:  # whoever put them takes old ones away
-            there = [file for file in there if file.time_ms > now - 2 * GRACE_MS or file.name not in taken]
-    while new := (state := TakenFiles.of(position)).new(there):
-        taken += [file.name for file in new]
-        position = state.and_these(new, [], now, grace).text()
-    assert len(taken) == len(set(taken)) and {file.name for file in there} <= set(taken)
+    folder, outside = tmp_path / "in", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    clock_ms, written, read, position, links = 0, 0, Counter[int](), "", set[Path]()
+    monkeypatch.setattr(files_module, "_now_ms", lambda: time.time_ns() // 1_000_000 + clock_ms)
+
+    def write(where: Path) -> Path:
+        nonlocal written
+        lines = rng.randint(1, 4)
+        where.mkdir(exist_ok=True)
+        path = where / f"{written}.jsonl"
+        path.write_text("".join(f'{{"id": {written + line}}}\n' for line in range(lines)))
+        written += lines
+        if rng.random() < 0.5:
+            moment = time.time() + rng.choice([-1e8, -1e5, -1, 1, 1e5])
+            os.utime(path, (moment, moment))
+        return path
+
+    def there() -> list[Path]:
+        return sorted(path for path in folder.rglob("*.jsonl") if path not in links)
+
+    for step in range(30):
+        clock_ms = rng.choice([clock_ms, clock_ms, 0, 10**8, -(10**8)])
+        what = rng.choice(["write", "write", "move", "move folder", "link", "chmod", "touch"])
+        if what == "write":
+            write(folder)
+        elif what == "move":
+            path = write(outside)
+            path.rename(folder / path.name)
+        elif what == "move folder":
+            write(outside / "day")
+            (outside / "day").rename(folder / f"day{step}")
+        elif what == "link":
+            path = write(outside)
+            links.add(folder / f"link{path.name}")
+            (folder / f"link{path.name}").symlink_to(path)
+        elif there():
+            path = rng.choice(there())
+            path.chmod(0o600) if what == "chmod" else os.utime(path)
+        source = Files(folder, settle_s=0, grace_s=rng.choice([0, 1e6]))
+        for _ in range(rng.randint(0, 2)):
+            if planned := source.plan(position, Limits(rng.choice([1, 3, 1000]), rng.choice([1, 40, 10_000]))):
+                for part in source.read(planned, COLUMNS, False):
+                    if part.rows.num_columns:
+                        read.update(part.rows["id"].to_pylist())
+                position = part.position or planned.position
+    source = Files(folder, settle_s=0)
+    while planned := source.plan(position, Limits()):
+        for part in source.read(planned, COLUMNS, False):
+            if part.rows.num_columns:
+                read.update(part.rows["id"].to_pylist())
+        position = part.position or planned.position
+    assert read == dict.fromkeys(range(written), 1)
+    assert source.lag(position).waiting == 0
 
 
-def test_files_of_one_time_that_a_limit_cut_off_are_taken_by_the_next_batch() -> None:
-    """ "Newer than the newest one" passed over the second and third file of one second."""
-    files = [listed(name, 5_000) for name in "abc"]
-    state = TakenFiles().and_these(files[:1], files[1:], now_ms=9_000_000, grace_ms=0)
-    assert [file.name for file in state.new(files)] == ["b", "c"]
+def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> Listed:
+    return Listed(time_ms, name, 1, stamp, changed_ms or time_ms)
 
 
-def test_a_file_that_appears_late_is_taken_although_a_younger_one_was() -> None:
-    state = TakenFiles().and_these([listed("young", 9_000_000)], [], now_ms=9_000_000, grace_ms=GRACE_MS)
-    assert [file.name for file in state.new([listed("young", 9_000_000), listed("late", 6_000_000)])] == ["late"]
+def test_a_file_that_left_the_folder_is_forgotten_after_the_grace_and_not_before() -> None:
+    taken = TakenFiles("/in").with_files([listed("a", 1), listed("b", 1)])
+    there = [listed("b", 1)]
+    gone = taken.beside(there, [], 1_000, 500)
+    assert gone.seen["a"].gone_ms == 1_000 and gone.new([listed("a", 1)]) == []
+    assert "a" in gone.beside(there, [], 1_500, 500).seen
+    assert set(gone.beside(there, [], 1_501, 500).seen) == {"b"}
+    assert gone.beside([*there, listed("a", 1)], [], 9_999, 500).seen["a"].gone_ms == 0
 
 
-def test_a_file_that_is_dated_ahead_of_the_clock_makes_no_other_one_old() -> None:
-    ahead = listed("ahead", 99_000_000)
-    state = TakenFiles().and_these([ahead], [], now_ms=9_000_000, grace_ms=GRACE_MS)
-    assert state.upto <= 9_000_000 - GRACE_MS
-    assert [file.name for file in state.new([ahead, listed("next", 9_000_001)])] == ["next"]
+def test_files_below_a_folder_that_cannot_be_read_count_as_there() -> None:
+    taken = TakenFiles("/in").with_files([listed("day/a", 1)])
+    assert taken.beside([], ["day/"], 1_000, 0).beside([], ["day/"], 9_000, 0).seen == taken.seen
 
 
-def test_names_are_remembered_for_the_grace_only() -> None:
-    state = TakenFiles()
-    for hour in range(50):
-        file = listed(f"{hour}", hour * GRACE_MS)
-        state = state.and_these([file], [], now_ms=hour * GRACE_MS, grace_ms=GRACE_MS)
-    assert set(state.seen) == {"48", "49"}
+def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
+    old = '{"source":"files","upto":17000,"seen":{"young":[18000,"s"]}}'
+    taken = TakenFiles.of(old, "/in")
+    files = [listed("old", 16_000), listed("moved", 16_000, changed_ms=19_000), listed("young", 18_000, "s")]
+    assert [file.name for file in taken.new(files)] == ["moved"] and taken.to_hudi() == "16999"
+    after = taken.beside(files, [], 20_000, 0)
+    assert set(after.seen) == {"old", "young"} and TakenFiles.of(after.text(), "/in") == after
 
 
 @pytest.mark.parametrize(
@@ -82,6 +124,8 @@ def test_names_are_remembered_for_the_grace_only() -> None:
         '{"source":"files","upto":1,"seen":["a"]}',
         '{"source":"files","upto":1,"seen":{"a":[1]}}',
         '{"source":"files","upto":1}',
+        '{"source":"files","folder":"/in","hudi":0,"seen":{"a":["s"]}}',
+        '{"source":"files","folder":"/in","hudi":0}',
     ],
 )
 def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(position: str) -> None:
@@ -89,13 +133,14 @@ def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(p
         TakenFiles.of(position)
 
 
+def test_a_position_of_another_folder_is_refused_and_says_what_to_do() -> None:
+    position = TakenFiles("/in").text()
+    with pytest.raises(SourceLost, match=r"expected '/out', got '/in'\. Give the job another name"):
+        TakenFiles.of(position, "/out")
+
+
 def test_a_position_is_read_back_as_it_was_written() -> None:
-    state = TakenFiles(17, {'"ü\n': (18, "1-2"), "b": (19, "")})
-    assert TakenFiles.of(state.text()) == state
+    seen = {'"ü\n': Entry("1-2", "d"), "b": Entry("", "", 5)}
+    taken = TakenFiles("/in", seen, ReadSoFar("c", "s", 7, 2), hudi_ms=3)
+    assert TakenFiles.of(taken.text()) == taken
     assert TakenFiles.of("") == TakenFiles()
-
-
-def test_hudis_streamer_is_told_a_time_behind_which_nothing_is_missing() -> None:
-    """It takes files that are younger, and one as old as `upto` may not have been taken."""
-    assert TakenFiles(17_000, {"a": (18_000, "s")}).to_hudi() == "16999"
-    assert TakenFiles().to_hudi() == ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import glob
+import io
 import itertools
 import json
 import os
@@ -60,6 +61,15 @@ _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _NO_CODEC = " codec is supported but you need to install"
 """What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
+_AVRO_HEADER = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
 _CODEC = re.compile(r"(?s)^(\w+) codec is supported.*")
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
@@ -323,10 +333,17 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
     import fastavro
 
     with _avro_errors():
-        writer = fastavro.reader(source).writer_schema
-        source.seek(0)
-        schema = arrow_schema(json.dumps(writer))
-        reader = fastavro.reader(source, _without_moments(writer))
+        header: Any = fastavro.schemaless_reader(source, _AVRO_HEADER)
+        if header["magic"] != b"Obj\x01":
+            raise ValueError("not an Avro file")
+        written = json.loads(header["meta"]["avro.schema"])
+        schema = arrow_schema(json.dumps(written))
+        header["meta"]["avro.schema"] = json.dumps(_without_moments(written)).encode()
+        beginning = io.BytesIO()
+        fastavro.schemaless_writer(beginning, _AVRO_HEADER, header)
+        beginning.seek(0)
+        stream: Any = _Behind(beginning, source)
+        reader = fastavro.reader(stream)
 
     def batches() -> Iterator[pa.Table]:
         rows = itertools.islice(reader, skip, None)
@@ -339,6 +356,18 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
             yield found
 
     return schema, batches()
+
+
+class _Behind:
+    """Stream of a file whose header is replaced: fastavro converts values as the header says."""
+
+    def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
+        self._beginning, self._rest = beginning, rest
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes; fewer at the end."""
+        data = self._beginning.read(size)
+        return data + self._rest.read(size - len(data)) if len(data) < size else data
 
 
 @contextmanager

@@ -35,6 +35,8 @@ _TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
 _ORDERS = (LSN, SEQ, *_TOLD)
 _CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
+_SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
+"""PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
 _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
 
 
@@ -57,7 +59,8 @@ class DebeziumDecoder:
                 where `unplaced` says that it is needed.
 
         Raises:
-            ColumnError: The table is ordered by a column that says nothing of changes.
+            ColumnError: The table is ordered by a column that says nothing of changes, or `_event_lsn` or `_event_seq`
+                is no bigint.
         """
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
         self.placing = placing
@@ -74,6 +77,12 @@ class DebeziumDecoder:
         self._outside = [] if self.unplaced else outside
         self._made = [transforms.transform_of(text) for text in placing.made]
         self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
+        if self._order and columns.field(self._order).type != pa.int64():
+            raise ColumnError(
+                f"Column {self._order!r} has the wrong type: expected bigint (pyarrow int64), got "
+                f"{columns.field(self._order).type}. Make a table with that type.",
+                column=self._order,
+            )
         self._messages = Unwrapping()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
         self._keys = KeyReader(self.topic, placing, self._known, self._reader.spelt)
@@ -318,6 +327,26 @@ class DebeziumDecoder:
         return pa.concat_tables([table, olds]).take(pa.array(index[order])), place[order] // 2
 
     # ---- order
+    def _commit_order(self, events: Events) -> pa.Array:
+        """Compute values of `_event_lsn` that grow in the order of commits, as the LSNs of changes do not.
+
+        All changes of a transaction are logged before its commit, and the next transaction's `sequence` begins with
+        the end of that commit. So the larger one of the two numbers is below that of every later transaction, and
+        within a transaction it grows with the LSN. Rows of a snapshot have no last commit: their LSN is where streaming
+        begins. The first transaction behind a snapshot has none either, and may have been logged before the snapshot
+        that does not contain it. Where the table is ordered by the value, such a change gets `-1 - LSN`, which
+        `ingestion/arrival_order.py` replaces.
+        """
+        lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
+        commit = pc.struct_field(sequence, [0])
+        known = pc.greater(pc.utf8_length(commit), 0)
+        ended = pc.if_else(known, commit, pa.scalar(None, pa.string())).cast(pa.int64())
+        place = pc.if_else(lsn.is_valid(), pc.max_element_wise(lsn, ended), pa.scalar(None, pa.int64()))
+        if LSN not in self.placing.order_by:
+            return place
+        unknown = pc.fill_null(pc.and_(pc.invert(known), pa.array(~_in(events.op, ("r",)))), False)
+        return pc.if_else(unknown, pc.subtract(pa.scalar(-1, pa.int64()), place), place)
+
     def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
         """The place of each change in the log of its database. Raises DataError where the connector says none."""
         name = self._order
@@ -325,7 +354,7 @@ class DebeziumDecoder:
             return {}
         parts = events.source
         if name == LSN:
-            place = parts["lsn"]
+            place = self._commit_order(events)
         else:
             file = pc.extract_regex(parts["file"], _FILE_NUMBER)
             number = pc.struct_field(file, [0]).cast(pa.int64())

@@ -32,6 +32,7 @@ SOURCE = pa.struct(
     [
         ("connector", pa.string()),
         ("lsn", pa.int64()),
+        ("sequence", pa.string()),
         ("file", pa.string()),
         ("pos", pa.int64()),
         ("row", pa.int64()),

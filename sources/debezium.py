@@ -20,11 +20,11 @@ from hoodoo.format import transforms
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_events import EventReader, Events
+from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
-from hoodoo.sources.debezium_values import UNFIT, meant, unfit
+from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
@@ -37,7 +37,9 @@ _CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
 """PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
-_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
+NOT_SENT = "_not_sent."
+"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`."""
+_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
@@ -143,6 +145,7 @@ class DebeziumDecoder:
         keep = is_row | gone
         made = self._values(columns, said, keep, bad_rows)
         made |= self._ordered(events, keep, bad_rows)
+        made |= self._not_sent(events)
         for at, why in sorted(bad_rows.items()):
             bad.note(events.of.numbers[at], why, events.of.values[at])
         made[IS_DELETED] = pa.array(gone)
@@ -175,7 +178,7 @@ class DebeziumDecoder:
                 else:
                     self.left_out.add(name)
                 continue
-            if self._reader.spelt[name] is None:
+            if self._reader.spelt[name] is None and not (values.type == field.type == HSTORE):
                 if values.null_count < len(values):
                     raise ColumnError(f"Column {name!r}: an event cannot bring a {field.type}.", column=name)
                 continue
@@ -190,6 +193,11 @@ class DebeziumDecoder:
                     pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, said.get(name)
                 )
         return made
+
+    def _not_sent(self, events: Events) -> dict[str, pa.Array]:
+        """Mark which updates do not have a column: such rows keep its stored value (`ingestion/unsent_values.py`)."""
+        skipped = {*self.placing.key_names, *self._outside}
+        return {NOT_SENT + name: pa.array(mask) for name, mask in events.lacking.items() if name not in skipped}
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count events that change no row. Raises DataError where the source table was emptied."""
@@ -249,7 +257,7 @@ class DebeziumDecoder:
         """Tell deletes their partition. Returns which updates leave theirs. Raises DataError where no event says it."""
         if not self._outside:
             return np.empty(0, np.int64)
-        updates = _in(events.op, ("u",))
+        updates = _in(events.op, (UPDATE,))
         unsure = np.flatnonzero((gone | updates) & ~self._full(events))
         if len(unsure):
             raise DataError(
@@ -263,6 +271,8 @@ class DebeziumDecoder:
         moved = np.zeros(len(gone), bool)
         for name in self._outside:
             before, after = events.before.get(name), columns.get(name)
+            if before is not None and after is not None and name in events.lacking:
+                after = columns[name] = pc.if_else(pa.array(events.lacking[name]), before, after)
             if before is None or (after is None and before.null_count == len(before)):
                 continue
             if after is None:
@@ -391,4 +401,4 @@ def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
     return found
 
 
-__all__ = ["EVENT", "LOOKUP", "LSN", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]
+__all__ = ["EVENT", "LOOKUP", "LSN", "NOT_SENT", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]

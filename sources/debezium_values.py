@@ -36,6 +36,8 @@ _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEV
 """In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
 sends the words for timestamps with a zone, and such numbers for others.
 """
+HSTORE = pa.map_(pa.string(), pa.string())
+"""PostgreSQL's hstore as Avro has it."""
 _SCALE_MAX = 16_384
 """More than any database has: few bytes could stand for a text without end."""
 UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError, RecursionError)
@@ -133,6 +135,8 @@ def _of_its_type(values: pa.Array, field: pa.Field) -> pa.Array:
             return values.cast(pa.string())
     elif types.is_list(own) and types.is_list(kind):
         return _lists(values, field)
+    elif own == kind == HSTORE:
+        return values
     elif types.is_struct(own):
         fields = {part.name: at for at, part in enumerate(own)}
         if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
@@ -330,4 +334,4 @@ def _line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = ["FLOATS", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]
+__all__ = ["FLOATS", "HSTORE", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]

@@ -230,7 +230,8 @@ def _said(node: Any) -> Said:
     kind, meaning = node["type"], node.get("connect.name") or _MEANINGS.get(node.get("said"), "")
     if node.get("logicalType") == "decimal":
         meaning = DECIMAL
-    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0))
+    items = _said(node["items"]) if kind == "array" else None
+    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0), items)
 
 
 def _single(node: Any) -> dict[str, Any]:

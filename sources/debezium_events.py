@@ -24,6 +24,7 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
 from hoodoo.sources.debezium_schemas import said_in
 from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, spelt, texts_of
+from hoodoo.sources.json_messages import sound
 from hoodoo.sources.one_type import seen, several_types
 
 UPDATE = "u"
@@ -144,9 +145,10 @@ class EventReader:
                     unexpected_field_behavior="infer" if self.unknown else "ignore",
                 ),
             )
-            images = _children(table["after"].combine_chunks())  # Arrow decodes the names only now
+            table = sound(table)
+            images = _children(table["after"].combine_chunks())
             before = _children(table["before"].combine_chunks()) if "before" in table.column_names else {}
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        except (pa.ArrowException, UnicodeDecodeError):
             return None
         op = table["op"].combine_chunks()
         if len(table) != len(some) or op.null_count:
@@ -241,7 +243,7 @@ class EventReader:
                 if strange := [one for one in where.items() if not _is_sound(*one)]:
                     raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
                 event["op"].encode()
-            except (*UNFIT, AttributeError, TypeError, KeyError, pa.ArrowTypeError) as problem:
+            except (*UNFIT, AttributeError, TypeError, KeyError) as problem:
                 bad.note(some.numbers[at], _why(problem), some.values[at])
                 continue
             kept.append(at)
@@ -316,7 +318,7 @@ class EventReader:
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
         try:
             return pa.array(values, self.spelt.get(name))
-        except (*UNFIT, pa.ArrowTypeError) as problem:
+        except UNFIT as problem:
             first = dict[str, int]()
             for at, value in enumerate(values):
                 if (kind := _TYPES.get(type(value))) is not None:

@@ -49,7 +49,7 @@ _TINY = 1_000
 """Numbers nearer to zero are within a second of it in both units."""
 _SCALE_MAX = 16_384
 """More than any database has: few bytes could stand for a text without end."""
-UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError, RecursionError)
+UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
 """How a value says that it is none of its column. A ColumnError is about the whole column."""
 
 

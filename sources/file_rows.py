@@ -17,7 +17,7 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError, EngineError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
+from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, sound
 from hoodoo.sources.one_type import together
 from hoodoo.sources.source import Part
 from hoodoo.writers.batches.json_text import objects_in
@@ -52,11 +52,10 @@ def file_rows(name: str, kind: str, data: pa.Buffer, columns: pa.Schema, unknown
         data = data.slice(3)
 
     def parse(content: pa.Buffer) -> pa.Table:
-        return decoder.wanted(rows_of(kind, content, columns, lambda column: False))
+        return decoder.wanted(sound(rows_of(kind, content, columns, lambda column: False)))
 
     try:
-        found = rows_of(kind, data, columns, lambda column: False)
-        list(found.schema.names)  # Arrow decodes the names only now
+        found = sound(rows_of(kind, data, columns, lambda column: False))
     except EngineError as problem:
         raise EngineError(f"{printable(name)}: {problem.message}", **problem.details, file=name) from None
     except (*PROBLEMS, OSError) as problem:  # Arrow meets damage behind the footer of Parquet with the latter

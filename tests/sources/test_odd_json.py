@@ -57,3 +57,8 @@ def test_an_event_with_such_a_name_is_bad() -> None:
     kind = pa.struct([("x", pa.float64())])
     found, bad = decoded([(key, value.replace(b'"Q"', b'"\xc3"'))], ID, ("s", kind), unknown=True)
     assert not len(found) and len(bad) == 1
+
+
+def test_a_brace_and_null_in_a_text_are_text() -> None:
+    found, bad = rows_of(b'{"id":1,"v":"a } null {"}', b'{"id":2,"v":"} null"}', b'{"id":3} null {"id":4}')
+    assert [row["v"] for row in found] == ["a } null {", "} null"] and bad == ["2"]  # type: ignore[index]

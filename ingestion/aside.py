@@ -75,11 +75,12 @@ class Aside:
         config = table.handle.newest_config()
         rows, bad = self.fitting(rows, limits)
         positions, lost = homeless(rows, table, config, mode)
-        if len(lost):
+        if len(positions):
             too_many = limits.exceeded(bad.total() + len(lost), count)
-            places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
-            lost = lost.set_column(0, BAD.field("place"), pa.array(places, pa.string()))
-            set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
+            if len(lost):
+                places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
+                lost = lost.set_column(0, BAD.field("place"), pa.array(places, pa.string()))
+                set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
                 more = bad.total() + len(lost)
                 raise self._too_many(more, _first_of(lost), count - more)

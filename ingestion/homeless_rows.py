@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from hoodoo.errors import CallError, TableError
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.ingestion.row_versions import RowVersions
 from hoodoo.ingestion.unsent_values import deletes, unsent
@@ -21,6 +22,9 @@ from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import row_bytes
 from hoodoo.writers.batches.generated_columns import with_places
+
+_COMMITS = 30
+"""How many commits are looked at for versions of deleted rows."""
 
 
 def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> tuple[np.ndarray, pa.Table]:
@@ -33,7 +37,8 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
         mode: What stands for a value that was not sent.
 
     Returns:
-        Their positions, in order, and what the quarantine is told of them.
+        Their positions, in order, and what the quarantine is told of them: nothing of changes that come again after
+        newer ones of their rows, which were deleted since.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
@@ -57,8 +62,46 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
     where = where[np.argsort(versions.at[where])]
     positions = versions.at[where]
     columns = [next(name for name in lost if lost[name][one]) for one in where]
-    found = [_told(rows, int(row), config, name, mode) for row, name in zip(positions, columns, strict=True)]
+    stale = _superseded(rows.take(pa.array(positions)), table, config)
+    where_told = zip(positions[~stale], np.array(columns, object)[~stale], strict=True)
+    found = [_told(rows, int(row), config, name, mode) for row, name in where_told]
     return positions, pa.Table.from_pylist(found, BAD)
+
+
+def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
+    """Tell which changes are no newer than a version that their row had before it was deleted.
+
+    A connector that dies sends its last changes again, and then the delete again. Only the last commits are looked at.
+
+    Args:
+        rows: Changes of rows that the table does not have.
+        table: The table.
+        config: Its configuration.
+
+    Returns:
+        bool[n]
+    """
+    found = np.zeros(len(rows), bool)
+    if not len(rows) or not config.order_by:
+        return found
+    names = [*config.key, *(name for name in config.order_by if name not in config.key)]
+    for commit in table.history(_COMMITS):
+        if not commit.readable:
+            break
+        left = np.flatnonzero(~found)
+        changes = rows.select(names).take(pa.array(left)).combine_chunks()
+        try:
+            known = table.get(changes.select(config.key), columns=names, as_of=commit.slot)
+        except (CallError, TableError):  # it was cleaned away by now, or had other columns
+            break
+        both = pa.concat_tables([changes, known.select(names).cast(changes.schema)])
+        codes, ranks = key_codes(both.select(config.key)), config.merge_policy.ranks(both, np.arange(len(both)))
+        newest = np.full(len(both), -1, np.int64)
+        np.maximum.at(newest, codes[len(changes) :], ranks[len(changes) :])
+        found[left] = newest[codes[: len(changes)]] >= ranks[: len(changes)]
+        if found.all():
+            break
+    return found
 
 
 def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode) -> dict[str, object]:

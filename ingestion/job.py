@@ -24,6 +24,7 @@ from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, port
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import CommitConflict, CommitUnknown, DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.ahead import Ahead, Taken
+from hoodoo.ingestion.arrival_order import in_arrival_order
 from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.asking import Asked
 from hoodoo.ingestion.checking import check
@@ -368,6 +369,7 @@ class Job:
         bad, read = found.reasons, len(found.rows) + found.bad
         left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - found.bad))
         rows, strange = self._reading.transformed(found.rows)
+        rows = in_arrival_order(rows, self.table)
         mode = MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
         if found.unplaced:

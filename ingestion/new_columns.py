@@ -9,6 +9,7 @@ import pyarrow as pa
 from hoodoo.errors import CallError, ColumnError
 from hoodoo.format.known_types import known_type
 from hoodoo.format.names import IS_DELETED
+from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.sources.wanted_rows import WantedRows
 from hoodoo.timeline.columns.alterations import altered
 from hoodoo.timeline.columns.batch_columns import by_batch
@@ -29,7 +30,7 @@ def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, .
     original = set(config.spellings.original_names(config.schema.names))
     left_out = list[str]()
     for field in rows.schema:
-        if field.name == IS_DELETED or field.name in original:
+        if field.name == IS_DELETED or field.name in original or field.name.startswith(NOT_SENT):
             continue
         known = field.name in config.schema.names
         if known and not pa.types.is_nested(field.type):

@@ -15,6 +15,7 @@ from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.new_columns import addable
 from hoodoo.ingestion.transforming import called
+from hoodoo.ingestion.unsent_values import with_stored_values
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
@@ -212,6 +213,7 @@ class Reading:
         made = rows if self.transform is None else called(self.transform, rows, self.source.name)
         if not isinstance(made, pa.Table):
             raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
+        made = with_stored_values(rows, made, self.table, self.missing)
         if self.new_columns == "add":
             made, left_out, _ = addable(made, self.table.handle.newest_config())
             return made, left_out

@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.errors import DataError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.ingestion.row_versions import RowVersions
 from hoodoo.merge.modes import MergeMode
+from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.column_alignment import default_of
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
@@ -68,12 +72,80 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
-    if not masks:
-        return rows
+    return _taken_over(rows, masks, deleted, table, config) if masks else rows
+
+
+def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: str) -> pa.Table:
+    """Give updates that were sent without a column the value that their row has.
+
+    Args:
+        rows: Changes as the source brings them. Columns whose names begin with `NOT_SENT` tell which updates lack a
+            column.
+        made: The changes that a transform has made of them, with the same columns that tell this.
+        table: The table.
+        missing: What to do about a column that the batch lacks: 'null', 'fail' or 'keep'.
+
+    Returns:
+        The changes, without the columns that tell this. Where a row is new, its value stays null.
+
+    Raises:
+        DataError: The transform left such a column out.
+    """
+    marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]
+    if not marks:
+        return made
+    lost = [name for name in marks if name not in made.column_names and name[len(NOT_SENT) :] in made.column_names]
+    if lost:
+        raise DataError(
+            f"Column {lost[0]!r} is gone from what the transform returned: expected it as it was. It tells which "
+            "updates were sent without that column. Return all columns whose names begin with "
+            f"{NOT_SENT!r} too."
+        )
+    marks = [name for name in marks if name in made.column_names]
+    flags = {name[len(NOT_SENT) :]: pc.fill_null(made[name], False).to_numpy().astype(bool) for name in marks}
+    made = made.drop_columns(marks)
+    config = table.handle.newest_config()
+    masks = dict[str, np.ndarray]()
+    named = config.spellings.rows(made)
+    deleted = deletes(named)
+    for name in dict.fromkeys((*config.schema.names, *named.column_names)):
+        if name in config.key or name in config.transforms or name in config.order_by:
+            continue
+        names = (name, *config.spellings.original_names([name]))
+        mask = np.logical_and.reduce([flags.get(one, deleted) & ~deleted for one in names])
+        if mask.any() and (name in named.column_names or missing == "null"):
+            masks[name] = mask
+    if not masks or not set(config.key) <= set(named.column_names):
+        return made
+    for name in masks:
+        if name in config.schema.names:
+            named = _typed(named, name, config)
+    return _taken_over(named, masks, deleted, table, config)
+
+
+def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
+    """`rows` with a column of the table, in the type that it has there. Raises DataError."""
+    column = config.columns.by_name[name]
+    if name in rows.column_names:
+        at = rows.column_names.index(name)
+        field = pa.field(name, column.arrow)
+        return rows if rows.schema.field(at).type == field.type else rows.set_column(at, field, cast(rows[name], field))
+    value = pa.scalar(default_of(column), column.arrow)
+    return rows.append_column(pa.field(name, column.arrow), pa.repeat(value, len(rows)))
+
+
+def _taken_over(
+    rows: pa.Table, masks: dict[str, np.ndarray], deleted: np.ndarray, table: Table, config: TableConfig
+) -> pa.Table:
+    """`rows` with the values at `masks` from the newest earlier versions of their rows."""
     lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     names = [*dict.fromkeys((*config.key, *config.order_by, *masks))]
     changes = rows.select(names)
-    stored = table.get(rows.select(config.key).combine_chunks().take(pa.array(lacking)), columns=names)
+    keys = rows.select(config.key).combine_chunks().take(pa.array(lacking)).drop_null()
+    stored = table.get(keys, columns=[name for name in names if name in config.schema.names])
+    for name in names:
+        if name not in config.schema.names:  # it is new
+            stored = stored.append_column(changes.schema.field(name), pa.nulls(len(stored), changes[name].type))
     both = pa.concat_tables([stored.select(names).cast(changes.schema), changes])  # stored rows came before
     before, whole = len(stored), np.zeros(len(stored), bool)
     codes = key_codes(both.select(config.key))
@@ -89,4 +161,4 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
     return rows
 
 
-__all__ = ["completed", "deletes", "lacks_values", "unsent"]
+__all__ = ["completed", "deletes", "lacks_values", "unsent", "with_stored_values"]

@@ -4,7 +4,10 @@ keys nor tables; which of two rows is newer, policy.py says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -58,8 +61,8 @@ class MergeMode:
 
     Attributes:
         keep_non_null: True if a null of the newer row keeps the older value.
-        unavailable: The text that stands for a value that was not sent, and keeps the older value; also its bytes, and
-            lists of the text or of its character codes. None: there is none.
+        unavailable: The text that stands for a value that was not sent, and keeps the older value, in each of the
+            encodings of `stands_for_unavailable`. None: there is no such text.
         custom: The function that merges. None: column by column.
     """
 
@@ -107,34 +110,68 @@ class MergeMode:
         return found & values.is_valid().to_numpy() if self.keep_non_null else found
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return which values are no values, but say that one was not sent: the text or its bytes, a list of that text
-        alone, or a list of the codes of its characters.
+        """Return which values are no values, but stand for one that was not sent.
+
+        By the type of the column that is the text, its bytes, or an object from the text to itself as JSON; a list of
+        the text alone, of its bytes alone, or of the UUID of type 3 that is made of it; a list of numbers or dates, one
+        for each of its bytes; or a map from the text to itself.
         """
         kind = values.type
+        found = np.zeros(len(values), bool)
         if self.unavailable is None:
-            return np.zeros(len(values), bool)
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
-            found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
             return found
-        if pa.types.is_list(kind) and self.unavailable:
-            codes: list[Any] = [ord(one) for one in self.unavailable]
-            if pa.types.is_string(kind.value_type):
-                return _are(values, [self.unavailable])
-            if pa.types.is_integer(kind.value_type) and max(codes, default=0) < 1 << (kind.value_type.bit_width - 1):
-                return _are(values, codes)
-        return np.zeros(len(values), bool)
+        text = self.unavailable
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            objects = [json.dumps({text: text}, ensure_ascii=False, separators=(",", by)) for by in (":", ": ")]
+            known = pa.array([one.encode() for one in (text, *objects)], pa.binary()).cast(kind)
+            return _true(pc.is_in(values, value_set=known))
+        if pa.types.is_list(kind) and text:
+            for items in _lists_of(text, kind.value_type):
+                found |= _are(values, items)
+        elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type) and pa.types.is_string(kind.item_type):
+            entries = pa.chunked_array([_entries(chunk) for chunk in values.chunks], pa.list_(pa.string()))
+            found |= _are(entries, pa.array([text, text]))
+        return found
 
 
-def _are(lists: pa.ChunkedArray, items: Sequence[Any]) -> np.ndarray:
+def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
+    """Yield the items of each list of a type that stands for a value that was not sent."""
+    types, content = pa.types, text.encode()
+    if types.is_string(kind):
+        yield pa.array([text])
+        digest = hashlib.md5(content, usedforsecurity=False).digest()
+        yield pa.array([str(uuid.UUID(bytes=digest, version=3))])
+    elif types.is_binary(kind):
+        yield pa.array([content], kind)
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_date32(kind):
+        try:
+            yield pa.array(list(content), pa.int32()).cast(kind)
+        except pa.ArrowInvalid:  # the type is too small for them
+            return
+
+
+def _entries(maps: pa.Array) -> pa.Array:
+    """Maps as lists: key, value, key, value."""
+    count = len(maps.keys)
+    places = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
+    flat = pa.concat_arrays([maps.keys, maps.items]).take(places)
+    ends = pc.multiply(maps.offsets, 2)
+    return pa.ListArray.from_arrays(ends, flat, mask=maps.is_null() if maps.null_count else None)
+
+
+def _are(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
     """Which lists have exactly these items."""
-    found: np.ndarray = pc.fill_null(pc.equal(pc.list_value_length(lists), len(items)), False).to_numpy().astype(bool)
+    found = _true(pc.equal(pc.list_value_length(lists), len(items)))
     some = np.flatnonzero(found)
-    if len(some) and items:
+    if len(some) and len(items):
         flat = pc.list_flatten(lists.take(pa.array(some)))
-        wanted = pa.array(list(items) * len(some), flat.type)
-        equal = pc.fill_null(pc.equal(flat, wanted), False).to_numpy().astype(bool)
-        found[some] = equal.reshape(len(some), len(items)).all(axis=1)
+        wanted = items.take(pa.array(np.tile(np.arange(len(items)), len(some))))
+        found[some] = _true(pc.equal(flat, wanted)).reshape(len(some), len(items)).all(axis=1)
+    return found
+
+
+def _true(values: pa.ChunkedArray) -> np.ndarray:
+    found: np.ndarray = pc.fill_null(values, False).to_numpy().astype(bool)
     return found
 
 

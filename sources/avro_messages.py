@@ -32,7 +32,7 @@ HEAD = 5
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
 """Of a schema's columns: which, the name that its rows have, and the type for values that have no single one."""
-_UNFIT = (TableError, Damaged, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError)
+_UNFIT = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
 class AvroReader:
@@ -164,7 +164,7 @@ def _column(values: list[object], column: AvroColumn, kind: pa.DataType | None) 
         return array_of(values, column.type)
     try:
         return pa.array(values, kind)
-    except (*_UNFIT, OverflowError) as problem:
+    except _UNFIT as problem:
         raise ValueError(f"Column {column.name!r}: {said(problem)}") from None
 
 

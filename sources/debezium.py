@@ -20,11 +20,11 @@ from hoodoo.format import transforms
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_events import EventReader, Events
+from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
-from hoodoo.sources.debezium_values import UNFIT, meant, unfit
+from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
@@ -35,7 +35,11 @@ _TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
 _ORDERS = (LSN, SEQ, *_TOLD)
 _CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
-_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", "u"), "d", "t", "m"
+_SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
+"""PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
+NOT_SENT = "_not_sent."
+"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`."""
+_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
@@ -57,7 +61,8 @@ class DebeziumDecoder:
                 where `unplaced` says that it is needed.
 
         Raises:
-            ColumnError: The table is ordered by a column that says nothing of changes.
+            ColumnError: The table is ordered by a column that says nothing of changes, or `_event_lsn` or `_event_seq`
+                is no bigint.
         """
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
         self.placing = placing
@@ -74,6 +79,12 @@ class DebeziumDecoder:
         self._outside = [] if self.unplaced else outside
         self._made = [transforms.transform_of(text) for text in placing.made]
         self._order = next((name for name in (LSN, SEQ) if name in columns.names), None)
+        if self._order and columns.field(self._order).type != pa.int64():
+            raise ColumnError(
+                f"Column {self._order!r} has the wrong type: expected bigint (pyarrow int64), got "
+                f"{columns.field(self._order).type}. Make a table with that type.",
+                column=self._order,
+            )
         self._messages = Unwrapping()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
         self._keys = KeyReader(self.topic, placing, self._known, self._reader.spelt)
@@ -134,6 +145,7 @@ class DebeziumDecoder:
         keep = is_row | gone
         made = self._values(columns, said, keep, bad_rows)
         made |= self._ordered(events, keep, bad_rows)
+        made |= self._not_sent(events)
         for at, why in sorted(bad_rows.items()):
             bad.note(events.of.numbers[at], why, events.of.values[at])
         made[IS_DELETED] = pa.array(gone)
@@ -166,7 +178,7 @@ class DebeziumDecoder:
                 else:
                     self.left_out.add(name)
                 continue
-            if self._reader.spelt[name] is None:
+            if self._reader.spelt[name] is None and not (values.type == field.type == HSTORE):
                 if values.null_count < len(values):
                     raise ColumnError(f"Column {name!r}: an event cannot bring a {field.type}.", column=name)
                 continue
@@ -181,6 +193,11 @@ class DebeziumDecoder:
                     pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, said.get(name)
                 )
         return made
+
+    def _not_sent(self, events: Events) -> dict[str, pa.Array]:
+        """Mark which updates do not have a column: such rows keep its stored value (`ingestion/unsent_values.py`)."""
+        skipped = {*self.placing.key_names, *self._outside}
+        return {NOT_SENT + name: pa.array(mask) for name, mask in events.lacking.items() if name not in skipped}
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count events that change no row. Raises DataError where the source table was emptied."""
@@ -240,7 +257,7 @@ class DebeziumDecoder:
         """Tell deletes their partition. Returns which updates leave theirs. Raises DataError where no event says it."""
         if not self._outside:
             return np.empty(0, np.int64)
-        updates = _in(events.op, ("u",))
+        updates = _in(events.op, (UPDATE,))
         unsure = np.flatnonzero((gone | updates) & ~self._full(events))
         if len(unsure):
             raise DataError(
@@ -254,6 +271,8 @@ class DebeziumDecoder:
         moved = np.zeros(len(gone), bool)
         for name in self._outside:
             before, after = events.before.get(name), columns.get(name)
+            if before is not None and after is not None and name in events.lacking:
+                after = columns[name] = pc.if_else(pa.array(events.lacking[name]), before, after)
             if before is None or (after is None and before.null_count == len(before)):
                 continue
             if after is None:
@@ -318,6 +337,26 @@ class DebeziumDecoder:
         return pa.concat_tables([table, olds]).take(pa.array(index[order])), place[order] // 2
 
     # ---- order
+    def _commit_order(self, events: Events) -> pa.Array:
+        """Compute values of `_event_lsn` that grow in the order of commits, as the LSNs of changes do not.
+
+        All changes of a transaction are logged before its commit, and the next transaction's `sequence` begins with
+        the end of that commit. So the larger one of the two numbers is below that of every later transaction, and
+        within a transaction it grows with the LSN. Rows of a snapshot have no last commit: their LSN is where streaming
+        begins. The first transaction behind a snapshot has none either, and may have been logged before the snapshot
+        that does not contain it. Where the table is ordered by the value, such a change gets `-1 - LSN`, which
+        `ingestion/arrival_order.py` replaces.
+        """
+        lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
+        commit = pc.struct_field(sequence, [0])
+        known = pc.greater(pc.utf8_length(commit), 0)
+        ended = pc.if_else(known, commit, pa.scalar(None, pa.string())).cast(pa.int64())
+        place = pc.if_else(lsn.is_valid(), pc.max_element_wise(lsn, ended), pa.scalar(None, pa.int64()))
+        if LSN not in self.placing.order_by:
+            return place
+        unknown = pc.fill_null(pc.and_(pc.invert(known), pa.array(~_in(events.op, ("r",)))), False)
+        return pc.if_else(unknown, pc.subtract(pa.scalar(-1, pa.int64()), place), place)
+
     def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
         """The place of each change in the log of its database. Raises DataError where the connector says none."""
         name = self._order
@@ -325,7 +364,7 @@ class DebeziumDecoder:
             return {}
         parts = events.source
         if name == LSN:
-            place = parts["lsn"]
+            place = self._commit_order(events)
         else:
             file = pc.extract_regex(parts["file"], _FILE_NUMBER)
             number = pc.struct_field(file, [0]).cast(pa.int64())
@@ -362,4 +401,4 @@ def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
     return found
 
 
-__all__ = ["EVENT", "LOOKUP", "LSN", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]
+__all__ = ["EVENT", "LOOKUP", "LSN", "NOT_SENT", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]

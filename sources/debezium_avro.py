@@ -7,7 +7,7 @@ events, the decoder of JSON says too (debezium.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from hoodoo.sources.avro_messages import AvroReader, Picked, in_order
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import DebeziumDecoder
-from hoodoo.sources.debezium_events import SOURCE, Events, is_none
+from hoodoo.sources.debezium_events import SOURCE, UPDATE, Events, is_none
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages
 from hoodoo.sources.debezium_schemas import DECIMAL, Said
@@ -124,7 +124,8 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             picked = tuple((found[name][0], name, None) for name in wanted if name in found)
             refused = _at(where, note)
             for rows, at in spans.rows(schema, picked, refused):
-                yield from self._rows(_events(rows, whole.picked(where[at].tolist())), said, bad)
+                events = _events(rows, whole.picked(where[at].tolist()), self._known)
+                yield from self._rows(events, said, bad)
 
 
 class _AvroKeys(KeyReader):
@@ -192,13 +193,16 @@ def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
     return ""
 
 
-def _events(rows: pa.Table, some: Messages) -> Events:
+def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
     source = _children(rows, "source")
     places = {field.name: _place(source.get(field.name), field.type, len(rows)) for field in SOURCE}
     there = np.zeros(len(rows), bool)
     if "after" in rows.column_names:
         there = rows["after"].is_valid().to_numpy()
-    return Events(some, rows["op"].combine_chunks(), _children(rows, "after"), there, _children(rows, "before"), places)
+    op, after = rows["op"].combine_chunks(), _children(rows, "after")
+    updates = there & pc.fill_null(pc.equal(op, UPDATE), False).to_numpy(zero_copy_only=False)
+    lacking = {name: updates for name in known if name not in after} if updates.any() else {}
+    return Events(some, op, after, there, _children(rows, "before"), lacking, places)
 
 
 def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
@@ -226,7 +230,8 @@ def _said(node: Any) -> Said:
     kind, meaning = node["type"], node.get("connect.name") or _MEANINGS.get(node.get("said"), "")
     if node.get("logicalType") == "decimal":
         meaning = DECIMAL
-    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0))
+    items = _said(node["items"]) if kind == "array" else None
+    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0), items)
 
 
 def _single(node: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -24,14 +24,18 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_messages import Messages, objects_of
 from hoodoo.sources.debezium_schemas import said_in
 from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, spelt, texts_of
+from hoodoo.sources.json_messages import sound
 from hoodoo.sources.one_type import seen, several_types
 
+UPDATE = "u"
+_BOTH = (False, True)
 _LOOKED_AT = 100
 _CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
 SOURCE = pa.struct(
     [
         ("connector", pa.string()),
         ("lsn", pa.int64()),
+        ("sequence", pa.string()),
         ("file", pa.string()),
         ("pos", pa.int64()),
         ("row", pa.int64()),
@@ -51,6 +55,8 @@ class Events:
         after: The row after it, by column; null in all of them where there is none.
         there: Is there a row after it?
         before: The row before it, by column, as far as the database logs it.
+        lacking: By column, which rows after an update do not have the column; columns that all of them have are left
+            out.
         source: Where the change stands in the log of the database.
     """
 
@@ -59,6 +65,7 @@ class Events:
     after: Mapping[str, pa.Array]
     there: np.ndarray
     before: Mapping[str, pa.Array]
+    lacking: Mapping[str, np.ndarray]
     source: Mapping[str, pa.Array]
 
 
@@ -123,6 +130,8 @@ class EventReader:
             return None
         data = pa.py_buffer(text)
         kinds = {name: kind for name, kind in self.spelt.items() if kind is not None}
+        if any(_has_value(text, name) for name in self.spelt.keys() - kinds.keys()):
+            return None
         image = pa.struct([(name, SCALED if name in self._scaled else kind) for name, kind in kinds.items()])
         envelope = [("op", pa.string()), ("after", image), ("source", SOURCE)]
         if self._before or self.unknown:
@@ -136,15 +145,19 @@ class EventReader:
                     unexpected_field_behavior="infer" if self.unknown else "ignore",
                 ),
             )
-            images = _children(table["after"].combine_chunks())  # Arrow decodes the names only now
+            table = sound(table)
+            images = _children(table["after"].combine_chunks())
             before = _children(table["before"].combine_chunks()) if "before" in table.column_names else {}
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        except (pa.ArrowException, UnicodeDecodeError):
             return None
         op = table["op"].combine_chunks()
         if len(table) != len(some) or op.null_count:
             return None
         after = table["after"].combine_chunks()
-        for name in self._never_said(images, text):
+        there = after.is_valid().to_numpy(zero_copy_only=False)
+        unsaid = self._never_said(images, text)
+        lacking = self._lacking(some, text, images, unsaid, op, there)
+        for name in unsaid:
             del images[name]
         self._look_for_others(some)
         try:
@@ -152,8 +165,38 @@ class EventReader:
                 image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
-        there = after.is_valid().to_numpy(zero_copy_only=False)
-        return Events(some, op, images, there, before, _places(table["source"].combine_chunks()))
+        return Events(some, op, images, there, before, lacking, _places(table["source"].combine_chunks()))
+
+    def _lacking(
+        self,
+        some: Messages,
+        text: bytes,
+        images: Mapping[str, pa.Array],
+        unsaid: Collection[str],
+        op: pa.Array,
+        there: np.ndarray,
+    ) -> dict[str, np.ndarray]:
+        """Find out which rows after an update do not have a column. Arrow's reader makes nulls of what is not there, so
+        where there are nulls, those that are written in the text are found by another reading.
+        """
+        updates = there & pc.equal(op, UPDATE).to_numpy(zero_copy_only=False)
+        if not updates.any():
+            return {}
+        found = dict.fromkeys((*unsaid, *(name for name, kind in self.spelt.items() if kind is None)), updates)
+        nulls = {
+            name: values.is_null().to_numpy(zero_copy_only=False) & updates
+            for name, values in images.items()
+            if name not in found and values.null_count
+        }
+        nulls = {name: mask for name, mask in nulls.items() if mask.any()}
+        if (said := said_in(some.schema, "after")) is not None:
+            found |= {name: updates for name in nulls if name not in said}
+        elif nulls:
+            counts = {name: images[name].filter(pa.array(there)).null_count for name in nulls}
+            for name, written in _written_nulls(text, counts).items():
+                if (mask := nulls[name] & ~written).any():
+                    found[name] = mask
+        return found
 
     def _look_for_others(self, some: Messages) -> None:
         """Note columns that the table does not have, where they are left out: Arrow's reader passes over them unseen.
@@ -200,7 +243,7 @@ class EventReader:
                 if strange := [one for one in where.items() if not _is_sound(*one)]:
                     raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
                 event["op"].encode()
-            except (*UNFIT, AttributeError, TypeError, KeyError, pa.ArrowTypeError) as problem:
+            except (*UNFIT, AttributeError, TypeError, KeyError) as problem:
                 bad.note(some.numbers[at], _why(problem), some.values[at])
                 continue
             kept.append(at)
@@ -224,7 +267,14 @@ class EventReader:
         )
         picked = some.picked(kept)
         there = np.array([image is not None for image in afters])
-        yield Events(picked, pa.array(ops, pa.string()), after, there, before, _places(pa.array(sources, SOURCE)))
+        updates = there & (np.array(ops, object) == UPDATE)
+        lacking = {
+            name: mask
+            for name in {*names, *self.known}
+            if (mask := updates & np.array([image is not None and name not in image for image in afters])).any()
+        }
+        op = pa.array(ops, pa.string())
+        yield Events(picked, op, after, there, before, lacking, _places(pa.array(sources, SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
         """Is this a message that changes no row: a heartbeat, the mark of a transaction? Raises ValueError where it is
@@ -268,7 +318,7 @@ class EventReader:
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
         try:
             return pa.array(values, self.spelt.get(name))
-        except (*UNFIT, pa.ArrowTypeError) as problem:
+        except UNFIT as problem:
             first = dict[str, int]()
             for at, value in enumerate(values):
                 if (kind := _TYPES.get(type(value))) is not None:
@@ -299,6 +349,59 @@ def is_none(names: Set[str]) -> bool:
     return names == {"ts_ms"} or {"status", "id"} <= names or "ddl" in names
 
 
+def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Find by column which rows after a change have a null that is written in the text of the events.
+
+    Args:
+        text: The events.
+        counts: By column how many of these rows have a null, written or not.
+
+    Returns:
+        bool[n] by column. Columns whose nulls are all written are left out.
+    """
+    compact = not _has_spaces(text)
+    if compact and b'"before":{' not in text:  # every written null is in a row after a change, or in a struct
+        counts = {name: count for name, count in counts.items() if text.count(_null_of(name)) != count}
+    if not counts:
+        return {}
+    names, renamed = list(counts), text
+    for at, name in enumerate(names):
+        for ascii in _BOTH:
+            mark = b'"null of %d":1' % at
+            if compact:
+                renamed = renamed.replace(_null_of(name, ascii), mark)
+            else:
+                encoding = re.escape(json.dumps(name, ensure_ascii=ascii).encode())
+                renamed = re.sub(encoding + rb"\s*:\s*null", mark, renamed)
+    image = pa.struct([(f"null of {at}", pa.int8()) for at in range(len(names))])
+    table = pa.json.read_json(
+        pa.BufferReader(renamed),
+        pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, min(len(renamed) + 1, 64 << 20))),
+        pa.json.ParseOptions(explicit_schema=pa.schema([("after", image)]), unexpected_field_behavior="ignore"),
+    )
+    after = table["after"].combine_chunks()
+    return {
+        name: pc.struct_field(after, [at]).is_valid().to_numpy(zero_copy_only=False) for at, name in enumerate(names)
+    }
+
+
+def _has_spaces(text: bytes) -> bool:
+    """Tell whether there may be space around a colon behind a name."""
+    data = np.frombuffer(text, np.uint8)
+    quote, space = data == ord('"'), data <= ord(" ")
+    return bool((quote[:-2] & (data[1:-1] == ord(":")) & space[2:]).any() or (quote[:-1] & space[1:]).any())
+
+
+def _has_value(text: bytes, name: str) -> bool:
+    """Tell whether an event may have a value, other than null, of that name."""
+    encoding = re.escape(json.dumps(name, ensure_ascii=False).encode())
+    return re.search(encoding + rb"\s*:\s*(?!null)\S", text) is not None
+
+
+def _null_of(name: str, ascii: bool = False) -> bytes:
+    return json.dumps(name, ensure_ascii=ascii).encode() + b":null"
+
+
 def _places(source: pa.Array) -> dict[str, pa.Array]:
     """What counts of `source`: names of others may be no text."""
     return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in SOURCE}
@@ -324,4 +427,4 @@ def _why(problem: BaseException) -> str:
     return str(problem).partition("\n")[0] or type(problem).__name__
 
 
-__all__ = ["SOURCE", "EventReader", "Events", "is_none"]
+__all__ = ["SOURCE", "UPDATE", "EventReader", "Events", "is_none"]

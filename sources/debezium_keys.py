@@ -90,7 +90,7 @@ class KeyReader:
             table = pa.json.read_json(
                 pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
             )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        except (pa.ArrowException, UnicodeDecodeError):
             return None
         if len(table) != len(payloads):
             return None

@@ -47,11 +47,13 @@ class Said:
         type: The name of its type, as Kafka Connect has it: 'int64', 'bytes', 'array', ...
         meaning: What values of that type stand for, such as 'io.debezium.time.Date'; '' where they are just that.
         scale: The scale of a decimal in bytes.
+        items: What the schema says of the items, where the type is 'array'.
     """
 
     type: str
     meaning: str = ""
     scale: int = 0
+    items: Said | None = None
 
 
 def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
@@ -68,12 +70,15 @@ def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
         fields = schema["fields"]
         if image:
             fields = next(one["fields"] for one in fields if one["field"] == image)
-        return {
-            one["field"]: Said(one["type"], one.get("name") or "", int((one.get("parameters") or {}).get("scale", 0)))
-            for one in fields
-        }
+        return {one["field"]: _said(one) for one in fields}
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
         return None
+
+
+def _said(node: Any) -> Said:
+    scale = int((node.get("parameters") or {}).get("scale", 0))
+    items = _said(node["items"]) if node["type"] == "array" and isinstance(node.get("items"), dict) else None
+    return Said(node["type"], node.get("name") or "", scale, items)
 
 
 def kind_of(said: Said) -> pa.DataType | None:

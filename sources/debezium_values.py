@@ -7,8 +7,9 @@ made `plain` brings to the same types one by one.
 Avro's values have types of their own, among them numbers that stand for times. Those that JSON spells otherwise
 (decimals, bytes, numbers of another size) are made what the table has where that says the same.
 
-What a schema in the message says of a column counts (`Said`). Without one a time is in the unit of the table's column,
-and a decimal is text: in bytes, 12345 at scale 2 and at scale 4 look the same. Knows neither messages nor tables.
+What a schema in the message says of a column counts (`Said`). Without one a time is in
+microseconds where it can be nothing else, and a decimal is text: in bytes, 12345 at scale 2 and at scale 4 look the
+same. Knows neither messages nor tables.
 """
 
 from __future__ import annotations
@@ -36,9 +37,19 @@ _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEV
 """In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
 sends the words for timestamps with a zone, and such numbers for others.
 """
+HSTORE = pa.map_(pa.string(), pa.string())
+"""PostgreSQL's hstore as Avro has it."""
+_ENDLESS_DAYS = {(-622_191_236, -622_191_231): 2_932_896, (-625_821_274, -625_821_269): -719_162}
+"""What Debezium sends for an infinite date: the day overflows, and depends by one on the time zone of its process."""
+_TIMESTAMP_MS, _DAY_MS = 10**14, 86_400_000
+"""More milliseconds than timestamps have until the year 5138, and the milliseconds of a day. As microseconds that is
+March 1973, and a minute and a half after midnight.
+"""
+_TINY = 1_000
+"""Numbers nearer to zero are within a second of it in both units."""
 _SCALE_MAX = 16_384
 """More than any database has: few bytes could stand for a text without end."""
-UNFIT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ArithmeticError, RecursionError)
+UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
 """How a value says that it is none of its column. A ColumnError is about the whole column."""
 
 
@@ -79,14 +90,16 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     """
     kind = field.type
     if values.type != spelt(kind):
-        values = _of_its_type(values, field)
+        values = _of_its_type(values, field, said)
         if values.type == kind:
             return values
     unit = UNITS.get(said.meaning) if said else None
     if pa.types.is_timestamp(kind):
-        return _zoned(values, kind) if kind.tz else _local(values, unit or kind.unit, kind)
+        return _zoned(values, kind) if kind.tz else _local(values, unit, kind)
+    if pa.types.is_date(kind):
+        return _dates(values).cast(kind)
     if pa.types.is_time(kind):
-        unit = unit or kind.unit
+        unit = unit or _unit_of(values, kind, _DAY_MS)
         if unit in ("s", "ms"):
             return values.cast(pa.int32()).cast(pa.time32(unit)).cast(kind)
         return values.cast(pa.time64(unit)).cast(kind)
@@ -96,7 +109,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         decoded = [None if text is None else base64.b64decode(text, validate=True) for text in values.to_pylist()]
         return pa.array(decoded, kind)
     if pa.types.is_list(kind) and values.type != kind:
-        return _lists(values, field)
+        return _lists(values, field, said)
     if pa.types.is_struct(kind) and values.type != kind:
         parts = [
             meant(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
@@ -110,7 +123,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     return values.cast(kind)
 
 
-def _of_its_type(values: pa.Array, field: pa.Field) -> pa.Array:
+def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     """Values of Avro as the column's type, or as JSON spells it. Raises ArrowInvalid where that would be another value,
     such as a number for a text.
     """
@@ -132,7 +145,9 @@ def _of_its_type(values: pa.Array, field: pa.Field) -> pa.Array:
         if types.is_decimal(kind):
             return values.cast(pa.string())
     elif types.is_list(own) and types.is_list(kind):
-        return _lists(values, field)
+        return _lists(values, field, said)
+    elif own == kind == HSTORE:
+        return values
     elif types.is_struct(own):
         fields = {part.name: at for at, part in enumerate(own)}
         if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
@@ -151,22 +166,64 @@ def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Ar
     return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
 
 
-def _lists(values: pa.Array, field: pa.Field) -> pa.Array:
+def _lists(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     kind = field.type
-    inner = meant(values.flatten(), pa.field(field.name, kind.value_type), None)
+    inner = meant(values.flatten(), pa.field(field.name, kind.value_type), said.items if said else None)
     counts = pc.fill_null(pc.list_value_length(values), 0)
     ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), counts.cast(pa.int32())]))
     return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
 
 
-def _local(numbers: pa.Array, unit: str, kind: pa.DataType) -> pa.Array:
-    """Times without a zone from numbers of a unit."""
-    per = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(unit, 1)
-    for sent, kept in _ENDLESS.items():
-        endless = pc.equal(numbers, sent // per)
+def _dates(days: pa.Array) -> pa.Array:
+    """Days since 1970, with the last and the first day of tables for the infinities."""
+    for (least, greatest), kept in _ENDLESS_DAYS.items():
+        endless = pc.and_(pc.greater_equal(days, least), pc.less_equal(days, greatest))
         if pc.any(endless).as_py():
-            numbers = pc.if_else(endless, kept // per, numbers)
+            days = pc.if_else(endless, pa.scalar(kept, days.type), days)
+    return days
+
+
+def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
+    """Times without a zone from numbers of a unit. None: the numbers have to show it."""
+    known, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
+    unit = unit or _unit_of(numbers, kind, _TIMESTAMP_MS)
+    per = units.get(unit, 1)
+    for sent, kept in _ENDLESS.items():
+        for sent_per in {per} if known else {per, 1_000}:
+            endless = pc.equal(numbers, sent // sent_per)
+            if pc.any(endless).as_py():
+                kept = kept // 1_000 * 1_000 if kind.unit == "ms" else kept
+                numbers = pc.if_else(endless, kept // per, numbers)
     return numbers.cast(pa.timestamp(unit)).cast(kind)
+
+
+def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
+    """Tell the unit of numbers whose schema says none: microseconds, as PostgreSQL has them unless a column or a
+    connector says milliseconds.
+
+    Args:
+        numbers: The numbers.
+        kind: The type of the column.
+        most_ms: Numbers up to this one may be milliseconds, and larger ones are not.
+
+    Returns:
+        The unit.
+
+    Raises:
+        ArrowInvalid: A number may be either.
+    """
+    if kind.unit not in ("ms", "us"):
+        return str(kind.unit)
+    small = pc.and_(pc.less_equal(numbers, most_ms), pc.greater_equal(numbers, -most_ms))
+    unsure = pc.and_(small, pc.or_(pc.greater_equal(numbers, _TINY), pc.less_equal(numbers, -_TINY)))
+    if not pc.any(unsure).as_py():
+        return "us"
+    if kind.unit == "ms" and pc.all(small).as_py():
+        return "ms"
+    raise pa.ArrowInvalid(
+        "no schema tells whether it is in milliseconds or microseconds. Send events with schemas "
+        "(value.converter.schemas.enable=true, or Avro)."
+    )
 
 
 def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -330,4 +387,4 @@ def _line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = ["FLOATS", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]
+__all__ = ["FLOATS", "HSTORE", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]

@@ -18,7 +18,7 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder
+from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, sound
 from hoodoo.sources.one_type import together
 from hoodoo.sources.source import BAD, Part
 from hoodoo.writers.batches.json_text import objects_in
@@ -53,7 +53,7 @@ class FileRows:
         """Take rows of a file that has types. Raises ColumnError if a column is there twice, or a key column lacks."""
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
-        rows = decoder.wanted(rows)
+        rows = decoder.wanted(sound(rows))
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
 
     def json(self, text: bytes, line: int = 0) -> Part:
@@ -110,7 +110,7 @@ class FileRows:
             return decoder.wanted(rows_of("csv", content, self.columns, lambda column: False))
 
         try:
-            rows = rows_of("csv", data, self.columns, lambda column: False)
+            rows = sound(rows_of("csv", data, self.columns, lambda column: False))
             _require_columns(self.name, rows.schema.names, self.columns, len(rows))
             rows = decoder.wanted(rows)
             return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)

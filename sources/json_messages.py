@@ -17,7 +17,7 @@ from hoodoo.sources.wanted_rows import Numbered, WantedRows
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
 
-PROBLEMS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, DataError, UnicodeDecodeError, ValueError)
+PROBLEMS = (pa.ArrowException, DataError, ValueError)
 """How text says that it is not what it should be."""
 AT_ONCE = 20_000  # messages that are tried together
 
@@ -55,7 +55,7 @@ class JsonDecoder(WantedRows):
 
     def parse(self, content: pa.Buffer) -> pa.Table:
         """Decode objects that follow each other. Raises one of PROBLEMS."""
-        return self.wanted(rows_of("json", content, self.columns, lambda column: False))
+        return self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Decode messages.
@@ -90,6 +90,46 @@ class JsonDecoder(WantedRows):
         bad.note(number, _why(message, problem), message)
 
 
+def sound(rows: pa.Table) -> pa.Table:
+    """Check and repair what Arrow's JSON reader returns.
+
+    Args:
+        rows: Rows of JSON text.
+
+    Returns:
+        The same rows. Lists that hold nulls only have too few items when the reader returns them.
+
+    Raises:
+        UnicodeDecodeError: A name, at any level, is not UTF-8.
+    """
+    for at, field in enumerate(rows.schema):
+        if _has_lists_of_nulls(field):
+            chunks = [_repaired(chunk) for chunk in rows.column(at).chunks]
+            rows = rows.set_column(at, field, pa.chunked_array(chunks, field.type))
+    return rows
+
+
+def _has_lists_of_nulls(field: pa.Field) -> bool:
+    """Tell whether a column has lists of nulls at any level, after it decoded all names: Arrow does so only now."""
+    kind, _ = field.type, field.name
+    inner = [_has_lists_of_nulls(kind.field(at)) for at in range(kind.num_fields)]
+    return any(inner) or pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
+
+
+def _repaired(values: pa.Array) -> pa.Array:
+    kind, mask = values.type, values.is_null() if values.null_count else None
+    if pa.types.is_struct(kind):
+        parts = [_repaired(values.field(at)) for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if not pa.types.is_list(kind):
+        return values
+    if pa.types.is_null(kind.value_type):
+        items = pa.nulls(values.offsets[-1].as_py())
+    else:
+        items = _repaired(values.values)
+    return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=mask)
+
+
 def _lines(messages: Sequence[bytes]) -> bytes:
     """An object on each line, as far as its first and its last character tell. Raises ValueError."""
     text = b"\n".join([*messages, b""])
@@ -111,4 +151,4 @@ def _why(message: bytes, problem: BaseException) -> str:
     return said(problem)
 
 
-__all__ = ["PROBLEMS", "JsonDecoder"]
+__all__ = ["PROBLEMS", "JsonDecoder", "sound"]

@@ -17,6 +17,7 @@ from hoodoo.errors import ColumnError, DataError, SchemaError, TooManyBadRows
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
+from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.sources.files import Files
 from hoodoo.sources.one_type import Place, promoted, seen, type_of
 from hoodoo.sources.source import Limits, Planned, Source
@@ -106,7 +107,8 @@ def _read(
         for part in source.read(planned, pa.schema(list(asked.items())), True):
             bad.update(part.bad["reason"].to_pylist())
             if part.rows.num_columns:
-                rows = part.rows.drop_columns([one for one in part.rows.column_names if one == IS_DELETED])
+                marks = [one for one in part.rows.column_names if one == IS_DELETED or one.startswith(NOT_SENT)]
+                rows = part.rows.drop_columns(marks)
                 parts.append(rows.replace_schema_metadata({_ORIGIN: part.origin}))
             if _count(parts) >= most:
                 break

@@ -254,6 +254,13 @@ def test_a_map_is_refused_by_a_table_that_wants_one() -> None:
         )
 
 
+def test_an_hstore_is_a_map_of_texts() -> None:
+    schema = envelope({"type": "map", "values": "string"})
+    kind = pa.map_(pa.string(), pa.string())
+    found, _ = rows([schema], [event(1, schema, "c", 1, {"id": 1, "v": {"a": "b"}})], ID, ("v", kind))
+    assert found["v"].to_pylist() == [[("a", "b")]]
+
+
 def test_a_row_that_leaves_its_partition_is_deleted_where_it_was() -> None:
     schema = envelope("string")
     events = [event(1, schema, "u", 1, {"id": 1, "v": "new"}, {"id": 1, "v": "old"})]

@@ -12,6 +12,9 @@ import pyarrow as pa
 import pytest
 from change_events import ID, change, decoded, sent
 
+from hoodoo.sources.debezium_schemas import said_in
+from hoodoo.sources.debezium_values import meant
+
 
 def values(kind: pa.DataType, *sent_values: Any, said: dict[str, Any] | None = None) -> list[Any]:
     """What a column of a type gets from values, with the field of a schema or without."""
@@ -118,3 +121,38 @@ def test_a_value_that_is_none_of_its_column_is_known_by_its_message(kind: pa.Dat
     assert found["id"].to_pylist() == [0, 1, 2, 4]
     assert bad["place"].to_pylist() == ["0:3"] and bad["payload"].to_pylist() == [events[3][1]]
     assert "'v'" in bad["detail"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "wanted"),
+    [
+        (pa.timestamp("us"), 1_769_860_800_123, None),
+        (pa.timestamp("us"), -1_769_860_800_123, None),
+        (pa.timestamp("us"), 1_769_860_800_123_456, dt.datetime(2026, 1, 31, 12, 0, 0, 123456)),
+        (pa.timestamp("us"), 0, dt.datetime(1970, 1, 1)),
+        (pa.time64("us"), 43_201_000, None),
+        (pa.time64("us"), 43_201_000_000, dt.time(12, 0, 1)),
+        (pa.time64("us"), 0, dt.time(0)),
+    ],
+)
+def test_a_time_without_a_schema_that_may_be_milliseconds_is_bad(kind: pa.DataType, number: int, wanted: Any) -> None:
+    found, bad = decoded([change("c", {"id": 1}, {"id": 1, "v": number})], ID, ("v", kind))
+    if wanted is None:
+        assert not len(found) and "no schema tells whether it is in milliseconds" in bad["detail"][0].as_py()
+    else:
+        assert found["v"].to_pylist() == [wanted]
+
+
+def test_items_of_lists_are_what_their_schema_says() -> None:
+    items = {"type": "int64", "name": "io.debezium.time.Timestamp", "optional": True}
+    [said] = said_in({"fields": [{"field": "v", "type": "array", "items": items}]}).values()  # type: ignore[union-attr]
+    field = pa.field("v", pa.list_(pa.timestamp("us")))
+    assert meant(pa.array([[1_769_860_800_123]]), field, said).to_pylist() == [
+        [dt.datetime(2026, 1, 31, 12, 0, 0, 123000)]
+    ]
+
+
+def test_an_infinite_date_is_the_last_or_the_first_day_that_a_table_holds() -> None:
+    days = [-622_191_234, -625_821_272, 20_000, None]
+    found, _ = decoded([change("c", {"id": 1}, {"id": 1, "v": one}) for one in days], ID, ("v", pa.date32()))
+    assert found["v"].to_pylist() == [dt.date(9999, 12, 31), dt.date(1, 1, 1), dt.date(2024, 10, 4), None]

@@ -86,3 +86,13 @@ def test_a_batch_may_bring_a_new_column_and_lack_a_value(notes: hoodoo.Table) ->
     events = [note("c", 1, "one", 1, 1), change("u", {"id": 1}, more, lsn=2)]
     hoodoo.ingest(Changes(events, 1), notes, new_columns="add").run()
     assert notes.scan(["note", "n", "extra"]).to_arrow().to_pylist() == [{"note": "one", "n": 2, "extra": "x"}]
+
+
+def test_updates_that_come_again_after_their_row_was_deleted_are_left_out(notes: hoodoo.Table) -> None:
+    updates = [note("u", number, UNAVAILABLE, 2, 10 + number) for number in (1, 2)]
+    deletes = [change("d", {"id": number}, before={"id": number}, lsn=20 + number) for number in (1, 2)]
+    inserts = [note("c", 1, "one", 1, 1), note("c", 2, "two", 1, 2)]
+    report = hoodoo.ingest(Changes([*inserts, *updates, *deletes, *updates, *deletes], 2), notes).run()
+    assert notes.count() == 0 and report.bad == 0
+    newer = hoodoo.ingest(Changes([note("u", 1, UNAVAILABLE, 2, 30)]), notes, name="newer").run()
+    assert newer.bad == 1

@@ -403,10 +403,23 @@ def _without_moments(schema: Any) -> Any:
 
 
 # ---- JSON lines
+def _is_in_text(content: bytes, found: re.Match[bytes]) -> bool:
+    """Tell whether a match stands in a string of an object that has a line of its own."""
+    begin = content.rfind(b"\n", 0, found.start(1)) + 1
+    try:
+        json.loads(content[begin : found.end(1)])
+    except (ValueError, RecursionError):
+        return False
+    return found.start() >= begin
+
+
 def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
         return columns.empty_table()
     found = _NO_FIRST_OBJECT.match(data) or _NO_OBJECT.search(data)
+    if found is not None and found.re is _NO_OBJECT:
+        content = data.to_pybytes()
+        found = next((one for one in _NO_OBJECT.finditer(content) if not _is_in_text(content, one)), None)
     if found is not None:  # Arrow takes the process down with it
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)

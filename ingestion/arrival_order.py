@@ -1,0 +1,59 @@
+"""Change events whose `_event_lsn` does not order them: they are newer than whatever arrived before them.
+
+The first transaction that PostgreSQL commits after a snapshot may be logged before it. Debezium's decoder marks its
+changes by negative values (see `sources/debezium.py`), and each of them gets the largest value that its row had so far.
+On a tie the later change wins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.sources.debezium import LSN
+from hoodoo.table import Table
+
+
+def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
+    """Replace the negative values of `_event_lsn`. Only batches that have one look up stored rows.
+
+    Args:
+        rows: Changes, in order of arrival.
+        table: The table that they go to.
+
+    Returns:
+        The changes, each with an `_event_lsn` by which it wins over those of its row that arrived before it.
+    """
+    if LSN not in rows.column_names or LSN not in table.schema.names or rows.schema.field(LSN).type != pa.int64():
+        return rows
+    marked = pc.fill_null(pc.less(rows[LSN], 0), False).to_numpy()
+    if not marked.any():
+        return rows
+    config = table.handle.newest_config()
+    named = config.spellings.rows(rows)
+    if not set(config.key) <= set(named.column_names):  # the upsert refuses them
+        return rows
+    keys = named.select(config.key)
+    wanted = keys.filter(pa.array(marked)).combine_chunks().drop_null()
+    stored = table.get(wanted, columns=[*config.key, LSN])
+    codes = key_codes(pa.concat_tables([stored.select(config.key), keys], promote_options="permissive"))
+    lsn = pc.fill_null(rows[LSN], 0).to_numpy()
+    values = np.append(pc.fill_null(stored[LSN], 0).to_numpy(), np.where(marked, -1 - lsn, lsn))
+    largest = _largest_so_far(codes, values)[len(stored) :]
+    made = pc.if_else(pa.array(marked), pa.array(largest), rows[LSN].combine_chunks())
+    return rows.set_column(rows.column_names.index(LSN), rows.schema.field(LSN), made)
+
+
+def _largest_so_far(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each position the largest value of its code up to that position."""
+    order = np.argsort(codes, kind="stable")
+    known, ranks = np.unique(values, return_inverse=True)
+    rising = np.maximum.accumulate(codes[order] * len(known) + ranks[order])
+    found = np.empty_like(values)
+    found[order] = known[rising % len(known)]
+    return found
+
+
+__all__ = ["in_arrival_order"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of, require_application
 from hoodoo.errors import ColumnError, PositionError
-from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.hints import explained
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.cursor import Cursor, PositionLike
@@ -323,6 +323,7 @@ class Readable:
             )
         batch = prepare(given.rows, config, WriteOptions(delete=True, duplicates="first"))
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
+        placed = [PARTITION_PATH] if given.in_partitions and config.partition_by else []
         if given.in_partitions:
             wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
@@ -330,9 +331,9 @@ class Readable:
         rows = guarded(
             history,
             lambda: history.require_readable(view.seq),
-            lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, list(chosen)),
+            lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
-        found = in_order(rows, record_keys).select(list(chosen))
+        found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
         return config.spellings.original_rows(found) if names == ORIGINAL else found
 
     def follow(

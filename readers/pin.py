@@ -27,7 +27,7 @@ class Pin:
 
     def __init__(self, history: History, config: TableConfig, lease: Lease, view: View) -> None:
         self._history, self._config, self._lease, self._view = history, config, lease, view
-        self.cursor = Cursor(view.table, view.seq)
+        self.cursor = Cursor.of(view)
 
     def __repr__(self) -> str:
         return f"<pin of {self._history.store.uri} at slot {self.cursor.seq}>"

@@ -86,7 +86,7 @@ class Scan(Rows):
         self._verified, self._seq, self._where = verified, view.seq, where
         self._filter = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
-        self.cursor = Cursor(view.table, view.seq)
+        self.cursor = Cursor.of(view)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)

@@ -414,7 +414,7 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
     def cursor(self) -> Cursor:
         """The position of the newest slot."""
         view = self.handle.look().view
-        return Cursor(view.table, view.seq)
+        return Cursor.of(view)
 
     def set_options(self, **options: object) -> None:
         """Change options of the table, for every writer from now on.

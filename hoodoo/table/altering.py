@@ -282,6 +282,14 @@ class Alterable:
                 f"alter takes a list of AddColumn, DropColumn and so on, got {printable(alterations)}.",
                 option="alterations",
             )
+        for one in alterations:
+            for option in ("name", "to"):
+                if not isinstance(given := getattr(one, option, ""), str):
+                    raise OptionError(
+                        f"{type(one).__name__} has a wrong {option}: expected the name of a column, got "
+                        f"{printable(given)}. Pass the name as text.",
+                        option=option,
+                    )
         context = self.handle.context()
         done = alter(context, list(alterations), flag("rewrite", rewrite))
         if done.instant:

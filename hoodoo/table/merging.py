@@ -248,7 +248,8 @@ class Merge:
         return self._handle.finished(context, upsert(context, InProcess(batch, held), transaction=version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
-        if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):
+        is_known = values is None or values is _ALL
+        if not is_known and (not isinstance(values, Mapping) or not values):
             raise OptionError(
                 f"{call} takes a mapping from column to SQL expression, got {printable(values)}.", option=call
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
         ColumnError: A column is there more than once, or is damaged.
     """
     names = rows.schema.names
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
     sound = sound_columns(rows, names, ())
     plain = [cast(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]

@@ -56,7 +56,14 @@ class Cursor:
 
     @staticmethod
     def of(view: View) -> Cursor:
-        """Return the position of a view."""
+        """Make the cursor of a view of a table.
+
+        Args:
+            view: The view.
+
+        Returns:
+            The cursor of the slot of the view.
+        """
         return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 

@@ -54,18 +54,6 @@ class Cursor:
     def __str__(self) -> str:
         return f"hoodoo:{self.table}:{self.seq}{self.digest and ':'}{self.digest}"
 
-    @staticmethod
-    def of(view: View) -> Cursor:
-        """Make the cursor of a view of a table.
-
-        Args:
-            view: The view.
-
-        Returns:
-            The cursor of the slot of the view.
-        """
-        return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
-
 
 class HasCursor(Protocol):
     """What knows its position: a commit of `history()`, the result of a write, or a read."""
@@ -128,6 +116,11 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
         "slot, an instant, a time with a zone, a date, a timedelta (how long ago), or 'earliest'.",
         position=printable(position),
     )
+
+
+def cursor_of(view: View) -> Cursor:
+    """Return the position of a view."""
+    return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 
 def cursor_at(history: History, seq: int) -> Cursor:

@@ -22,7 +22,7 @@ from hoodoo.errors import (
 )
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
-from hoodoo.readers.cursor import Cursor, cursor_at, require_same_slot
+from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of, require_same_slot
 from hoodoo.redact import printable
 from hoodoo.sources.places import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
@@ -190,7 +190,7 @@ class TableChanges(Source):
                 option="place",
             )
         view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
-        return self._said(Cursor(view.table, 0) if place == EARLIEST else Cursor.of(view))
+        return self._said(Cursor(view.table, 0) if place == EARLIEST else cursor_of(view))
 
     def _said(self, at: Cursor) -> str:
         digest = {"digest": at.digest} if at.digest else {}

@@ -24,7 +24,7 @@ from hoodoo.format.rows import take
 from hoodoo.format.spellings import Spellings
 from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.pruning import Pruning
@@ -159,7 +159,7 @@ class Changes(Rows):
         self._require_beginning()
         first = until if self._first == until.seq else history.view(self._first)
         self._config = config.knowing(first.schemas)
-        self.cursor = Cursor.of(until)
+        self.cursor = cursor_of(until)
 
     def __repr__(self) -> str:
         return f"<hoodoo changes of {self._config.name!r} after slot {self._since} up to slot {self._seq}>"

@@ -51,6 +51,10 @@ def bounded_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """[least, greatest, nulls] of each such column, as `statistics.to_json` writes them, under the table's names."""
-    found = config.resolution(file).stats(file.stats, file.rows)
-    return {name: found[name] for name in bounded_columns(config) if name in found and name in config.columns.by_name}
+    """Return [least, greatest, nulls] by column, as `statistics.to_json` writes them, under the table's names.
+
+    Nested columns are left out: the formats have statistics of their fields only.
+    """
+    found, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
+    wanted = (name for name in bounded_columns(config) if name in found and name in columns)
+    return {name: found[name] for name in wanted if not pa.types.is_nested(columns[name].arrow)}

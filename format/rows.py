@@ -20,13 +20,13 @@ def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 
     Args:
         rows: The table to take from.
-        positions: int[n], row positions in `rows`; one may occur more than once.
+        positions: int[n] or uint[n], row positions in `rows`; one may occur more than once.
     """
     if not len(positions):
         return rows.slice(0, 0)  # Arrow joins all chunks even to take nothing
     if rows.nbytes < WHOLE_BYTES:
         return _each_once(rows, pa.array(positions))
-    if (np.diff(positions) > 0).all():
+    if (positions[1:] > positions[:-1]).all():  # unsigned differences would wrap around
         return _marked(rows, positions)
     weight = rows.nbytes * len(positions) // max(1, len(rows))
     pieces = np.array_split(positions, min(len(positions), 1 + 2 * weight // WHOLE_BYTES))

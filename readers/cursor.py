@@ -8,7 +8,7 @@ import datetime as dt
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hoodoo.errors import PositionError, SnapshotExpired
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from hoodoo.timeline.timeline_listing import Entry
 
 EARLIEST = "earliest"
+DIGEST_DIGITS = 16
 _NAMES_SHOWN = 20
-_CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})$")
+_CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})(?::([0-9a-f]{16}))?$")
 _DIGITS = re.compile(r"^(\d{14}|\d{17})$", re.ASCII)
 _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
@@ -42,13 +43,16 @@ class Cursor:
     Attributes:
         table: The id of the table, 32 hexadecimal digits.
         seq: The number of the slot, from 1; 0 is before the first slot.
+        digest: The first 16 hexadecimal digits of the slot's digest, which tell it from a slot of the same number that
+            was written after the table was restored from a backup. '': not known, and not checked.
     """
 
     table: str
     seq: int
+    digest: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"hoodoo:{self.table}:{self.seq}"
+        return f"hoodoo:{self.table}:{self.seq}{self.digest and ':'}{self.digest}"
 
 
 class HasCursor(Protocol):
@@ -80,7 +84,7 @@ def resolve(
     head = history.head()
     found = _known(position, head)
     if isinstance(found, Cursor):
-        return _of_cursor(found, head)
+        return _of_cursor(found, history, head)
     if found is EARLIEST:
         return 0 if exclusive else max(1, head.min_readable)
     if isinstance(found, str):
@@ -114,7 +118,37 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
     )
 
 
-def _of_cursor(position: Cursor, head: View) -> int:
+def cursor_of(view: View) -> Cursor:
+    """Return the position of a view."""
+    return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
+
+
+def cursor_at(history: History, seq: int) -> Cursor:
+    """Return the position of slot `seq`."""
+    return Cursor(history.known_head().table, seq, history.digest(seq)[:DIGEST_DIGITS])
+
+
+def require_same_slot(history: History, seq: int, digest: str, what: str) -> None:
+    """Raise PositionError if slot `seq` is not the slot that a reader has seen.
+
+    Args:
+        history: The slots of the table.
+        seq: The number of the slot.
+        digest: The first digits of the slot's digest. '': not known.
+        what: The stored position, for the error message.
+    """
+    now = history.digest(seq)
+    if digest and now and not now.startswith(digest):
+        raise PositionError(
+            f"{what} does not match slot {seq} of this table: expected a slot with digest {digest}, got "
+            f"{now[:DIGEST_DIGITS]}. The table was restored from a backup after the position was stored. Read the "
+            "table again from a position of the restored table.",
+            cursor=what,
+            slot=seq,
+        )
+
+
+def _of_cursor(position: Cursor, history: History, head: View) -> int:
     if position.table != head.table:
         raise PositionError(
             f"The cursor {printable(str(position))} belongs to another table; take one of this table's.",
@@ -133,9 +167,16 @@ def _of_cursor(position: Cursor, head: View) -> int:
         )
     if position.seq > head.seq:
         raise PositionError(
-            f"Slot {printable(position.seq)} is after the newest slot, {head.seq}. A date is written like 2026-01-31.",
+            f"Slot {printable(position.seq)} is after the newest slot, {head.seq}. "
+            + (
+                "The table was restored from a backup after the cursor was stored. Read the table again from a "
+                "position of the restored table."
+                if position.digest
+                else "A date is written like 2026-01-31."
+            ),
             cursor=printable(position),
         )
+    require_same_slot(history, position.seq, position.digest, f"Cursor {printable(str(position))}")
     return position.seq
 
 
@@ -145,7 +186,7 @@ def _parse(text: str, head: View) -> Any:
     if text == EARLIEST:
         return EARLIEST
     if match := _CURSOR.match(text):
-        return Cursor(match[1], int(match[2]))
+        return Cursor(match[1], int(match[2]), match[3] or "")
     if _DIGITS.match(text):
         return text
     if _SLOT.match(text):

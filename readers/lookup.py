@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex, Keys
 from hoodoo.readers.slices import slices
@@ -89,6 +89,18 @@ def _is_indexed(group: FileGroup) -> bool:
     return group.base is not None and bool(group.base.file.index) and not any(log.file.foreign for log in group.logs)
 
 
-def in_order(rows: pa.Table, keys: pa.Array) -> pa.Table:
-    """`rows` in the order of their keys among `keys`."""
-    return take(rows, pc.sort_indices(pc.index_in(rows[RECORD_KEY], value_set=keys)).to_numpy())
+def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
+    """Return `rows` in the order in which their keys were given.
+
+    Args:
+        rows: The rows, with their record keys and, if `in_partitions`, their partition paths.
+        wanted: The keys, as they were looked up.
+        keys: The record keys, in the order in which they were given.
+        in_partitions: True if each key was given with its partition.
+    """
+    found = rows[RECORD_KEY]
+    if in_partitions and len(wanted.partitions) > 1:
+        paths = pa.array(wanted.partitions, pa.string()).take(pa.array(wanted.codes))
+        keys = pc.binary_join_element_wise(paths, keys, "\0")
+        found = pc.binary_join_element_wise(rows[PARTITION_PATH], found, "\0")
+    return take(rows, pc.sort_indices(pc.index_in(found, value_set=keys)).to_numpy())

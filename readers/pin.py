@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import CURRENT, named
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
@@ -27,7 +27,7 @@ class Pin:
 
     def __init__(self, history: History, config: TableConfig, lease: Lease, view: View) -> None:
         self._history, self._config, self._lease, self._view = history, config, lease, view
-        self.cursor = Cursor(view.table, view.seq)
+        self.cursor = cursor_of(view)
 
     def __repr__(self) -> str:
         return f"<pin of {self._history.store.uri} at slot {self.cursor.seq}>"

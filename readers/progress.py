@@ -7,7 +7,7 @@ one file group, or a stream with a small limit would make no progress.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hoodoo.errors import PositionError
@@ -24,24 +24,27 @@ class StreamPosition:
 
     slot: the slot up to which it has read; 0 for nothing.
     groups: how many file groups of the snapshot at `slot` it has read; None where it has read them all.
+    digest: the first digits of the slot's digest; '' in positions of older releases.
     """
 
     slot: int
     groups: int | None = None
+    digest: str = field(default="", compare=False)
 
-    def to_json(self, table: str) -> dict[str, Any]:
-        """Return the position as a checkpoint of Spark keeps it. table: the id of the table."""
-        return {"table": table, "slot": self.slot} | ({} if self.groups is None else {"groups": self.groups})
+    def to_json(self, table: str, digest: str = "") -> dict[str, Any]:
+        """Return the position as a checkpoint of Spark stores it. table: the table's id; digest: that of the slot."""
+        known = {"digest": digest} if digest else {}
+        return {"table": table, "slot": self.slot, **known} | ({} if self.groups is None else {"groups": self.groups})
 
     @staticmethod
     def from_json(found: dict[str, Any], table: str) -> StreamPosition:
         """Inverse of `to_json`. Raises PositionError for what is no position of `table`."""
-        slot, groups = found.get("slot"), found.get("groups")
+        slot, groups, digest = found.get("slot"), found.get("groups"), found.get("digest", "")
         whole = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
             for number in (slot, 0 if groups is None else groups)
         )
-        if set(found) - {"table", "slot", "groups"} or not whole:
+        if set(found) - {"table", "slot", "groups", "digest"} or not whole or not isinstance(digest, str):
             raise PositionError(
                 "The checkpoint holds a position that hoodoo did not write. Start the query with a new checkpoint."
             )
@@ -50,7 +53,7 @@ class StreamPosition:
                 "The checkpoint belongs to another table, or this one was created anew. Start the query with a "
                 "new checkpoint."
             )
-        return StreamPosition(int(slot or 0), groups)
+        return StreamPosition(int(slot or 0), groups, digest)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from hoodoo.errors import ColumnError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.nearest import hint
 from hoodoo.notebook import cut, html_table
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where, pruned_by
 from hoodoo.readers.predicate.tree import Predicate, renamed
@@ -86,7 +86,7 @@ class Scan(Rows):
         self._verified, self._seq, self._where = verified, view.seq, where
         self._filter = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
-        self.cursor = Cursor(view.table, view.seq)
+        self.cursor = cursor_of(view)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)

@@ -18,7 +18,6 @@ from hoodoo.format.avro.schema import normalise
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.debezium import NOT_SENT
-from hoodoo.sources.files import Files
 from hoodoo.sources.one_type import Place, promoted, seen, type_of
 from hoodoo.sources.source import Limits, Planned, Source
 
@@ -27,7 +26,6 @@ _READ_AS_MOMENT = pa.timestamp("s")
 """What Arrow makes of a moment and of a day in text alike; no other reader gives seconds."""
 _MOMENT_OF_UTC = pa.timestamp("us", "UTC")
 _UNITS = ("s", "ms", "us", "ns")
-_CODE = r"^[+-]?0[0-9]+(?:\.[0-9]*)?$"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
 _MOMENT = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?"
 _MEANT: tuple[tuple[str, pa.DataType], ...] = (
@@ -81,8 +79,7 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
         found, bad = _read(source, planned, {}, rows)
         if not (names := _names(found)):
             raise DataError(f"{printable(source.name)}: none of what was looked at is a row: {printable(dict(bad))}.")
-        codes = _codes(source, planned, found, rows)
-        parts = _as_meant(source, planned, found, codes, rows)
+        parts = _as_meant(source, planned, found, rows)
         place = _place(parts)
         fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]
     except ColumnError as problem:
@@ -147,38 +144,15 @@ def _place(parts: Sequence[pa.Table]) -> Place:
     return lambda part, row: printable(origins[part]) if origins[part] else ""
 
 
-def _codes(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> dict[str, pa.DataType]:
-    """Text for each column of files in which a number begins with 0, as zip codes do: as a number it would lose the 0.
-    Numbers of JSON are no text.
-    """
-    numbers = [name for name in _names(found) if any(map(_is_number, _kinds(found, name)))]
-    if not numbers or not isinstance(source, Files):
-        return {}
-    texts, _ = _read(source, planned, dict.fromkeys(numbers, pa.string()), most)
-    codes = dict[str, pa.DataType]()
-    for name in numbers:
-        values = _texts(texts, name)
-        if any(pc.any(pc.match_substring_regex(chunk, _CODE)).as_py() for chunk in values):
-            codes[name] = pa.string()
-    read, _ = _read(source, planned, codes, most) if codes else (found, None)
-    return codes if _count(read) == _count(found) else {}
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
-def _as_meant(
-    source: Source, planned: Planned, found: Sequence[pa.Table], codes: Mapping[str, pa.DataType], most: int
-) -> Sequence[pa.Table]:
+def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> Sequence[pa.Table]:
     """The rows again, with text read as what all of it means, as far as the source reads it as such: a moment or a day;
-    and text where only some of it looks like something else, or where `codes` says so.
+    and text where only some of it looks like something else.
     """
     moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
     texts: Sequence[pa.Table] = found
     if moments:
         texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), most)
-    kinds = dict(codes)
+    kinds = dict[str, pa.DataType]()
     for name in _names(texts):
         values = _texts(texts, name)
         for pattern, kind in _MEANT if values else ():

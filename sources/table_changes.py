@@ -22,6 +22,7 @@ from hoodoo.errors import (
 )
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
+from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of, require_same_slot
 from hoodoo.redact import printable
 from hoodoo.sources.places import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
@@ -95,7 +96,7 @@ class TableChanges(Source):
                 break
         if until == after:
             return None
-        return Planned((after, until), self._said(view.table, until))
+        return Planned((after, until), self._said(cursor_at(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read a range of slots.
@@ -189,10 +190,11 @@ class TableChanges(Source):
                 option="place",
             )
         view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
-        return self._said(view.table, 0 if place == EARLIEST else view.seq)
+        return self._said(Cursor(view.table, 0) if place == EARLIEST else cursor_of(view))
 
-    def _said(self, table: str, slot: int) -> str:
-        return json.dumps({"source": _KIND, "table": table, "slot": slot}, separators=(",", ":"))
+    def _said(self, at: Cursor) -> str:
+        digest = {"digest": at.digest} if at.digest else {}
+        return json.dumps({"source": _KIND, "table": at.table, "slot": at.seq, **digest}, separators=(",", ":"))
 
     # ---- positions
     def _slot(self, position: str) -> int:
@@ -201,9 +203,9 @@ class TableChanges(Source):
             return 0
         try:
             said = json.loads(position)
-            kind, table, slot = said["source"], said["table"], said["slot"]
-        except (ValueError, KeyError, TypeError):
-            kind, table, slot = "", "", 0
+            kind, table, slot, digest = said["source"], said["table"], said["slot"], said.get("digest", "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            kind, table, slot, digest = "", "", 0, ""
         if kind != _KIND or not isinstance(slot, int) or slot < 0:
             raise SourceLost(
                 f"The application has read another source before: its position {printable(position)} is none of a "
@@ -212,6 +214,10 @@ class TableChanges(Source):
             )
         if table != self.table.handle.look().view.table:
             raise self._lost("there is another table at its path than the one that was read")
+        try:
+            require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
+        except PositionError as problem:
+            raise self._lost(problem.message) from None
         return slot
 
     def _hold(self, after: int) -> None:

@@ -105,7 +105,14 @@ def _root_of(text: str) -> str:
             "folder of that name.",
             option="path",
         )
-    root = os.path.abspath(expanded)
+    try:
+        root = os.path.abspath(expanded)
+    except FileNotFoundError:
+        raise OptionError(
+            f"Relative path {printable(text)} cannot be resolved: the working folder of this process was deleted. Pass "
+            "an absolute path.",
+            option="path",
+        ) from None
     _require_no_file(root)
     return root
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hoodoo.errors import BucketNotFound, CredentialsError, HoodooError, StoreRefused, StoreUnavailable
+from hoodoo.errors import BucketNotFound, CredentialsError, HoodooError, StoreRefused, StoreUnavailable, TryAgainError
 from hoodoo.storage.store import Store
 
 PROBES = ".hoodie/.hoodoo/probe/"
@@ -73,6 +73,7 @@ class _Probe:
         """
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
+        refusals = dict[str, HoodooError]()
         barrier = threading.Barrier(2 * len(keys))
 
         def create(key: str, name: bytes) -> None:
@@ -82,8 +83,10 @@ class _Probe:
                 won[key].append(name)
             except FileExistsError:
                 return
-            except HoodooError:
+            except HoodooError as problem:
                 unknown[key].append(name)
+                if not isinstance(problem, TryAgainError):
+                    refusals[key] = problem
 
         threads = [threading.Thread(target=create, args=(key, name)) for key in keys for name in (b"one", b"two")]
         for thread in threads:
@@ -92,7 +95,8 @@ class _Probe:
             thread.join()
         for key in keys:
             if not won[key] and unknown[key] and not self.store.exists(key):
-                raise StoreUnavailable(f"The store answered no request to create {key!r}.", key=key)
+                silent = StoreUnavailable(f"The store answered no request to create {key!r}.", key=key)
+                raise refusals.get(key, silent)
         return all(len(won[key]) <= 1 and self.store.get(key) in (won[key] or unknown[key]) for key in keys)
 
     def appears_whole(self) -> bool:

@@ -134,7 +134,7 @@ class _Clients:
     """The clients of one set of options, made when first needed: to make one takes as long as several requests."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock, self.pid = threading.Lock(), os.getpid()
         self.made: dict[str, Any] = {}
 
 
@@ -185,7 +185,14 @@ class S3Store(Store):
     def identity(self) -> str:
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
+    def _of_this_process(self) -> _Clients:
+        """A fork has none of its parent's connections: two processes on one socket read each other's answers."""
+        if self._clients.pid != os.getpid():
+            self._clients = _clients_of(self._options)
+        return self._clients
+
     def _client(self) -> Any:
+        self._of_this_process()
         with self._clients.lock:
             if "boto" not in self._clients.made:
                 self._clients.made["boto"] = _session().client(
@@ -206,6 +213,7 @@ class S3Store(Store):
             return self._clients.made["boto"]
 
     def _arrow(self) -> pafs.S3FileSystem:
+        self._of_this_process()
         with self._clients.lock:
             if "arrow" not in self._clients.made:
                 endpoint = self._options.get("endpoint")

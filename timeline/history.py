@@ -181,6 +181,16 @@ class History:
         """Slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""
         return self._read(seq)[0]
 
+    def digest(self, seq: int) -> str:
+        """Return the digest of slot `seq`, '' if the slot was archived or was never stored."""
+        head = self.known_head()
+        if seq == head.seq:
+            return head.sha
+        try:
+            return self._read(seq)[1] if 0 < seq < head.seq else ""
+        except SnapshotExpired:
+            return ""
+
     def slots(self, after: int, up_to: int) -> list[Slot]:
         """Slots with after < seq <= up_to, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]

@@ -184,7 +184,7 @@ class Commit:
     @property
     def slot(self) -> int:
         """The number of the commit's slot."""
-        return int(self.cursor.rpartition(":")[2])
+        return int(self.cursor.split(":")[2])
 
     @property
     def rows(self) -> int:
@@ -250,17 +250,17 @@ def commits(history: History, newest: int | None = None) -> Commits:
             break
         slot = history.slot(seq)
         if slot.writes_rows:
-            found.append(_commit(slot, saved.get(seq, ()), head.readable(seq)))
+            found.append(_commit(slot, history.digest(seq), saved.get(seq, ()), head.readable(seq)))
     return found
 
 
-def _commit(slot: Slot, savepoints: tuple[str, ...], readable: bool) -> Commit:
+def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool) -> Commit:
     counts, (application, version) = slot.counts, slot.transaction or ("", 0)
     completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
     rows = counts.get("inserts", 0), counts.get("updates", 0), counts.get("deletes", 0)
     size = sum(file.size for file in slot.files)
     return Commit(
-        f"hoodoo:{slot.table}:{slot.seq}",
+        f"hoodoo:{slot.table}:{slot.seq}{digest and ':'}{digest[:16]}",
         slot.instant,
         completed,
         slot.operation,

@@ -126,7 +126,7 @@ class InspectFile:
             if part.columns is not None:  # it has no partition columns to hold its values against
                 if sources.intersection(part.columns):
                     return False
-            elif wrongly_placed(part.rows, config, part.delete).any():
+            elif (wrongly_placed(part.rows, config, part.delete) & ~part.delete).any():
                 return False
         return True
 

@@ -15,7 +15,7 @@ from functools import partial
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.applications import is_committed, require_not_overtaken
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -83,7 +83,7 @@ def commit(
     state, retries = context.begun or context.timeline.ready(), 0
     while True:
         if transaction and is_committed(transaction, state.view.transactions, state.view.reached):
-            return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
+            return Committed(cursor_of(state.view), skipped=True, retries=retries)
         if transaction:
             require_not_overtaken(transaction, state.view.streamed)
         try:
@@ -112,7 +112,7 @@ def _once(
         config = _evolved(context, state)
         proposal = propose(state.view, config)
         if not transaction and not (proposal and proposal.writes):
-            return Committed(Cursor(state.view.table, state.view.seq))
+            return Committed(cursor_of(state.view))
         if proposal and context.head is not None:
             proposal = replace(proposal, exclusive=True)
         if proposal and config is not state.config:
@@ -188,7 +188,7 @@ class _Attempt:
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             proposal, written = self._write(attempt, proposal)
             if proposal.derived and not proposal.writes and not self.transaction:
-                return Committed(Cursor(self.state.view.table, self.state.view.seq), stale=proposal.stale)
+                return Committed(cursor_of(self.state.view), stale=proposal.stale)
             drafted = self._draft(proposal, written)
             slot = attempt.complete(partial(self._still, drafted, proposal.columns) if proposal.columns else drafted)
         return self._result(slot, proposal, written)
@@ -274,7 +274,7 @@ class _Attempt:
     def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
         counts = _counts(proposal, written)
         return Committed(
-            Cursor(slot.table, slot.seq),
+            cursor_at(self.context.timeline.history, slot.seq),
             slot.instant,
             inserted=counts["inserts"],
             updated=counts["updates"],

@@ -491,7 +491,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "files": _files,
     "compact": lambda given, out: service_commands.compact(given, out, _open(given)),
     "cluster": lambda given, out: service_commands.cluster(given, out, _open(given)),
-    "worker": lambda given, out: service_commands.worker(given, out, [_open(given, path) for path in given.paths]),
+    "worker": lambda given, out: service_commands.worker(given, out, lambda path: _open(given, path)),
     "services": lambda given, out: service_commands.services(given, out, _open(given)),
     "clean": lambda given, out: service_commands.clean(given, out, _open(given)),
     "expire": lambda given, out: service_commands.expire(given, out, _open(given)),

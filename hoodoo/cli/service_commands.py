@@ -6,14 +6,15 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import hoodoo
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import EngineError
+from hoodoo.compactor.service_log import failure
+from hoodoo.errors import EngineError, TableNotFound
 from hoodoo.table import Table
 
 
@@ -85,11 +86,21 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def worker(given: argparse.Namespace, out: Out, tables: Sequence[Table]) -> int:
-    """Run `hoodoo worker PATH...`; the exit code."""
+def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> int:
+    """Run `hoodoo worker PATH...` and return the exit code. A table that is not there does not stop the others."""
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+        tables, missing = list[Table](), list[TableNotFound]()
+        for path in given.paths:
+            try:
+                tables.append(open_table(path))
+            except TableNotFound as problem:
+                missing.append(problem)
+        if not tables:
+            raise missing[0]
+        for absent in missing:
+            failure("table_missing", absent, table=str(absent.details.get("path", "")))
         worker = hoodoo.Worker(
             tables,
             given.services,
@@ -109,7 +120,7 @@ def worker(given: argparse.Namespace, out: Out, tables: Sequence[Table]) -> int:
     if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
         sys.stdout.flush()
         os._exit(0)
-    return int(given.once and bool(outcome.failed))
+    return int(given.once and bool(outcome.failed or missing))
 
 
 def _engine(name: str) -> Any:

@@ -204,12 +204,7 @@ class _Clause:
         where = None if condition is None else duckdb_text(condition, self._scope)
         if isinstance(then, exp.Insert):
             if then.this is None or isinstance(then.this, exp.Star):
-                extra = self._extra()
-                values = self._copied() if extra else None
-                if values:
-                    merging.when_not_matched_insert(values, where)
-                else:
-                    merging.when_not_matched_insert_all(where)
+                merging.when_not_matched_insert_all(where)
             else:
                 merging.when_not_matched_insert(self._values(then), where)
         elif isinstance(then, exp.Update):
@@ -226,10 +221,7 @@ class _Clause:
         if any(isinstance(part, exp.Star) for part in then.expressions):
             if self._by_source:
                 raise refusal("UPDATE SET * where no source row is", "name the columns and their values.")
-            if self._extra() and (values := self._copied()):
-                merging.when_matched_update(values, where)
-            else:
-                merging.when_matched_update_all(where)
+            merging.when_matched_update_all(where)
             return
         values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
         if self._by_source:
@@ -247,18 +239,6 @@ class _Clause:
             return Scope((self.source, self.stored), self.zone)
         return Scope((self.stored if self._by_source else self.source,), self.zone)
 
-    def _extra(self) -> bool:
-        """Whether the source has a column that the table has not, which is for conditions."""
-        return not set(self.source.schema.names) <= set(self.table.schema.names)
-
-    def _copied(self) -> dict[str, str]:
-        """What a star means where the source has columns besides; empty where it lacks one, which the merge says."""
-        fixed = {*self.table.key, *self.table.partition_by}
-        wanted = [name for name in self.table.schema.names if name not in fixed]
-        if not set(wanted) <= set(self.source.schema.names):
-            return {}
-        return {name: f'source."{name.replace(chr(34), chr(34) * 2)}"' for name in wanted}
-
     def _values(self, then: Node) -> dict[str, str]:
         names = [_column(part.parts[-1].name, self.table.schema) for part in then.this.expressions]
         values = _listed(then.expression)
@@ -267,6 +247,8 @@ class _Clause:
         found = dict(zip(names, values, strict=True))
         for name in dict.fromkeys((*self.table.key, *self.table.partition_by)):
             node = found.pop(name, None)
+            if node is None and name in self.table.transforms:
+                continue
             if node is None or not _is_column(node, name, self._scope):
                 raise OptionError(
                     f"INSERT of a MERGE takes column {name!r} from the source row, which did not match by it: name "
@@ -321,10 +303,13 @@ def _where(tree: Node, scope: Scope) -> str | None:
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
-    """ON has to be what the match is: each key and partition column equal in both rows."""
+    """Require that ON compares each key and partition column of both rows; generated partition columns may be left
+    out.
+    """
     wanted = list(dict.fromkeys((*table.key, *table.partition_by)))
+    needed = [name for name in wanted if name in table.key or name not in table.transforms]
     one, other = stored.alias or "target", source.alias or "source"
-    said = " AND ".join(f"{one}.{name} = {other}.{name}" for name in wanted)
+    said = " AND ".join(f"{one}.{name} = {other}.{name}" for name in needed)
     found: list[str] = []
     for part in _flat(on):
         sides = [part.this, part.expression] if isinstance(part, (exp.EQ, exp.NullSafeEQ)) else []
@@ -334,7 +319,7 @@ def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
             found = []
             break
         found.append(pair[0][1])
-    if sorted(found) != sorted(wanted):
+    if len(set(found)) < len(found) or not set(needed) <= set(found) <= set(wanted):
         raise OptionError(
             f"ON has to be {said}: the match of a MERGE is the key"
             f"{' and the partition' if table.partition_by else ''}. Other conditions go behind WHEN ... AND; "

@@ -22,7 +22,7 @@ from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import Cursor, cursor_at, require_same_slot
 from hoodoo.readers.output import Rows
 from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
@@ -80,7 +80,22 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
         if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):
             start = first.seq
-        return StreamPosition(start).to_json(table.cursor.table)
+        return self._offset(StreamPosition(start))
+
+    def _offset(self, position: StreamPosition) -> dict[str, Any]:
+        at = cursor_at(self._table.handle.history, position.slot)
+        return position.to_json(at.table, at.digest)
+
+    def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
+        """Read an offset. Raises PositionError if the table does not have the slot that it names."""
+        found = StreamPosition.from_json(offset, head.table)
+        if found.slot > head.seq:
+            raise PositionError(
+                f"The checkpoint of the stream is at slot {found.slot}, but the newest slot is {head.seq}: the table "
+                "was put back from a backup. Start the query with a new checkpoint."
+            )
+        require_same_slot(self._table.handle.history, found.slot, found.digest, "The checkpoint of the stream")
+        return found
 
     def _start(self) -> Any:
         if self.options.since is not None and self.options.since.lower() == "latest":
@@ -121,12 +136,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        here = StreamPosition.from_json(start, head.table)
-        if here.slot > head.seq:
-            raise PositionError(
-                f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
-                "the query with a new checkpoint."
-            )
+        here = self._position(start, head)
         self._table.handle.history.require_not_undone(here.slot)
         limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
@@ -138,7 +148,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if end > here.slot
                 else here
             )
-        return start if found == here else found.to_json(head.table)
+        return start if found == here else self._offset(found)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the offset of the newest slot.
@@ -150,7 +160,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        return StreamPosition(head.seq).to_json(head.table)
+        return self._offset(StreamPosition(head.seq))
 
     def _head(self) -> View:
         table = self._table
@@ -206,7 +216,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        first, last = StreamPosition.from_json(start, head.table), StreamPosition.from_json(end, head.table)
+        first, last = self._position(start, head), self._position(end, head)
         if first == last:
             return []
         if not first.slot or first.groups is not None:

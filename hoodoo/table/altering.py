@@ -274,7 +274,7 @@ class Alterable:
             OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
         from hoodoo.compactor.alter import alter
-        from hoodoo.readers.cursor import Cursor
+        from hoodoo.readers.cursor import cursor_at
         from hoodoo.timeline.columns.alterations import Alteration
 
         if not isinstance(alterations, (list, tuple)) or not all(isinstance(one, Alteration) for one in alterations):
@@ -282,12 +282,20 @@ class Alterable:
                 f"alter takes a list of AddColumn, DropColumn and so on, got {printable(alterations)}.",
                 option="alterations",
             )
+        for one in alterations:
+            for option in ("name", "to"):
+                if not isinstance(given := getattr(one, option, ""), str):
+                    raise OptionError(
+                        f"{type(one).__name__} has a wrong {option}: expected the name of a column, got "
+                        f"{printable(given)}. Pass the name as text.",
+                        option=option,
+                    )
         context = self.handle.context()
         done = alter(context, list(alterations), flag("rewrite", rewrite))
         if done.instant:
             self.handle.served(context, done.slot)
-        table = self.handle.look().view.table
-        return AlterResult(Cursor(table, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
+        history = self.handle.look().history
+        return AlterResult(cursor_at(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
         """Show the columns as of a position, as `scan(as_of=...)` gives them.

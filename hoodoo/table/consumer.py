@@ -40,7 +40,9 @@ class Consumer:
         Raises:
             PositionError: The consumer was dropped.
         """
-        return Cursor(self._handle.look().view.table, consumers.get(self._handle.store, self.name).position)
+        table, store = self._handle.look().view.table, self._handle.store
+        stored = consumers.get(store, self.name)
+        return Cursor(table, stored.position, consumers.digest_of(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
         """Say that everything up to a position was handled.
@@ -53,7 +55,8 @@ class Consumer:
                 consumer was dropped.
         """
         history = self._handle.look().history  # the cursor may be of what another engine wrote
-        consumers.advance(self._handle.store, self.name, self._handle.slot_of(history, cursor))
+        position = self._handle.slot_of(history, cursor)
+        consumers.advance(self._handle.store, self.name, position, history.digest(position))
 
     def drop(self) -> None:
         """Forget the consumer, so that cleaning no longer waits for it.

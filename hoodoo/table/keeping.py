@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoodoo.hints import explained
-from hoodoo.readers.cursor import Cursor, PositionLike
+from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 
@@ -71,7 +71,7 @@ class Keeping:
 
         context, seen = self.handle.context_at(as_of)
         slot = savepoints.save(context.timeline, name, seen.view.seq)
-        return Cursor(slot.table, slot.position)
+        return cursor_at(self.handle.history, slot.position)
 
     def savepoints(self) -> dict[str, Cursor]:
         """List the savepoints of the table.

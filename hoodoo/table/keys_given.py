@@ -107,11 +107,12 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Make keys without partition values into rows whose partition columns are null."""
+    """Make rows whose partition columns are null, or missing if they are generated from the key."""
+    by_key = to_make(config.key, config)
     everywhere = {
         name: pa.nulls(len(given), config.schema.field(name).type)
         for name in config.partition_by
-        if name not in config.key
+        if name not in config.key and name not in by_key
     }
     rows = given.select([name for name in given.schema.names if name in config.key])
     for name, nothing in everywhere.items():

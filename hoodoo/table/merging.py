@@ -95,6 +95,7 @@ class Merge:
     def when_matched_update_all(self, where: str | None = None) -> Merge:
         """Replace stored rows that match by the source rows, which need all columns of the table.
 
+        Source columns that the table does not have are not written; conditions can use them.
         In a table with `order_by`, a source row with a smaller ordering value is stale, as in `upsert`.
 
         Args:
@@ -133,6 +134,8 @@ class Merge:
 
     def when_not_matched_insert_all(self, where: str | None = None) -> Merge:
         """Insert the source rows that match no stored row; they need all columns of the table.
+
+        Source columns that the table does not have are not written; conditions can use them.
 
         Args:
             where: A condition over the source row. None (default): all that do not match.
@@ -233,20 +236,20 @@ class Merge:
     def _upserted(self, context: Context, config: TableConfig, version: ApplicationVersion | None) -> WriteResult:
         held = checks.of(config)
         if is_frame(self._source):
-            from hoodoo.writers.staging.staged import merge_schema, staged
+            from hoodoo.writers.staging.staged import merge_schema, only, staged
 
             frame = by_table_names(self._source, config.spellings)
-            _all_of(merge_schema(frame, config), config, "when_matched_update_all")
+            frame = only(frame, _taken(merge_schema(frame, config), config))
             options = WriteOptions(duplicates="fail")
             with staged(context, config, frame, options, held) as (context, rows, _):
                 return self._handle.finished(context, upsert(context, rows, transaction=version))
         given = self._source = _rows_here(self._source, config)
-        _all_of(given.schema, config, "when_matched_update_all")
-        batch = prepare(given, config, WriteOptions(duplicates="fail"), held)
+        batch = prepare(given.select(_taken(given.schema, config)), config, WriteOptions(duplicates="fail"), held)
         return self._handle.finished(context, upsert(context, InProcess(batch, held), transaction=version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
-        if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):
+        is_known = values is None or values is _ALL
+        if not is_known and (not isinstance(values, Mapping) or not values):
             raise OptionError(
                 f"{call} takes a mapping from column to SQL expression, got {printable(values)}.", option=call
             )
@@ -261,7 +264,7 @@ def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
     rows = config.spellings.rows(to_arrow(source, config.spellings.hints(config.schema)))
     if not rows.num_columns and not len(rows):
         return config.schema.empty_table()  # an empty list says nothing of columns
-    return source_rows(rows)
+    return source_rows(rows, config)
 
 
 def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
@@ -307,20 +310,28 @@ def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.da
     return values
 
 
+def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
+    """Return the source columns that a merge of all columns writes. Raises ColumnError if one is missing."""
+    _all_of(source, config, "when_matched_update_all")
+    own = set(config.schema.names)
+    return [name for name in source.names if name in own]
+
+
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
-    """Every column from the source, but for those in which the rows are equal."""
-    fixed = {*config.key, *config.partition_by}
-    made = to_make(source.names, config)
-    missing: Sequence[str] = [name for name in config.schema.names if name not in (*source.names, *made)]
-    extra = [name for name in source.names if name not in config.schema.names]
+    """Take every column of the table, except key and partition columns, from the source."""
+    fixed, there = {*config.key, *config.partition_by}, set(source.names)
+    there |= to_make(there, config).keys()
+    wanted = config.schema.names
+    missing: Sequence[str] = [name for name in wanted if name not in there]
     if missing:
         raise ColumnError(
             f"{call} needs column {missing[0]!r} in the source. Add it, or name columns.", column=missing[0]
         )
-    if extra:
+    own = set(wanted)
+    if reserved := next((name for name in source.names if name not in own and name.startswith("_hoodie_")), None):
         raise ColumnError(
-            f"The source has column {extra[0]!r}, which the table has not. Drop it, or name the columns that {call} "
+            f"The source has column {reserved!r}, which the table has not. Drop it, or name the columns that {call} "
             "takes.",
-            column=extra[0],
+            column=reserved,
         )
-    return {name: CopiedColumn(f"{SOURCE}.{name}") for name in config.schema.names if name not in fixed}
+    return {name: CopiedColumn(f"{SOURCE}.{name}") for name in wanted if name not in fixed}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, one_of, require_application
+from hoodoo.arguments import flag, number_from, one_of, require_application
 from hoodoo.errors import ColumnError, PositionError
-from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.hints import explained
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.cursor import Cursor, PositionLike
@@ -84,6 +84,7 @@ class Readable:
         from hoodoo.readers.scan import Scan
 
         seen = self.handle.at(as_of)
+        flag("meta", meta), flag("read_optimized", read_optimized), flag("verified", verified)
         found = Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
         return named(found, names, seen.config.spellings)
 
@@ -309,6 +310,7 @@ class Readable:
         from hoodoo.table.keys_given import keys_given
 
         one_of("names", names, (CURRENT, ORIGINAL))
+        flag("meta", meta)
         config, history, view = self.handle.at(as_of)
         columns = config.spellings.names(columns)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
@@ -323,6 +325,7 @@ class Readable:
             )
         batch = prepare(given.rows, config, WriteOptions(delete=True, duplicates="first"))
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
+        placed = [PARTITION_PATH] if given.in_partitions and config.partition_by else []
         if given.in_partitions:
             wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
@@ -330,9 +333,9 @@ class Readable:
         rows = guarded(
             history,
             lambda: history.require_readable(view.seq),
-            lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, list(chosen)),
+            lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
-        found = in_order(rows, record_keys).select(list(chosen))
+        found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
         return config.spellings.original_rows(found) if names == ORIGINAL else found
 
     def follow(
@@ -526,5 +529,6 @@ def rows_changed(
     instants = None
     if after:
         instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
+    flag("meta", meta), flag("deletes", deletes)
     changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
     return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed

@@ -21,7 +21,7 @@ from hoodoo.format.keys import check_key_columns
 from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import TABLE, explained, hint_for, takes
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import Cursor, cursor_of
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
@@ -414,7 +414,7 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
     def cursor(self) -> Cursor:
         """The position of the newest slot."""
         view = self.handle.look().view
-        return Cursor(view.table, view.seq)
+        return cursor_of(view)
 
     def set_options(self, **options: object) -> None:
         """Change options of the table, for every writer from now on.

@@ -24,7 +24,7 @@ from hoodoo.format.rows import take
 from hoodoo.format.spellings import Spellings
 from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
-from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.pruning import Pruning
@@ -157,8 +157,9 @@ class Changes(Rows):
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
-        self._config = config.knowing(history.view(since).schemas) if since else config
-        self.cursor = Cursor(until.table, until.seq)
+        first = until if self._first == until.seq else history.view(self._first)
+        self._config = config.knowing(first.schemas)
+        self.cursor = cursor_of(until)
 
     def __repr__(self) -> str:
         return f"<hoodoo changes of {self._config.name!r} after slot {self._since} up to slot {self._seq}>"
@@ -181,6 +182,14 @@ class Changes(Rows):
                 position=self._since,
                 earliest=head.min_readable,
             )
+
+    @property
+    def _first(self) -> int:
+        """The slot of the oldest snapshot that is read. Without `since`, only all versions read an older one than the
+        newest.
+        """
+        earliest = self._seq if self._net else min(max(1, self._history.head().min_readable), self._seq)
+        return self._since or earliest
 
     @property
     def schema(self) -> pa.Schema:
@@ -288,8 +297,7 @@ class Changes(Rows):
         """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then
         each slot that changed rows.
         """
-        start = self._since or min(max(1, self._history.head().min_readable), self._seq)
-        first = self._history.view(start)
+        first = self._history.view(self._first)
         may_match_in = self._may_match_in(first)
         if not self._since:
             steps = [step for name, some in _partition_steps(View(), first) if may_match_in(name) for step in some]

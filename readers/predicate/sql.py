@@ -484,9 +484,15 @@ def _root() -> Any:
     """
     import duckdb
 
-    root = duckdb.connect(":memory:", config={"threads": 1, "python_enable_replacements": False})
-    for setting in _SETTINGS:
-        root.execute(setting)
+    try:
+        root = duckdb.connect(":memory:", config={"threads": 1, "python_enable_replacements": False})
+        for setting in _SETTINGS:
+            root.execute(setting)
+    except duckdb.IOException as problem:  # the working folder of the process was deleted, for example
+        raise EngineError(
+            f"DuckDB, which evaluates SQL expressions, cannot start: {printable(str(problem))}. Start the process in a "
+            "folder that exists."
+        ) from None
     return root
 
 

@@ -316,6 +316,14 @@ def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Pa
     assert hoodoo.open(trips).lag().groups_behind == 0
 
 
+def test_a_worker_serves_the_other_tables_if_one_does_not_exist(trips: Path, run: Any, tmp_path: Path) -> None:
+    code, _, err = run("worker", trips, tmp_path / "nope", "--once")
+    assert code == 1 and "event=table_missing" in err and f"table={tmp_path / 'nope'}" in err
+    assert "event=started" in err and "finished=True" in err
+    code, _, err = run("worker", tmp_path / "nope", "--once")
+    assert code == 1 and "TABLE_NOT_FOUND" in err
+
+
 def test_a_worker_run_by_hand_writes_one_record_a_line_on_stderr(trips: Path, run: Any) -> None:
     code, out, err = run("worker", trips, "--once", "--services", "clean", "--poll", "0.1")
     assert (code, out) == (0, "")

@@ -343,3 +343,16 @@ def test_what_keeps_other_writers_out_is_written(tmp_path: Path) -> None:
     assert properties["read.parquet.vectorization.enabled"] == "false"
     said = json.loads((path / "_delta_log/00000000000000000000.json").read_text().splitlines()[2])
     assert said["metaData"]["configuration"]["delta.appendOnly"] == "true"
+
+
+def test_a_delta_export_has_no_statistics_of_a_struct_that_a_file_lacks(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, ok boolean", key="id", type="copy_on_write")
+    table.insert([{"id": 1, "ok": True}])
+    table.add_column("c", pa.struct([("a", pa.int64())]))
+    table.add_column("d", pa.int64())
+    table.export(delta=True, iceberg=True)
+    logs = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    added = [line["add"] for line in lines if "add" in line]
+    counts = [json.loads(one["stats"])["nullCount"] for one in added]
+    assert {"id": 0, "ok": 0, "d": 1} in counts and not any("c" in one for one in counts)

@@ -29,7 +29,7 @@ def chunked() -> pa.Table:
 
 
 @pytest.mark.parametrize("limit", [1, 500, 4000, 1 << 30])
-@pytest.mark.parametrize("order", ["ascending", "permuted", "repeated", "none", "one"])
+@pytest.mark.parametrize("order", ["ascending", "descending and unsigned", "permuted", "repeated", "none", "one"])
 def test_heavy_rows_are_taken_in_their_order_however_small_the_pieces(
     chunked: pa.Table, monkeypatch: pytest.MonkeyPatch, limit: int, order: str
 ) -> None:
@@ -37,6 +37,7 @@ def test_heavy_rows_are_taken_in_their_order_however_small_the_pieces(
     rng = np.random.default_rng(4)
     places = {
         "ascending": np.arange(0, 300, 3),
+        "descending and unsigned": np.arange(299, 0, -3).astype(np.uint64),
         "permuted": rng.permutation(300),
         "repeated": rng.integers(0, 300, 400),
         "none": np.empty(0, np.int64),

@@ -402,3 +402,34 @@ def test_a_key_that_came_back_elsewhere_is_one_update_whatever_rewrote_the_file_
     assert sorted((row["op"], row["after"]["id"], row["after"]["v"]) for row in back) == [("u", 1, 1), ("u", 9, 1)]
     copy.upsert(table.incremental(since, deletes=True))
     assert copy.get([{"id": 9}]).to_pylist() == [{"id": 9, "v": 5}]
+
+
+def test_all_versions_from_the_earliest_are_read_after_cleaning_forgot_a_schema(tmp_path: Path) -> None:
+    columns = "id bigint, p string, n bigint"
+    how = {"type": "copy_on_write", "clean_every": None}
+    table = hoodoo.create(tmp_path / "t", columns, key="id", partition_by="p", **how)
+    table.insert([{"id": 1, "p": "a", "n": 1}])
+    table.add_column("x", pa.int64(), default=None)
+    table.upsert([{"id": 1, "p": "a", "n": 2, "x": 1}])
+    table.add_column("y", pa.int64(), default=None)
+    for number in range(3):
+        table.upsert([{"id": 2, "p": "b", "n": number, "x": 1, "y": 1}])
+    table.upsert([{"id": 1, "p": "a", "n": 3, "x": 1, "y": 1}])
+    table.upsert([{"id": 2, "p": "b", "n": 9, "x": 1, "y": 1}])
+    table.clean(retain_hours=0, retain_commits=3)
+    table = hoodoo.open(table.path)
+    first = table.handle.history.head().min_readable
+    found = table.changes("earliest", versions="all").to_arrow()
+    assert found.num_rows > table.changes(first, versions="all").to_arrow().num_rows and table.verify().ok
+
+
+@pytest.mark.parametrize("partitions", [["p", "q"], ["q/x", "a b"]])
+def test_rows_are_looked_up_in_the_order_of_keys_that_several_partitions_have(
+    tmp_path: Path, partitions: list[str]
+) -> None:
+    table = hoodoo.create(tmp_path / "t", "k bigint, part string", key="k", partition_by="part")
+    rows = [{"k": key, "part": part} for key in (1, 2) for part in partitions]
+    table.insert(rows)
+    for order in itertools.permutations(rows):
+        assert table.get(list(order)).to_pylist() == list(order)
+    assert table.get([2, 1], columns=["k"])["k"].to_pylist() == [2, 2, 1, 1]

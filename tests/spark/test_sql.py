@@ -186,6 +186,30 @@ def test_a_merge_of_a_partitioned_table_matches_by_the_partition_too(spark: Any,
     assert found(made, "city", "n") == [("a", 1), ("b", 9)]
 
 
+def test_a_merge_computes_a_generated_partition_column_and_checks_one_that_it_gets(spark: Any, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int32())])
+    made = hoodoo.create(tmp_path / "g", schema, key="id", partition_by=hoodoo.day("at"))
+    made.insert([{"id": 1, "at": dt.datetime(2026, 3, 1, 1, tzinfo=dt.timezone.utc), "n": 1}])
+    merge = (
+        f"MERGE INTO hoodoo.`{made.path}` t USING (SELECT id, at, 5 AS n, 'u' AS op{{}} FROM VALUES "
+        "(1L, TIMESTAMP '2026-03-01 01:00:00Z'), (2L, TIMESTAMP '2026-03-02 01:00:00Z') AS v(id, at)) s "
+        "ON t.id = s.id{}"
+    )
+    both = " WHEN MATCHED AND s.op = 'u' THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id, at, n) VALUES (id, at, 7)"
+    done = told(hoodoo.sql(spark, merge.format("", both)))
+    assert (done["inserted"], done["updated"]) == (1, 1)
+    assert found(made, "id", "n", "at_day") == [(1, 5, dt.date(2026, 3, 1)), (2, 7, dt.date(2026, 3, 2))]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Lima")
+    try:
+        with pytest.raises(hoodoo.ColumnError, match="right in time zone America/Lima"):
+            on = " AND t.at_day = s.at_day WHEN MATCHED THEN DELETE"
+            hoodoo.sql(spark, merge.format(", to_date(at) AS at_day", on))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert made.scan().count() == 2
+
+
 REFUSED = {
     "UPDATE {t} SET city = soundex(city)": "not known to mean the same there",
     "UPDATE {t} SET n = n / n": r"say nullif\(n, 0\)",

@@ -18,6 +18,7 @@ from figures import record
 
 import hoodoo
 from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.readers.predicate import sql
 from hoodoo.storage import mounts, probe
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.s3 import S3Store
@@ -204,3 +205,34 @@ def test_the_permission_travels_with_the_store() -> None:
 def test_where_mounts_cannot_be_known_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "MOUNTINFO", "/no/such/file")
     assert mounts.network_file_system("/mnt/share") == ""
+
+
+def test_a_full_disk_is_named_when_a_table_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, full = LocalStore.put_if_absent, hoodoo.StoreFull("The disk is full.", path=str(tmp_path))
+
+    def refuse_races(self: LocalStore, key: str, *more: Any) -> Any:
+        if "race" in key:
+            raise full
+        return put(self, key, *more)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", refuse_races)
+    with pytest.raises(hoodoo.StoreFull):
+        hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
+
+
+def test_a_process_whose_working_folder_was_deleted_gets_errors_of_hoodoo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, n bigint", key="id")
+    table.insert([{"id": 1, "n": 1}])
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for call in (lambda: hoodoo.open("rel"), lambda: hoodoo.create("rel", table.schema, key="id")):
+        with pytest.raises(hoodoo.OptionError, match="working folder of this process was deleted"):
+            call()
+    sql._root.cache_clear()
+    with pytest.raises(hoodoo.EngineError, match="cannot start"):
+        table.update({"n": "n + 1"})
+    monkeypatch.undo()
+    assert table.update({"n": "n + 1"}).updated == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import threading
@@ -242,3 +243,16 @@ def test_a_file_that_may_not_be_opened_is_named_with_what_to_do(
     monkeypatch.setattr(pa, "memory_map", refused)
     with pytest.raises(StoreDenied, match="right to read"):
         store.open_input("a")
+
+
+@pytest.mark.parametrize("access_key", ["key", None])
+def test_a_forked_process_does_not_use_the_connections_of_its_parent(access_key: str | None) -> None:
+    secret = {"access_key": access_key, "secret_key": "secret"} if access_key else {}
+    store = S3Store("s3://bucket/t", {"region": "eu-central-1", "endpoint": "https://localhost:1", **secret})
+    client = store._client()
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            os._exit(int(store._client() is client or store._client() is not store._client()))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and store._client() is client

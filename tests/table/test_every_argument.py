@@ -16,7 +16,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import hoodoo
@@ -537,3 +539,25 @@ def test_an_odd_argument_is_taken_or_refused_in_words(
         except Exception as problem:
             wrong.append(f"{what}: RAW {type(problem).__name__} {str(problem)[:150]!r}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("value", [pc.field("n"), pd.DataFrame({"n": [1]}), pd.NA], ids=["expression", "frame", "NA"])
+def test_an_argument_without_a_truth_value_is_refused_by_an_error_of_hoodoo(tmp_path: Path, value: Any) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, n bigint", key="id")
+    calls = (
+        lambda: table.merge([{"id": 1, "n": 2}]).when_matched_update(value),
+        lambda: table.merge([{"id": 1, "n": 2}]).when_not_matched_insert(value),
+        lambda: table.make_nullable(value),
+        lambda: table.drop_column(value),
+        lambda: table.widen_column(value, pa.float64()),
+        lambda: table.rename_column(value, "m"),
+        lambda: table.rename_column("n", value),
+        lambda: table.scan(meta=value),
+        lambda: table.scan(read_optimized=value),
+        lambda: table.scan(verified=value),
+        lambda: table.get([1], meta=value),
+        lambda: table.incremental("earliest", deletes=value),
+    )
+    for call in calls:
+        with pytest.raises(hoodoo.HoodooError):
+            call()

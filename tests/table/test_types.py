@@ -172,3 +172,27 @@ def test_rows_come_out_in_every_form(tmp_path: Path) -> None:
     assert sorted(scan.to_duckdb().fetchall()) == want
     assert sorted((row["id"], row["name"]) for batch in scan.batches() for row in batch.to_pylist()) == want
     assert scan.count() == 2
+
+
+class _Celsius(pa.ExtensionType):
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "test.celsius")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, data: bytes) -> pa.ExtensionType:
+        return cls()
+
+
+def test_an_extension_type_that_was_defined_in_python_comes_in_as_its_values(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, n bigint, s struct<n: bigint>", key="id")
+    values = pa.ExtensionArray.from_storage(_Celsius(), pa.array([7, None]))
+    rows = pa.table({"id": [1, 2], "n": values, "s": pa.StructArray.from_arrays([values], ["n"])})
+    table.upsert(rows)
+    table.merge(rows).when_matched_update_all(where="source.n = 7").execute()
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "n": 7, "s": {"n": 7}},
+        {"id": 2, "n": None, "s": {"n": None}},
+    ]

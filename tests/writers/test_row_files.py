@@ -284,3 +284,16 @@ def test_files_whose_new_column_has_several_types_are_told_so(tmp_path: Path) ->
     with pytest.raises(ColumnError, match=r"\*\.csv.* do not go together: .*zip.*int64 vs string"):
         rows_in(tmp_path / "*.csv")
     assert rows_in(tmp_path / "*.csv", pa.schema([("zip", pa.string())]))["zip"].to_pylist() == ["53111", "none"]
+
+
+def test_codes_that_begin_with_0_are_text_where_columns_come_from_a_csv_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    file.write_text("id,zip,area,share,none\n1,06105,+01,0.5,0\n2,10115,2,1.25,-7\n")
+    table = hoodoo.create(tmp_path / "t", str(file), key="id")
+    kinds = [pa.int64(), pa.string(), pa.string(), pa.float64(), pa.int64()]
+    assert table.schema.types == kinds
+    table.upsert(str(file))
+    assert table.scan().to_arrow().sort_by("id")["zip"].to_pylist() == ["06105", "10115"]
+    typed = hoodoo.create(tmp_path / "u", "id bigint, zip int, area string, share double, none int", key="id")
+    typed.upsert(str(file))
+    assert typed.scan().to_arrow().sort_by("id")["zip"].to_pylist() == [6105, 10115]

@@ -5,6 +5,7 @@ out.
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,60 @@ def test_a_row_is_purged_by_its_source(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1), row(2, at(2))))
     table.purge([{"id": 2, "ts": at(2)}], older_than_hours=0)
     assert [one["id"] for one in stored(table)] == [1]
+
+
+CONTRADICTED: dict[str, Callable[[hoodoo.Table, Any], Any]] = {
+    "delete": lambda table, rows: table.delete(rows),
+    "get": lambda table, rows: table.get(rows),
+    "purge": lambda table, rows: table.purge(rows, older_than_hours=0),
+    "merge update": lambda table, rows: table.merge(rows).when_matched_update({"v": "source.v"}).execute(),
+    "merge delete": lambda table, rows: table.merge(rows).when_matched_delete().execute(),
+    "merge insert": lambda table, rows: table.merge(rows).when_not_matched_insert({"ts": "source.ts"}).execute(),
+    "flagged upsert": lambda table, rows: table.upsert(
+        rows.append_column("_hoodie_is_deleted", pa.array([True] * len(rows)))
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CONTRADICTED)
+def test_every_call_refuses_a_partition_value_that_contradicts_its_source(table: hoodoo.Table, call: str) -> None:
+    table.insert(batch(row(1), row(2)))
+    before = table.cursor
+    given = batch(row(2), row(1), ts_day=[dt.date(2026, 3, 1), dt.date(2026, 2, 28)])
+    with pytest.raises(hoodoo.ColumnError, match="'ts_day' is '2026-02-28' in row 1 .* makes it '2026-03-01'"):
+        CONTRADICTED[call](table, given)
+    assert table.cursor == before
+
+
+def test_the_error_names_the_time_zone_in_which_the_partition_value_is_right(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = "would be right in time zone America/Lima, but partition columns are computed in UTC"
+    given = batch(row(1), ts_day=[dt.date(2026, 2, 28)])
+    lima = given.set_column(1, "ts", given["ts"].cast(pa.timestamp("us", "America/Lima")))
+    with pytest.raises(hoodoo.ColumnError, match=hint):
+        table.upsert(lima)
+    monkeypatch.setenv("TZ", "America/Lima")
+    time.tzset()
+    try:
+        with pytest.raises(hoodoo.ColumnError, match=hint):
+            table.merge(given).when_matched_delete().execute()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    with pytest.raises(hoodoo.ColumnError) as other:
+        table.upsert(batch(row(1), ts_day=[dt.date(2026, 2, 1)]))
+    assert "time zone" not in other.value.message
+
+
+def test_a_merge_of_all_columns_leaves_source_columns_out_that_the_table_does_not_have(table: hoodoo.Table) -> None:
+    table.insert(batch(row(1)))
+    given = [{**row(1, at(1, 7), v=5), "op": "u"}, {**row(2, at(2)), "op": "c"}]
+    table.merge(given).when_matched_update_all(where="source.op = 'u'").execute()
+    table.merge(given).when_not_matched_insert_all().when_matched_update_all().execute()
+    assert [(one["id"], one["ts"], one["v"]) for one in stored(table)] == [(1, at(1, 7), 5), (2, at(2), 0)]
+    with pytest.raises(hoodoo.ColumnError, match="'_hoodie_commit_time', which the table has not"):
+        table.merge([{**row(1), "_hoodie_commit_time": "1"}]).when_matched_update_all().execute()
 
 
 # ---------------------------------------------------------------- a timestamp as it is

@@ -1,8 +1,9 @@
 """Consumers: named readers whose position the table keeps, so that cleaning waits for what they have not read yet.
 
-A position is an empty file named by its slot below the consumer's folder, and the highest counts: it can only grow,
-whoever moves it at once. A clean looks for consumers when it decides; one that registers at a position which a clean is
-just giving up finds that out when it first reads. Knows nothing of rows, nor how long a consumer is waited for.
+A position is a file below the consumer's folder. Its name is the slot, and it contains the first digits of the slot's
+digest. The highest position counts: it can only grow, whoever moves it at once. A clean looks for consumers when it
+decides; one that registers at a position which a clean is just giving up finds that out when it first reads. Knows
+nothing of rows, nor how long a consumer is waited for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hoodoo.timeline.layout import CONSUMERS
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _DIGITS = 20
+_DIGEST_DIGITS = 16
 _MAX = 10**_DIGITS - 1
 
 
@@ -55,13 +57,21 @@ def all_of(store: Store) -> list[StoredConsumer]:
     return _among(store, CONSUMERS)
 
 
+def digest_of(store: Store, one: StoredConsumer) -> str:
+    """Return the first digits of the digest of the slot at which a consumer is; '' if an older release stored it."""
+    try:
+        return store.get(_key(one.name, one.position)).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""  # the consumer has moved on or was dropped
+
+
 def register(history: History, name: str, position: int) -> StoredConsumer:
     """The consumer `name`; if it is new, it starts at slot `position`. Raises OptionError, SnapshotExpired."""
     store = history.store
     if known := find(store, name):
         return known
     try:
-        store.create(_key(name, position), b"")
+        store.create(_key(name, position), history.digest(position)[:_DIGEST_DIGITS].encode())
     except FileExistsError:
         return get(store, name)  # another process registered it at the same time
     if position and not history.head().readable(position):
@@ -77,9 +87,9 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
     return get(store, name)
 
 
-def advance(store: Store, name: str, position: int) -> StoredConsumer:
-    """Say that `name` has read up to slot `position`. Raises PositionError if it does not exist, or
-    is further already.
+def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
+    """Store that `name` has read up to slot `position`, which has `digest`. Raises PositionError if the consumer does
+    not exist or is further already.
     """
     now = get(store, name)
     if position < now.position:
@@ -91,7 +101,7 @@ def advance(store: Store, name: str, position: int) -> StoredConsumer:
             position=position,
         )
     if position > now.position:
-        store.write_once(_key(name, position), b"")
+        store.write_once(_key(name, position), digest[:_DIGEST_DIGITS].encode())
         for key in _keys(store, name):
             if _position(key) < now.position:  # the one before stays: whoever lists meanwhile may miss the new one
                 store.delete(key)

@@ -262,6 +262,9 @@ class ForeignHistory(History):
     def oldest_slot(self) -> int:
         return 1
 
+    def digest(self, seq: int) -> str:
+        return ""
+
     def _view_at(self, seq: int) -> View:
         view = View(table=self._table)
         for slot in self._all[:seq]:
@@ -336,6 +339,9 @@ class Overlay(History):
     def slot(self, seq: int) -> Slot:
         with self._lock:
             return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)
+
+    def digest(self, seq: int) -> str:
+        return self._ours.digest(seq) if seq <= self._base.seq else ""
 
     def state(self, seq: int) -> View:
         with self._lock:

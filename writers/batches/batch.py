@@ -30,7 +30,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
-from hoodoo.writers.batches.generated_columns import to_make, with_generated
+from hoodoo.writers.batches.generated_columns import to_check, to_make, with_generated
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
@@ -135,8 +135,8 @@ def prepare(
     Args:
         data: The rows as they came.
         config: The table as the batch wants it.
-        options: What the caller asks for. Of a delete only the key and partition columns are taken, or those of which
-            partition columns are made that it lacks.
+        options: What the caller asks for. A delete takes the key and partition columns, and the source columns of
+            generated partition columns.
         checks: What rows that delete nothing have to pass.
         settled: The largest id of a column that the table has. None: that of `config`.
 
@@ -158,7 +158,9 @@ def prepare(
     rows = compact(pa.table(columns, names=needed))
     mask = delete_flags(data[IS_DELETED]) if flagged else np.full(len(rows), delete)
     if config.transforms:
-        rows = with_generated(rows, config, mask)
+        of = {one.column for one in config.transforms.values()}
+        zones = [field.type.tz for field in data.schema if field.name in of and pa.types.is_timestamp(field.type)]
+        rows = with_generated(rows, config, mask, [zone for zone in (options.zone, *zones) if zone])
         rows = rows if delete else rows.select(config.schema.names)
     if not delete:
         require_ordering(rows, config)
@@ -186,7 +188,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     """
     names, own = Counter(schema.names), set(config.schema.names)
     made = to_make(names, config)
-    of = [one.column for one in made.values()]
+    of = [*(one.column for one in made.values()), *to_check(names, config)]
     needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
     needed = [name for name in needed if name not in made]
     flagged = IS_DELETED in names and not delete  # a column of the table where Apache Hudi got batches with it

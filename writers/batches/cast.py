@@ -9,7 +9,6 @@ not known here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -228,7 +227,6 @@ def _shown(found: _UnfitValue) -> str:
         return printable(str(values[at]))
 
 
-@lru_cache(maxsize=1024)
 def _family(kind: pa.DataType) -> int:
     return next((family for family, test in _FAMILIES if test(kind)), -1)
 

@@ -281,7 +281,7 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
     """Raise ColumnError unless an update may set the column `name`. orders: it may set ordering columns; places: and
     columns of which partition columns are made.
     """
-    if not isinstance(name, str) or name not in config.schema.names:
+    if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(
             f"The table has no column {printable(name)}; {hint(str(name), config.schema.names)}",
             column=printable(name),

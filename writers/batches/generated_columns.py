@@ -4,7 +4,10 @@ has it is checked. Knows rows of the table's types and configurations; bad rows 
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Collection, Iterator
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +26,20 @@ def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]
     return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
 
 
-def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> pa.Table:
-    """Return `rows`, of the table's types, with the partition columns that they lack and that can be made; those that
-    they have are checked, but for rows that are deleted.
+def to_check(names: Collection[str], config: TableConfig) -> list[str]:
+    """Return source columns in `names` that a partition column in `names` is checked against."""
+    return [one.column for made, one in config.transforms.items() if made in names and one.column in names]
+
+
+def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
+    """Add the missing generated partition columns to `rows`, and check those that `rows` has.
+
+    Args:
+        rows: Rows of the table's types.
+        config: The configuration of the table.
+        deleted: Mask of the rows that delete. Such a row may leave the source column null.
+        zones: Names of time zones in which the caller may have computed a partition column. An error names the zone
+            that explains a wrong value.
 
     Raises:
         PartitionValueError: A number is too small to be truncated.
@@ -33,7 +47,7 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
     """
     for made, one, values, wrong in _looked_at(rows, config, deleted):
         if len(found := np.flatnonzero(wrong)):
-            raise _refused(rows, config, made, one, values, int(found[0]))
+            raise _refused(rows, config, made, one, values, int(found[0]), zones)
         if made not in rows.schema.names:
             rows = rows.append_column(config.schema.field(made), values)
     return rows
@@ -66,12 +80,18 @@ def _looked_at(
         values, wrong = transforms.values(one, source), transforms.unfit(one, source)
         if made in rows.schema.names:
             wrong |= ~equal_values(rows[made].combine_chunks(), values)
-            wrong &= ~deleted
+            wrong &= ~(deleted & source.is_null().to_numpy(zero_copy_only=False))
         yield made, one, values, wrong
 
 
 def _refused(
-    rows: pa.Table, config: TableConfig, made: str, one: Transform, values: pa.Array, row: int
+    rows: pa.Table,
+    config: TableConfig,
+    made: str,
+    one: Transform,
+    values: pa.Array,
+    row: int,
+    zones: Collection[str],
 ) -> ColumnError | PartitionValueError:
     key = printable({part: rows[part][row].as_py() for part in config.key})
     if transforms.unfit(one, rows[one.column].slice(row, 1).combine_chunks())[0]:
@@ -85,7 +105,7 @@ def _refused(
     given, expected = (printable(_shown(column[row])) for column in (rows[made], values))
     return ColumnError(
         f"Partition column {made!r} is {given} in row {row} (key {key}), and {one} makes it {expected}. Leave the "
-        "column out, and it is filled; or correct the row.",
+        f"column out, and it is filled; or correct the row.{_zone_hint(one, rows, made, row, zones)}",
         column=made,
         row=row,
         key=key,
@@ -93,9 +113,27 @@ def _refused(
     )
 
 
+def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Collection[str]) -> str:
+    """Name the time zone in which the partition value of `row` would be right; '' if there is none."""
+    moment, given = rows[one.column][row], rows[made][row]
+    if not (pa.types.is_timestamp(moment.type) and moment.type.tz and moment.is_valid and given.is_valid):
+        return ""
+    kind = pa.timestamp("us")
+    try:
+        moment = moment.cast(pa.timestamp("us", "UTC")).as_py()
+        for zone in dict.fromkeys((*zones, "")):
+            local = moment.astimezone(ZoneInfo(zone) if zone else None).replace(tzinfo=None)
+            if transforms.value(one, local, kind) == given.as_py():
+                name = zone or os.environ.get("TZ") or time.tzname[0]
+                return f" The value would be right in time zone {name}, but partition columns are computed in UTC."
+    except (ValueError, OverflowError, OSError, KeyError, pa.ArrowInvalid):
+        pass  # an unknown zone, or a time that Python cannot represent: the error is complete without the hint
+    return ""
+
+
 def _shown(value: pa.Scalar) -> object:
     """A value as it stands in a sentence: a date as its text."""
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 
-__all__ = ["to_make", "with_generated", "with_places", "wrongly_placed"]
+__all__ = ["to_check", "to_make", "with_generated", "with_places", "wrongly_placed"]

@@ -58,6 +58,8 @@ _NO_FIRST_OBJECT = re.compile(rb"\s*(null\b[^\n]*)")
 _NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
 _LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
 _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
+_CODE = r"^[+-]?0[0-9]+(?:\.[0-9]*)?$"
+"""Digits that begin with 0, such as a zip code: as a number they would lose the 0."""
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _NO_CODEC = " codec is supported but you need to install"
 """What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
@@ -278,6 +280,9 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
     reading = pa.csv.ReadOptions(block_size=_block_size(data))
     try:
         rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
+        if codes := _codes(rows, columns, data, reading, parsing):
+            options.column_types = {**options.column_types, **codes}
+            rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
         _require_finite_texts(rows, data, reading, parsing)
         return rows
     except pa.ArrowInvalid as problem:
@@ -289,6 +294,23 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         raise ColumnError(
             f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is no {kind}. Correct the file.", column=name
         ) from None
+
+
+def _codes(
+    rows: pa.Table, columns: pa.Schema, data: pa.Buffer, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions
+) -> dict[str, pa.DataType]:
+    """Return the inferred number columns with a value that begins with 0, such as a zip code: they are text."""
+    numbers = [
+        field.name
+        for field in rows.schema
+        if field.name not in columns.names and (pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
+    ]
+    if not numbers or len(set(rows.schema.names)) < rows.num_columns:
+        return {}
+    found = dict.fromkeys(numbers, pa.string())
+    as_text = pa.csv.ConvertOptions(include_columns=numbers, column_types=found)
+    texts = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
+    return {name: kind for name, kind in found.items() if pc.any(pc.match_substring_regex(texts[name], _CODE)).as_py()}
 
 
 def _require_finite_texts(

@@ -114,7 +114,6 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-@lru_cache(maxsize=1024)
 def _has_times(kind: pa.DataType) -> bool:
     if is_packed(kind):
         return _has_times(packed_type(kind))

@@ -52,6 +52,7 @@ class WriteOptions:
         if_head: The position since which nobody may have written a row. None: that does not matter.
         columns: The columns that an upsert changes: 'given' or names. None: it writes whole rows.
         mode: How rows of an upsert and stored rows become one.
+        zone: The time zone of the Spark session that computed the rows, for error messages. '': it is not known.
     """
 
     delete: bool = False
@@ -63,6 +64,7 @@ class WriteOptions:
     if_head: PositionLike | None = None
     columns: str | tuple[str, ...] | None = None
     mode: MergeMode = REPLACES
+    zone: str = ""
 
     @property
     def takes_over(self) -> bool:

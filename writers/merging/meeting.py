@@ -58,7 +58,8 @@ class Unread:
     def __call__(self) -> KeyedChanges:
         """Return the changes, one per key."""
         met = self.source()
-        there = [name for name in self.config.schema.names if name in met.rows.schema.names]
+        given = set(met.rows.schema.names)
+        there = [name for name in self.config.schema.names if name in given]
         rows = met.rows.select(there).add_column(0, RECORD_KEY, met.keys)
         require_values(rows, self.config, np.zeros(len(rows), bool))
         return replace(upserts(rows), hashes=met.hashes, columns=self.sets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, DuplicateKeys
+from hoodoo.format.known_types import known_type
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -33,38 +35,49 @@ class MergeSource:
     keys: Batch
 
     @staticmethod
-    def of(rows: pa.Table, config: TableConfig) -> MergeSource:
+    def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
         """Take rows for the source of a merge.
 
         Args:
             rows: The rows, with the key and partition columns of the table.
             config: The configuration of the table.
+            zone: The time zone of the Spark session that computed the rows, for error messages. '': not known.
 
         Raises:
             DataError: What `prepare` raises for their keys.
             DuplicateKeys: A key occurs twice.
         """
-        keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first"))
+        keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
             raise more_than_once(_repeated_keys(rows, config))
         return MergeSource(rows, keys)
 
 
-def source_rows(rows: pa.Table) -> pa.Table:
-    """Return rows as a merge takes them, their columns in plain types.
+def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Convert the rows of a merge source to plain types.
+
+    A column of nulls gets the type of the table's column. If the table does not have the column, it becomes text.
 
     Args:
         rows: The rows as they came.
+        config: The configuration of the table.
 
     Raises:
         ColumnError: A column is there more than once, or is damaged.
     """
     names = rows.schema.names
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
     sound = sound_columns(rows, names, ())
-    plain = [cast(sound[field.name], field.with_type(plain_type(field.type))) for field in rows.schema]
+    plain = [cast(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]
     return pa.table(plain, names=names)
+
+
+def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
+    if known_type(field.type) is not None:
+        return plain_type(field.type)
+    column = config.columns.by_name.get(field.name)
+    return column.arrow if column else pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
 
 
 def more_than_once(keys: Sequence[str]) -> DuplicateKeys:

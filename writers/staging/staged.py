@@ -62,7 +62,7 @@ def staged(
         frame = only(frame, taken_of(schema, config, options.columns))
         schema = _schema_of(frame, config)
     evolution = of_schema(schema, config.columns) if options.evolve else None
-    context = replace(context, evolution=evolution)
+    context, options = replace(context, evolution=evolution), replace(options, zone=zone_of(frame))
     wanted, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
     folder = new_folder()
     job = StagingJob.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
@@ -82,7 +82,7 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
     Raises ColumnError for columns that no source can have, or lacks: no task need be started for it.
     """
-    nothing = source_rows(_schema_of(frame, config).empty_table())
+    nothing = source_rows(_schema_of(frame, config).empty_table(), config)
     MergeSource.of(nothing, config)
     return nothing.schema
 
@@ -92,12 +92,12 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
     """Take `frame`, a Spark DataFrame that `merge_schema` lets pass, for the source of a merge: the context and source
     to merge it with. Its staging folder is gone afterwards.
     """
-    job = MergeStagingJob(context.store, config, new_folder(), _schema_of(frame, config))
+    job = MergeStagingJob(context.store, config, new_folder(), _schema_of(frame, config), zone_of(frame))
     try:
         collected = _prepare_on_spark(job, frame)
         if bytes_of(collected) <= IN_PROCESS_BYTES:
             rows = [unmarked(part) for one in collected for part in one.tables(job.store)]
-            rows.append(source_rows(job.schema.empty_table()))
+            rows.append(source_rows(job.schema.empty_table(), config))
             yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
             source = StagedMerge(job.folder, _pieces(job.store, job.folder, collected), MergeRowsStaged(config))
@@ -145,17 +145,19 @@ class MergeStagingJob:
         config: The configuration of the table.
         folder: The folder in which rows are staged.
         schema: The columns of the rows that come in.
+        zone: The time zone of the session.
     """
 
     store: Store
     config: TableConfig
     folder: str
     schema: pa.Schema
+    zone: str
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
         """See `TaskJob`."""
-        sound = source_rows(rows)
-        keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each"))
+        sound = source_rows(rows, self.config)
+        keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
         return marked_with_keys(sound, keys), 0, none_of(0)
 
     def is_refused(self, bad: BadRows) -> bool:
@@ -276,6 +278,11 @@ def only(frame: Any, names: Sequence[str]) -> Any:
     numbered = frame.toDF(*(f"c{number}" for number in range(len(there))))
     numbers = [number for number, name in enumerate(there) if name in names]
     return numbered.select(*(f"c{number}" for number in numbers)).toDF(*(there[number] for number in numbers))
+
+
+def zone_of(frame: Any) -> str:
+    """Return the time zone of the session of a Spark DataFrame."""
+    return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
 
 
 def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:

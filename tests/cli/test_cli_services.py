@@ -277,7 +277,8 @@ def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine:
     before = sorted(map(str, lines("scan", trips)))
     saved = machine("savepoint", trips, "end-of-day")
     assert saved["slot"] == 3
-    assert lines("savepoint", trips) == [{"name": "end-of-day", **{name: saved[name] for name in ("slot", "cursor")}}]
+    [listed] = lines("savepoint", trips)
+    assert (listed["name"], listed["slot"]) == ("end-of-day", 3) and saved["cursor"].startswith(listed["cursor"])
     table = hoodoo.open(trips)
     table.delete(table.scan().to_arrow())
     assert sorted(map(str, lines("scan", trips, "--as-of", "end-of-day"))) == before and lines("scan", trips) == []

@@ -71,7 +71,8 @@ def test_each_message_is_in_one_commit_whoever_is_killed(kafka: Broker, tmp_path
         number for number in range(MESSAGES) if number % BAD_EVERY
     ]
     assert set(changes["op"].to_pylist()) == {"i"}
-    assert sorted(table.quarantine().rows()["position"].to_pylist()) == sorted(
+    positions = table.quarantine().rows()["position"].to_pylist()
+    assert sorted(one.rpartition(":")[0] for one in positions) == sorted(
         f"{number % PARTITIONS}:{number // PARTITIONS}" for number in range(0, MESSAGES, BAD_EVERY)
     )
     assert table.application("job").version == last

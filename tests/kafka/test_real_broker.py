@@ -18,6 +18,7 @@ from patience import wait_for
 
 import hoodoo
 from hoodoo.errors import SourceLost, SourceUnavailable
+from hoodoo.ingestion.job import Job
 from hoodoo.sources import Kafka, Limits, Planned
 
 COLUMNS = pa.schema([("id", pa.string())])
@@ -51,8 +52,15 @@ def inserted(table: hoodoo.Table) -> list[str]:
 
 
 def wait_for_offsets(source: Kafka, count: int, position: str = "") -> None:
-    """Until so many wait: marks of transactions are written after the producer was told of their end."""
-    wait_for(lambda: source.lag(position).waiting == count, f"{count} offsets of {source.topic}")
+    """Wait until `count` offsets can be read: the producer is told before the mark of its transaction is written."""
+
+    def are_readable() -> bool:
+        planned = source.plan(position, Limits())
+        return (
+            planned is not None and source.lag(planned.position).waiting == 0 and source.lag(position).waiting == count
+        )
+
+    wait_for(are_readable, f"{count} offsets of {source.topic}")
 
 
 def delete_before(kafka: Broker, topic: str, offset: int) -> None:
@@ -88,6 +96,20 @@ def test_an_open_transaction_holds_back_what_is_behind_it_and_its_end_ends_the_r
     wait_for_offsets(source, 3, position)
     found, after = read(source, position)  # its last offset is a mark, which no client is ever sent
     assert found == ["open", "behind"] and offsets(after) == "0:4"
+
+
+def test_the_lag_counts_what_waits_behind_an_open_transaction(kafka: Broker) -> None:
+    """It said 0, and nobody saw that the job stood still."""
+    topic, producer = kafka.topic(), kafka.transactions()
+    kafka.put(topic, *rows("before"))
+    source = Kafka(kafka.address, topic)
+    _, position = read(source)
+    producer.begin_transaction()
+    send(producer, topic, *rows("open"))
+    kafka.put(topic, *rows(*range(100)))
+    wait_for(lambda: source.lag(position).waiting == 101, "all messages behind the position")
+    assert source.plan(position, Limits()) is None and source.lag(position).partitions == {"0": 101}
+    producer.abort_transaction(30)
 
 
 def test_a_range_of_an_aborted_transaction_only_moves_the_position(kafka: Broker, table: hoodoo.Table) -> None:
@@ -218,6 +240,41 @@ def test_a_topic_that_was_made_anew_is_another_one(kafka: Broker, anew: int, on_
 def make_anew(kafka: Broker, topic: str) -> None:
     kafka.admin.delete_topics([topic])[topic].result(10)
     kafka.topic(name=topic)
+
+
+def test_a_bad_message_of_a_recreated_topic_is_kept_beside_that_of_the_old_one(
+    kafka: Broker, table: hoodoo.Table
+) -> None:
+    """Both have one offset, and the second one was in neither place."""
+    topic = kafka.topic()
+
+    def job() -> Job:
+        return hoodoo.ingest(Kafka(kafka.address, topic), table, name="job", max_bad_share=1)
+
+    kafka.put(topic, b"bad")
+    job().run()
+    make_anew(kafka, topic)
+    kafka.put(topic, b"bad")
+    job().reset("earliest", table.application("job").version)
+    assert job().run().bad == 1 and table.quarantine().count() == 2
+
+
+def test_messages_that_are_skipped_because_they_are_gone_are_counted_and_logged(
+    kafka: Broker, table: hoodoo.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, *rows(1))
+
+    def job() -> Job:
+        return hoodoo.ingest(Kafka(kafka.address, topic, on_loss="skip"), table, name="job")
+
+    assert job().run().lost == 0
+    kafka.put(topic, *rows(*range(2, 10)))
+    delete_before(kafka, topic, 8)
+    report = job().run()
+    assert (report.lost, report.rows) == (7, 1)
+    [said] = [record.getMessage() for record in caplog.records if "messages lost" in record.getMessage()]
+    assert "lost=7" in said and f"topic={topic}" in said
 
 
 def test_a_topic_that_was_made_anew_after_the_plan_brings_no_rows(kafka: Broker, table: hoodoo.Table) -> None:

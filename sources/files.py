@@ -32,7 +32,7 @@ from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
-_BLOCK = 64 << 20  # decoded bytes of a file that are read at once
+_BLOCK = 8 << 20  # decoded bytes of a file that are read at once
 _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 

@@ -184,6 +184,7 @@ def plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    value = re.sub(r"(hoodoo:[0-9a-f]{32}:\d+):[0-9a-f]{16}", r"\1", str(value))  # the digest of a slot has its time
     named = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+_[-\d]+)?", "FILE", str(value))
     dated = re.sub(r"\b20\d\d-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?|datetime\([^)]*\)", "TIME", named)
     return re.sub(r"\d{17}|[\d.]+ (bytes|kB|MB)|\d+ (s|min)\b", "N", dated)

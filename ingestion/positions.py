@@ -1,8 +1,7 @@
-"""Long positions: what would not fit into a slot lies in a file beside it, and the position names that.
+"""Positions that are too long for a slot: each is stored in a file, and the slot contains the digest of the file.
 
-The position of a folder names each file of the newest hour, which may be thousands. The file is put before the commit
-that names it, under the digest of its content. A sweep deletes those that no position names any more
-(compactor/cleaning/sweep.py).
+The position of a folder names every file that was read, which may be thousands. The file is written before the commit
+that names it. The sweep deletes files that no position names any more (compactor/cleaning/sweep.py).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class TextBlocks:
         line: Lines that were read.
     """
 
-    def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0) -> None:
+    def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0, record_max: int = _RECORD_MAX) -> None:
         """Begin at an offset.
 
         Args:
@@ -40,11 +40,12 @@ class TextBlocks:
             csv: True for CSV with a header, False for a JSON object a line.
             offset: Where to begin, in decoded bytes: 0, or the `offset` of an earlier reader.
             line: The `line` of that reader.
+            record_max: Bytes of the largest record; at least 64 MiB are allowed.
 
         Raises:
             DataError: A CSV header has a quote that is never closed.
         """
-        self._stream, self._csv = stream, csv
+        self._stream, self._csv, self._record_max = stream, csv, max(record_max, _RECORD_MAX)
         self._rest, self._ended = b"", False
         self.header, self.offset, self.line = b"", 0, 0
         while csv and not self.header.strip() and (record := self.next(64 << 10, 1)) is not None:
@@ -76,7 +77,7 @@ class TextBlocks:
             self._fill(most)
             if not self._rest:
                 return None
-            ends, open_at = _record_ends(self._rest, self._csv)
+            ends, open_at = record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
                 line = self.line + self._rest[:open_at].count(b"\n") + 1
                 raise DataError(f'The quote (") that opens in line {line} is never closed.')
@@ -90,12 +91,12 @@ class TextBlocks:
                 block, self._rest = self._rest[:cut], self._rest[cut:]
                 self.offset, self.line = self.offset + cut, self.line + block.count(b"\n")
                 return block
-            if most >= max(bytes_max, _RECORD_MAX):
+            if most >= self._record_max:
                 raise DataError(
                     f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If that is right, "
                     "raise max_bytes."
                 )
-            most = min(2 * max(most, 64 << 10), max(bytes_max, _RECORD_MAX))
+            most = min(2 * max(most, 64 << 10), self._record_max)
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""
@@ -113,7 +114,7 @@ class TextBlocks:
         self._rest = b"".join(parts) if len(parts) > 1 else self._rest
 
 
-def _record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
+def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     """Return the positions behind each whole record, and the position of a quote that is not closed (-1: none).
 
     A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other.
@@ -233,4 +234,4 @@ class RowBatches:
         return [one.path for one in columns if one.physical_type == "INT96"]
 
 
-__all__ = ["RowBatches", "TextBlocks"]
+__all__ = ["RowBatches", "TextBlocks", "record_ends"]

@@ -229,3 +229,18 @@ def test_whatever_a_decoder_raises_becomes_an_error_that_names_the_file(
         assert name in problem.message and problem.details["file"] == name
     else:
         assert name == "a.jsonl"  # each line that cannot be decoded is a bad row
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_max_bytes_allows_records_that_are_larger_than_a_block(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error said to raise max_bytes, which changed nothing above 64 MiB."""
+    for option in ("hoodoo.sources.file_blocks._RECORD_MAX", "hoodoo.sources.files._BLOCK"):
+        monkeypatch.setattr(option, 1 << 20)
+    monkeypatch.setattr("hoodoo.writers.batches.row_files._BLOCK", 1 << 20)
+    rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "x\n" * (2 << 20)}, {"id": 3, "v": "b"}]
+    write(tmp_path, name, rows)
+    assert [row for batch in in_parts(tmp_path, Limits(bytes=16 << 20), False) for row in batch] == rows
+    with pytest.raises(DataError, match="raise max_bytes"):
+        in_parts(tmp_path, Limits(bytes=2 << 20), False)

@@ -18,7 +18,7 @@ from hoodoo.writers.batches.row_files import avro_batches, opened_parquet
 
 _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is smaller
 _BATCH_ROWS = 65_536
-_NEWLINE, _QUOTE = 10, 34
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes that stand beside the quotes of a CSV field
 _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
@@ -43,13 +43,15 @@ class TextBlocks:
             record_max: Bytes of the largest record; at least 64 MiB are allowed.
 
         Raises:
-            DataError: A CSV header has a quote that is never closed.
+            DataError: A CSV header has a quote that is never closed, or a zero byte.
         """
         self._stream, self._csv, self._record_max = stream, csv, max(record_max, _RECORD_MAX)
         self._rest, self._ended = b"", False
         self.header, self.offset, self.line = b"", 0, 0
         while csv and not self.header.strip() and (record := self.next(64 << 10, 1)) is not None:
             self.header += record
+        if b"\0" in self.header:
+            raise DataError("Its header has a zero byte: expected text in UTF-8.")
         while self.offset < offset:
             if not self._rest:
                 self._rest = self._stream.read(min(4 << 20, offset - self.offset)) or b""
@@ -79,7 +81,7 @@ class TextBlocks:
                 return None
             ends, open_at = record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
-                line = self.line + self._rest[:open_at].count(b"\n") + 1
+                line = self.line + self.lines_in(self._rest[:open_at]) + 1
                 raise DataError(f'The quote (") that opens in line {line} is never closed.')
             if self._ended and (not len(ends) or ends[-1] < len(self._rest)):
                 ends = np.append(ends, len(self._rest))
@@ -89,7 +91,7 @@ class TextBlocks:
             if count:
                 cut = int(ends[min(count, rows_max) - 1])
                 block, self._rest = self._rest[:cut], self._rest[cut:]
-                self.offset, self.line = self.offset + cut, self.line + block.count(b"\n")
+                self.offset, self.line = self.offset + cut, self.line + self.lines_in(block)
                 return block
             if most >= self._record_max:
                 raise DataError(
@@ -102,6 +104,10 @@ class TextBlocks:
         """Tell whether the file was read to its end."""
         self._fill(0)
         return not self._rest
+
+    def lines_in(self, text: bytes) -> int:
+        """Count the ends of lines. In CSV, a carriage return alone ends a line, too."""
+        return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill(self, size: int) -> None:
         """Read until `size` bytes are there, or the file ends."""
@@ -117,10 +123,14 @@ class TextBlocks:
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     """Return the positions behind each whole record, and the position of a quote that is not closed (-1: none).
 
-    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other.
+    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other. A
+    carriage return ends a record of CSV. One at the end of `data` does not, since a newline may follow.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE) + 1
+    if csv and b"\r" in data:
+        returns = np.flatnonzero(text[:-1] == _RETURN) + 1
+        ends = np.union1d(ends, returns[text[returns] != _NEWLINE])
     if not csv or b'"' not in data:
         return ends, -1
     quotes = np.flatnonzero(text == _QUOTE)

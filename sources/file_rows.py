@@ -28,6 +28,7 @@ from hoodoo.writers.batches.row_files import rows_of
 from hoodoo.writers.batches.value_validation import every_bad, unsound_rows
 
 _MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
+_OTHERWISE = "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine)."
 _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _PARSING = pa.csv.ParseOptions(newlines_in_values=True)
 _Parse = Callable[[pa.Buffer], pa.Table]
@@ -145,11 +146,13 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
     """Raise ColumnError where a file has a column twice, or lacks one that each row needs."""
     if twice := [one for one in there if there.count(one) > 1]:
-        raise ColumnError(f"{printable(name)} has the column {twice[0]!r} twice.", file=name, column=twice[0])
+        raise ColumnError(
+            f"{printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
+        )
     if rows and (lacks := [field.name for field in columns if not field.nullable and field.name not in there]):
         raise ColumnError(
             f"{printable(name)} has no column {lacks[0]!r}, which is a key column; it has {printable(list(there))}. "
-            "Take it away, or give the job a transform that makes the column.",
+            f"Give the job a transform that makes the column. {_OTHERWISE}",
             file=name,
             column=lacks[0],
         )
@@ -164,7 +167,7 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
     """Return the error for a file that cannot be decoded. kind: the format that its name says."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
-        "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine).",
+        f"{_OTHERWISE}",
         file=name,
     )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import (
+    ColumnError,
     CorruptTable,
     DataError,
     EngineError,
@@ -95,8 +96,9 @@ class Files(Source):
                 of this machine, 0 on S3, where an object appears as a whole.
             on_change: What to do if a file that was read is rewritten: 'fail' (default) stops the job, 'again' reads
                 the file once more.
-            on_bad_file: What to do if a file is damaged or cannot be read: 'fail' (default) stops the job, 'quarantine'
-                adds a row for the file to the quarantine and goes on.
+            on_bad_file: What to do if a file is damaged, cannot be read, lacks a key column, or has columns that cannot
+                be read: 'fail' (default) stops the job, 'quarantine' adds a row for the file to the quarantine and goes
+                on.
             storage: Options for S3, as `hoodoo.open` takes them.
 
         Raises:
@@ -174,6 +176,7 @@ class Files(Source):
             SourceUnavailable: The file system does not answer.
             EngineError: An Avro file has a codec whose package is not installed.
             DataError: A file is damaged or cannot be read, and on_bad_file is 'fail'.
+            ColumnError: A file lacks a key column, or has columns that cannot be read, and on_bad_file is 'fail'.
             TooManyBadRows: A file has more bad rows than the limits allow.
         """
         last: Part | None = None
@@ -225,7 +228,7 @@ class Files(Source):
             except (HoodooError, OSError) as problem:
                 if isinstance(problem, OSError):
                     problem = unreadable(file.name, problem)
-                if self.on_bad_file == "fail" or type(problem) is not DataError:
+                if self.on_bad_file == "fail" or type(problem) not in (DataError, ColumnError):
                     raise problem from None
                 yield Part(pa.table({}), bad_file(file.name, file.stamp, problem), bytes=file.size)
                 rows, digest = before + 1, ""
@@ -462,7 +465,7 @@ class _Reader:
                 return decoder.json(block, line)
             assert isinstance(self._blocks, TextBlocks)
             header = self._blocks.header
-            return decoder.csv(header, block, line - header.count(b"\n"))
+            return decoder.csv(header, block, line - self._blocks.lines_in(header))
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""

@@ -244,3 +244,49 @@ def test_max_bytes_allows_records_that_are_larger_than_a_block(
     assert [row for batch in in_parts(tmp_path, Limits(bytes=16 << 20), False) for row in batch] == rows
     with pytest.raises(DataError, match="raise max_bytes"):
         in_parts(tmp_path, Limits(bytes=2 << 20), False)
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("header_end", ["\r", "\n"])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_lines_of_csv_end_with_a_carriage_return_too(tmp_path: Path, end: str, header_end: str, fresh: bool) -> None:
+    """A file without newlines was its header, and no row was read and nothing was said."""
+    values = ["a", "two\rlines", "two\r\nlines", 'a "quoted" word', "b"] * 4
+    rows = [{"id": number, "v": value} for number, value in enumerate(values)]
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([row["id"], row["v"]] for row in rows)
+    (tmp_path / "a.csv").write_bytes(("id,v" + header_end + out.getvalue()).encode())
+    for limits in (Limits(), Limits(rows=1), Limits(bytes=9)):
+        assert [row for batch in in_parts(tmp_path, limits, fresh) for row in batch] == rows
+
+
+def test_equal_bad_rows_of_csv_with_carriage_returns_have_places_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,v\r" + b"1,2,3\rx,a\r" * 5)
+    source, position, places = Files(tmp_path, settle_s=0), "", list[str]()
+    while planned := source.plan(position, Limits(rows=3)):
+        for part in source.read(planned, COLUMNS, False):
+            places += part.bad["place"].to_pylist()
+            position = part.position
+    assert len(places) == len(set(places)) == 10
+
+
+@pytest.mark.parametrize("content", [b"\0" * 100, "id,v\n1,\u00e9\n".encode("utf-16-le")])
+def test_a_csv_header_with_zero_bytes_is_damage(tmp_path: Path, content: bytes) -> None:
+    """A file of zeros, as a power loss leaves one, counted as read without a row."""
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(DataError, match="zero byte"):
+        in_parts(tmp_path, Limits(), False)
+
+
+@pytest.mark.parametrize("header", ["v\n1\n", "id,id\n1,2\n", "id;v\n1;2\n", " id,v\n1,2\n"])
+def test_a_file_without_the_key_column_can_be_quarantined(tmp_path: Path, header: str) -> None:
+    """One such file stopped a job that quarantines bad files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text(header)
+    (folder / "b.csv").write_text("id,v\n7,x\n")
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
+    with pytest.raises(DataError, match="on_bad_file='quarantine'"):
+        hoodoo.ingest(Files(folder, settle_s=0), table).run()
+    report = hoodoo.ingest(Files(folder, settle_s=0, on_bad_file="quarantine"), table).run()
+    assert (report.rows, report.bad, dict(report.reasons)) == (2, 1, {"file": 1}) and table.count() == 1

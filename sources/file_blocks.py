@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hoodoo.errors import DataError
 from hoodoo.writers.batches.row_files import avro_batches, opened_parquet
 
 _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is smaller
 _BATCH_ROWS = 65_536
+_TEXT = (pa.string(), pa.binary())
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes that stand beside the quotes of a CSV field
 _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
@@ -170,6 +172,8 @@ class RowBatches:
         self._file: Any = opened_parquet(source) if kind == "parquet" else None
         self._columns = columns
         self.schema: pa.Schema = self._file.schema_arrow if self._file else None
+        if self._file and (names := self._repeating()):
+            self._file = opened_parquet(source, names)
         self._batches: Iterator[pa.Table] | None = None
         if self._file is None:
             self.schema, self._batches = avro_batches(source, offset)
@@ -188,12 +192,12 @@ class RowBatches:
         if self._left is None:
             return None
         rows = self._left
-        each = max(1, rows.nbytes // max(1, len(rows)))
+        each = max(1, _decoded_bytes(rows) // max(1, len(rows)))
         count = min(len(rows), rows_max, max(1, bytes_max // each))
         self._left = rows.slice(count) if count < len(rows) else None
         self.offset += count
         rows = rows.slice(0, count)
-        return self._moments(rows) if self._file is not None else rows
+        return self._moments(self._decoded(rows)) if self._file is not None else rows
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""
@@ -229,6 +233,26 @@ class RowBatches:
                     yield rows.slice(skip)
                 skip = max(0, skip - len(rows))
 
+    def _repeating(self) -> list[str]:
+        """Return the columns of text and bytes whose values may be much larger than the file: a dictionary has each
+        value once. They stay dictionaries until it is known how many rows fit.
+        """
+        found, names = self._file.metadata, set[str]()
+        for number in range(found.num_row_groups):
+            group = found.row_group(number)
+            for at in range(group.num_columns):
+                column = group.column(at)
+                if column.has_dictionary_page and column.num_values * column.total_uncompressed_size > _RECORD_MAX:
+                    names.add(column.path_in_schema)
+        return [field.name for field in self.schema if field.name in names and field.type in _TEXT]
+
+    def _decoded(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with plain text instead of dictionaries of text."""
+        for at, field in enumerate(rows.schema):
+            if _is_text_dictionary(field.type):
+                rows = rows.set_column(at, field.name, rows.column(at).cast(field.type.value_type))
+        return rows
+
     def _moments(self, rows: pa.Table) -> pa.Table:
         """Give INT96 columns the time zone of the table's column: INT96 has none, and its writers store UTC."""
         for name in self._int96():
@@ -242,6 +266,22 @@ class RowBatches:
     def _int96(self) -> list[str]:
         columns = (self._file.schema.column(at) for at in range(len(self._file.schema)))
         return [one.path for one in columns if one.physical_type == "INT96"]
+
+
+def _is_text_dictionary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind)) and kind.value_type in _TEXT
+
+
+def _decoded_bytes(rows: pa.Table) -> int:
+    """Return the size of rows in memory, each value counted as often as it occurs."""
+    size = 0
+    for column in rows.columns:
+        size += column.nbytes
+        if _is_text_dictionary(column.type):
+            for chunk in column.chunks:
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64()).take(chunk.indices)
+                size += (pc.sum(lengths).as_py() or 0) - chunk.dictionary.nbytes
+    return size
 
 
 __all__ = ["RowBatches", "TextBlocks", "record_ends"]

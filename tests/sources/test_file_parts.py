@@ -290,3 +290,30 @@ def test_a_file_without_the_key_column_can_be_quarantined(tmp_path: Path, header
         hoodoo.ingest(Files(folder, settle_s=0), table).run()
     report = hoodoo.ingest(Files(folder, settle_s=0, on_bad_file="quarantine"), table).run()
     assert (report.rows, report.bad, dict(report.reasons)) == (2, 1, {"file": 1}) and table.count() == 1
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_max_bytes_bounds_values_that_a_parquet_file_stores_once(
+    tmp_path: Path, kind: pa.DataType, stored: bool, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 kB of Parquet became 1.5 GB of memory, whatever max_bytes was."""
+    monkeypatch.setattr(file_blocks, "_RECORD_MAX", 1 << 20)
+    dictionary = pa.array(["a" * 100_000, "b" * 50_000, "c"]).cast(kind)
+    indices = pa.array([None if at % 7 == 6 else at % 3 for at in range(90)], pa.int32())
+    texts = pa.DictionaryArray.from_arrays(indices, dictionary)
+    texts = texts if stored else texts.cast(kind)
+    numbers = pa.array([at % 4 for at in range(90)]).dictionary_encode()
+    rows = pa.table({"id": pa.array(range(90)), "v": texts, "n": numbers})
+    pa.parquet.write_table(rows, tmp_path / "a.parquet", row_group_size=40)
+    columns = pa.schema([("id", pa.int64()), ("v", kind), ("n", pa.int64())])
+    source, position, found = Files(tmp_path, settle_s=0), "", list[dict[str, Any]]()
+    while planned := source.plan(position, Limits(bytes=400_000)):
+        for part in source.read(planned, columns, False):
+            assert part.rows.nbytes <= 1_000_000
+            assert not part.rows.num_columns or part.rows.schema.field("v").type == kind
+            found += part.rows.to_pylist()
+            position = part.position
+        source = Files(tmp_path, settle_s=0) if fresh else source
+    assert found == rows.to_pylist()

@@ -263,9 +263,17 @@ def rows_of(
     return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
 
 
-def opened_parquet(source: Any) -> pa.parquet.ParquetFile:
-    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262."""
-    return pa.parquet.ParquetFile(source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
+    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262.
+
+    dictionaries: columns that are read as dictionaries.
+    """
+    return pa.parquet.ParquetFile(
+        source,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit="us",
+        read_dictionary=list(dictionaries) or None,
+    )
 
 
 def _block_size(data: pa.Buffer, csv: bool = False) -> int:

@@ -317,3 +317,13 @@ def test_max_bytes_bounds_values_that_a_parquet_file_stores_once(
             position = part.position
         source = Files(tmp_path, settle_s=0) if fresh else source
     assert found == rows.to_pylist()
+
+
+def test_equal_bad_rows_of_files_with_similar_names_are_all_quarantined(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a,source:b.jsonl", "a%source:b.jsonl", "a,position:b.jsonl", "__null__"):
+        (folder / name).write_text("no json\n")
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    report = hoodoo.ingest(Files(folder, settle_s=0, format="json"), table, name="a,source:b").run()
+    assert report.bad == table.quarantine().count() == 3  # names that begin with '_' are skipped

@@ -23,7 +23,7 @@ class BatchReport:
         reasons: How many rows were set aside for each reason, such as 'cast'.
         unknown: Columns that the table does not have, and that were left out.
         passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
-            be read.
+            be read; of a table of a database, an entry for its rows with null in the growing column.
         lost: Messages that are gone from the source and were not read.
     """
 
@@ -55,7 +55,7 @@ class IngestReport:
         position: How far the source was read, as its commits say; '' where it was not.
         unknown: Columns that the table does not have, and that were left out.
         passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
-            be read.
+            be read; of a table of a database, an entry for its rows with null in the growing column.
         lost: Messages that are gone from the source and were not read.
         skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
         retries: How often the store or the source did not answer, so that the job looked again.

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hoodoo.errors import DataError
 from hoodoo.writers.batches.row_files import avro_batches, opened_parquet
 
 _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is smaller
 _BATCH_ROWS = 65_536
-_NEWLINE, _QUOTE = 10, 34
+_TEXT = (pa.string(), pa.binary())
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes that stand beside the quotes of a CSV field
 _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
@@ -32,7 +34,7 @@ class TextBlocks:
         line: Lines that were read.
     """
 
-    def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0) -> None:
+    def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0, record_max: int = _RECORD_MAX) -> None:
         """Begin at an offset.
 
         Args:
@@ -40,15 +42,18 @@ class TextBlocks:
             csv: True for CSV with a header, False for a JSON object a line.
             offset: Where to begin, in decoded bytes: 0, or the `offset` of an earlier reader.
             line: The `line` of that reader.
+            record_max: Bytes of the largest record; at least 64 MiB are allowed.
 
         Raises:
-            DataError: A CSV header has a quote that is never closed.
+            DataError: A CSV header has a quote that is never closed, or a zero byte.
         """
-        self._stream, self._csv = stream, csv
+        self._stream, self._csv, self._record_max = stream, csv, max(record_max, _RECORD_MAX)
         self._rest, self._ended = b"", False
         self.header, self.offset, self.line = b"", 0, 0
         while csv and not self.header.strip() and (record := self.next(64 << 10, 1)) is not None:
             self.header += record
+        if b"\0" in self.header:
+            raise DataError("Its header has a zero byte: expected text in UTF-8.")
         while self.offset < offset:
             if not self._rest:
                 self._rest = self._stream.read(min(4 << 20, offset - self.offset)) or b""
@@ -76,9 +81,9 @@ class TextBlocks:
             self._fill(most)
             if not self._rest:
                 return None
-            ends, open_at = _record_ends(self._rest, self._csv)
+            ends, open_at = record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
-                line = self.line + self._rest[:open_at].count(b"\n") + 1
+                line = self.line + self.lines_in(self._rest[:open_at]) + 1
                 raise DataError(f'The quote (") that opens in line {line} is never closed.')
             if self._ended and (not len(ends) or ends[-1] < len(self._rest)):
                 ends = np.append(ends, len(self._rest))
@@ -88,19 +93,23 @@ class TextBlocks:
             if count:
                 cut = int(ends[min(count, rows_max) - 1])
                 block, self._rest = self._rest[:cut], self._rest[cut:]
-                self.offset, self.line = self.offset + cut, self.line + block.count(b"\n")
+                self.offset, self.line = self.offset + cut, self.line + self.lines_in(block)
                 return block
-            if most >= max(bytes_max, _RECORD_MAX):
+            if most >= self._record_max:
                 raise DataError(
                     f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If that is right, "
                     "raise max_bytes."
                 )
-            most = min(2 * max(most, 64 << 10), max(bytes_max, _RECORD_MAX))
+            most = min(2 * max(most, 64 << 10), self._record_max)
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""
         self._fill(0)
         return not self._rest
+
+    def lines_in(self, text: bytes) -> int:
+        """Count the ends of lines. In CSV, a carriage return alone ends a line, too."""
+        return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill(self, size: int) -> None:
         """Read until `size` bytes are there, or the file ends."""
@@ -113,13 +122,17 @@ class TextBlocks:
         self._rest = b"".join(parts) if len(parts) > 1 else self._rest
 
 
-def _record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
+def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     """Return the positions behind each whole record, and the position of a quote that is not closed (-1: none).
 
-    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other.
+    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other. A
+    carriage return ends a record of CSV. One at the end of `data` does not, since a newline may follow.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE) + 1
+    if csv and b"\r" in data:
+        returns = np.flatnonzero(text[:-1] == _RETURN) + 1
+        ends = np.union1d(ends, returns[text[returns] != _NEWLINE])
     if not csv or b'"' not in data:
         return ends, -1
     quotes = np.flatnonzero(text == _QUOTE)
@@ -159,6 +172,8 @@ class RowBatches:
         self._file: Any = opened_parquet(source) if kind == "parquet" else None
         self._columns = columns
         self.schema: pa.Schema = self._file.schema_arrow if self._file else None
+        if self._file and (names := self._repeating()):
+            self._file = opened_parquet(source, names)
         self._batches: Iterator[pa.Table] | None = None
         if self._file is None:
             self.schema, self._batches = avro_batches(source, offset)
@@ -177,12 +192,12 @@ class RowBatches:
         if self._left is None:
             return None
         rows = self._left
-        each = max(1, rows.nbytes // max(1, len(rows)))
+        each = max(1, _decoded_bytes(rows) // max(1, len(rows)))
         count = min(len(rows), rows_max, max(1, bytes_max // each))
         self._left = rows.slice(count) if count < len(rows) else None
         self.offset += count
         rows = rows.slice(0, count)
-        return self._moments(rows) if self._file is not None else rows
+        return self._moments(self._decoded(rows)) if self._file is not None else rows
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""
@@ -218,6 +233,26 @@ class RowBatches:
                     yield rows.slice(skip)
                 skip = max(0, skip - len(rows))
 
+    def _repeating(self) -> list[str]:
+        """Return the columns of text and bytes whose values may be much larger than the file: a dictionary has each
+        value once. They stay dictionaries until it is known how many rows fit.
+        """
+        found, names = self._file.metadata, set[str]()
+        for number in range(found.num_row_groups):
+            group = found.row_group(number)
+            for at in range(group.num_columns):
+                column = group.column(at)
+                if column.has_dictionary_page and column.num_values * column.total_uncompressed_size > _RECORD_MAX:
+                    names.add(column.path_in_schema)
+        return [field.name for field in self.schema if field.name in names and field.type in _TEXT]
+
+    def _decoded(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with plain text instead of dictionaries of text."""
+        for at, field in enumerate(rows.schema):
+            if _is_text_dictionary(field.type):
+                rows = rows.set_column(at, field.name, rows.column(at).cast(field.type.value_type))
+        return rows
+
     def _moments(self, rows: pa.Table) -> pa.Table:
         """Give INT96 columns the time zone of the table's column: INT96 has none, and its writers store UTC."""
         for name in self._int96():
@@ -233,4 +268,20 @@ class RowBatches:
         return [one.path for one in columns if one.physical_type == "INT96"]
 
 
-__all__ = ["RowBatches", "TextBlocks"]
+def _is_text_dictionary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind)) and kind.value_type in _TEXT
+
+
+def _decoded_bytes(rows: pa.Table) -> int:
+    """Return the size of rows in memory, each value counted as often as it occurs."""
+    size = 0
+    for column in rows.columns:
+        size += column.nbytes
+        if _is_text_dictionary(column.type):
+            for chunk in column.chunks:
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64()).take(chunk.indices)
+                size += (pc.sum(lengths).as_py() or 0) - chunk.dictionary.nbytes
+    return size
+
+
+__all__ = ["RowBatches", "TextBlocks", "record_ends"]

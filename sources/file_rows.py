@@ -7,10 +7,11 @@ the file.
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import xxhash
@@ -18,14 +19,18 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
+from hoodoo.sources.file_blocks import record_ends
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, sound
 from hoodoo.sources.one_type import together
 from hoodoo.sources.source import BAD, Part
 from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
-from hoodoo.writers.batches.value_validation import unsound_rows
+from hoodoo.writers.batches.value_validation import every_bad, unsound_rows
 
 _MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
+_OTHERWISE = "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine)."
+_FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
+_PARSING = pa.csv.ParseOptions(newlines_in_values=True)
 _Parse = Callable[[pa.Buffer], pa.Table]
 
 
@@ -141,11 +146,13 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
     """Raise ColumnError where a file has a column twice, or lacks one that each row needs."""
     if twice := [one for one in there if there.count(one) > 1]:
-        raise ColumnError(f"{printable(name)} has the column {twice[0]!r} twice.", file=name, column=twice[0])
+        raise ColumnError(
+            f"{printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
+        )
     if rows and (lacks := [field.name for field in columns if not field.nullable and field.name not in there]):
         raise ColumnError(
             f"{printable(name)} has no column {lacks[0]!r}, which is a key column; it has {printable(list(there))}. "
-            "Take it away, or give the job a transform that makes the column.",
+            f"Give the job a transform that makes the column. {_OTHERWISE}",
             file=name,
             column=lacks[0],
         )
@@ -160,7 +167,7 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
     """Return the error for a file that cannot be decoded. kind: the format that its name says."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
-        "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine).",
+        f"{_OTHERWISE}",
         file=name,
     )
 
@@ -172,58 +179,97 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     """
     if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
         data = pa.py_buffer(data.to_pybytes() + b"\n")
+    content = data.to_pybytes()
+    ends, _ = record_ends(content, True)
+    starts = np.append(0, ends[:-1])
+    try:
+        header = _header(content, starts, ends)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
+        raise damaged(bad.where, "csv", problem) from None
+    _require_columns(bad.where, header, columns, 1)
+    data, numbers = _without_bytes(data, header, starts, ends, bad, line)
 
     def odd(row: pa.csv.InvalidRow) -> str:
         fields = f"{row.actual_columns} fields instead of {row.expected_columns}"
         text = row.text.encode()
-        bad.note_at(_place(bad.where, "line", line + row.number, text), fields, text)
+        bad.note_at(_place(bad.where, "line", line + numbers(row.number - 1) + 1, text), fields, text)
         return "skip"
 
-    reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, min(data.size, 64 << 20)))
     try:
-        header = _header(data, reading)
+        rows = _as_strings(data, header, odd)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
-    _require_columns(bad.where, header, columns, 1)
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows.slice(start, AT_ONCE)
+        yield from _good_rows(some, [line + numbers(at + 1) for at in range(start, start + len(some))], parse, bad)
+
+
+def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None) -> pa.Table:
+    """Read all cells as strings. odd: called for a row with another number of fields. None: such a row is an error."""
+    texts = pa.csv.ConvertOptions(
+        check_utf8=False,
+        column_types=dict.fromkeys(header, pa.string()),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    parsing = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd)
+    reading = pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, data.size))
+    return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
+
+
+def _without_bytes(
+    data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
+) -> tuple[pa.Buffer, Callable[[int], int]]:
+    """Note the records that are not UTF-8. They are found in the bytes: Arrow decodes each row that it cannot parse.
+
+    Returns:
+        The other records, and a function that returns the number in `data` of the record with a number in them.
+    """
+    content = data.to_pybytes()
+
+    def is_text(low: int, high: int) -> bool:
+        try:
+            content[starts[low] : ends[high - 1]].decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    no_text = every_bad(len(ends), is_text, bad.most)
+    if not no_text:
+        return data, lambda number: number
+    records = [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    filled = [at for at, record in enumerate(records) if record.strip(b"\r\n")]
+    for at in no_text:
+        why = _why_no_text(header, records[filled[0]] + records[at])
+        bad.note(line + int(np.searchsorted(filled, at)), why, records[at].rstrip(b"\r\n"))
+    left = np.setdiff1d(filled, no_text)
+    kept = np.searchsorted(filled, left)
+    rest = pa.py_buffer(b"".join(records[at] for at in left.tolist()))
+    return rest, lambda number: int(kept[number]) if number < len(kept) else number
+
+
+def _why_no_text(header: Sequence[str], record: bytes) -> str:
+    """Return what is wrong with a record that is not UTF-8. record: with the header before it."""
     try:
-        texts = pa.csv.ConvertOptions(
-            check_utf8=False,
-            column_types=dict.fromkeys(header, pa.string()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            null_values=[""],
-        )
-        parsing = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd)
-        rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
-        raise damaged(bad.where, "csv", problem) from None
-    no_text = _no_text(rows, bad, line)
-    for low, high in itertools.pairwise([-1, *no_text, len(rows)]):
-        for start in range(low + 1, high, AT_ONCE):
-            yield from _good_rows(rows.slice(start, min(AT_ONCE, high - start)), line + start + 1, parse, bad)
+        rows = _as_strings(pa.py_buffer(record), header, None)
+    except pa.ArrowInvalid as problem:
+        if (found := _FIELDS.search(str(problem))) is None:
+            return "the row has bytes that are not UTF-8"
+        return f"{found[2]} fields instead of {found[1]}, and bytes that are not UTF-8"
+    name = next((name for name in rows.column_names if unsound_rows(rows[name], 0)), "")
+    return f"column {name!r} has bytes that are not UTF-8"
 
 
-def _no_text(rows: pa.Table, bad: BadMessages, line: int) -> list[int]:
-    """Note the rows with a cell that is not UTF-8, and return them in order."""
-    found = dict[int, str]()
-    for name in rows.column_names:
-        for row in unsound_rows(rows[name], bad.most):
-            found.setdefault(row, name)
-    for row, name in sorted(found.items()):
-        cells = [column.cast(pa.binary())[0].as_py() or b"" for column in rows.slice(row, 1).columns]
-        bad.note(line + row + 1, f"column {name!r} has bytes that are not UTF-8", b",".join(cells))
-    return sorted(found)
-
-
-def _header(data: pa.Buffer, reading: pa.csv.ReadOptions) -> list[str]:
-    parsing = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-    cells = pa.csv.ConvertOptions(check_utf8=False)
-    with pa.csv.open_csv(pa.BufferReader(data), reading, parsing, cells) as found:
-        return list(found.schema.names)
+def _header(content: bytes, starts: np.ndarray, ends: np.ndarray) -> list[str]:
+    """Return the names of the columns. starts, ends: positions of the records."""
+    records = (content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+    first = next((record for record in records if record.strip(b"\r\n")), b"")
+    return list(pa.csv.read_csv(pa.BufferReader(first), parse_options=_PARSING).schema.names)
 
 
 def _good_rows(
-    rows: pa.Table, first: int, parse: Callable[[pa.Buffer], pa.Table], bad: BadMessages
+    rows: pa.Table, numbers: Sequence[int], parse: Callable[[pa.Buffer], pa.Table], bad: BadMessages
 ) -> Iterator[pa.Table]:
     sink = pa.BufferOutputStream()
     pa.csv.write_csv(rows, sink)
@@ -235,10 +281,10 @@ def _good_rows(
         problem = found
     if len(rows) > 1:
         middle = len(rows) // 2
-        yield from _good_rows(rows.slice(0, middle), first, parse, bad)
-        yield from _good_rows(rows.slice(middle), first + middle, parse, bad)
+        yield from _good_rows(rows.slice(0, middle), numbers[:middle], parse, bad)
+        yield from _good_rows(rows.slice(middle), numbers[middle:], parse, bad)
         return
     why = said(problem)
     if isinstance(problem, ColumnError):  # of a file of one row
         why = why.replace(", line 2", "").replace(" Correct the file.", "")
-    bad.note(first, why, text.to_pybytes().rstrip(b"\n"))  # with the header, so that it can be decoded again
+    bad.note(numbers[0], why, text.to_pybytes().rstrip(b"\n"))  # with the header, so that it can be decoded again

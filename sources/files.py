@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import (
+    ColumnError,
     CorruptTable,
     DataError,
     EngineError,
@@ -95,8 +96,9 @@ class Files(Source):
                 of this machine, 0 on S3, where an object appears as a whole.
             on_change: What to do if a file that was read is rewritten: 'fail' (default) stops the job, 'again' reads
                 the file once more.
-            on_bad_file: What to do if a file is damaged or cannot be read: 'fail' (default) stops the job, 'quarantine'
-                adds a row for the file to the quarantine and goes on.
+            on_bad_file: What to do if a file is damaged, cannot be read, lacks a key column, or has columns that cannot
+                be read: 'fail' (default) stops the job, 'quarantine' adds a row for the file to the quarantine and goes
+                on.
             storage: Options for S3, as `hoodoo.open` takes them.
 
         Raises:
@@ -174,6 +176,7 @@ class Files(Source):
             SourceUnavailable: The file system does not answer.
             EngineError: An Avro file has a codec whose package is not installed.
             DataError: A file is damaged or cannot be read, and on_bad_file is 'fail'.
+            ColumnError: A file lacks a key column, or has columns that cannot be read, and on_bad_file is 'fail'.
             TooManyBadRows: A file has more bad rows than the limits allow.
         """
         last: Part | None = None
@@ -210,7 +213,7 @@ class Files(Source):
             reader: _Reader | None = None
             before = rows
             try:
-                reader = self._reader(file, work.before, columns)
+                reader = self._reader(file, work.before, columns, limits.bytes)
                 while (part := reader.next(decoder, limits.bytes - size, limits.rows - rows)) is not None:
                     size, rows = size + reader.size, rows + len(part.rows) + len(part.bad)
                     full = rows >= limits.rows or size >= limits.bytes
@@ -225,7 +228,7 @@ class Files(Source):
             except (HoodooError, OSError) as problem:
                 if isinstance(problem, OSError):
                     problem = unreadable(file.name, problem)
-                if self.on_bad_file == "fail" or type(problem) is not DataError:
+                if self.on_bad_file == "fail" or type(problem) not in (DataError, ColumnError):
                     raise problem from None
                 yield Part(pa.table({}), bad_file(file.name, file.stamp, problem), bytes=file.size)
                 rows, digest = before + 1, ""
@@ -237,7 +240,7 @@ class Files(Source):
             entries[file.name] = Entry(file.stamp, digest)
         yield Part(pa.table({}), position=position())
 
-    def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema) -> _Reader:
+    def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
         """Return a reader of a file that goes on where the file was left."""
         partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
@@ -246,7 +249,7 @@ class Files(Source):
             if kept[0] == (file.name, file.stamp, offset) and offset:
                 return kept[1]
             kept[1].close()
-        return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line)
+        return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
     def _partial_first(self, taken: TakenFiles, new: list[Listed], everything: list[Listed]) -> list[Listed]:
         """Put the file first that was read in part. Raises SourceLost if it is gone or was rewritten."""
@@ -417,21 +420,25 @@ class _Reader:
         size: Decoded bytes of the newest block.
     """
 
-    def __init__(self, folder: Folder, file: Listed, kind: str, columns: pa.Schema, offset: int, line: int) -> None:
+    def __init__(
+        self, folder: Folder, file: Listed, kind: str, columns: pa.Schema, offset: int, line: int, record_max: int
+    ) -> None:
         self._file, self._kind, self.size = file, kind, 0
         self._raw = folder.open(file)
         try:
-            self._blocks = self._opened(kind, columns, offset, line)
+            self._blocks = self._opened(kind, columns, offset, line, record_max)
         except BaseException:
             self._raw.close()
             raise
 
-    def _opened(self, kind: str, columns: pa.Schema, offset: int, line: int) -> TextBlocks | RowBatches:
+    def _opened(
+        self, kind: str, columns: pa.Schema, offset: int, line: int, record_max: int
+    ) -> TextBlocks | RowBatches:
         compression = compression_of(self._file.name)
         with self._named():
             text: Any = pa.input_stream(self._raw, compression=compression) if compression else self._raw
             if kind in ("json", "csv"):
-                return TextBlocks(text, kind == "csv", offset, line)
+                return TextBlocks(text, kind == "csv", offset, line, record_max)
             source = pa.BufferReader(text.read()) if compression else text
             return RowBatches(source, kind, columns, offset)
 
@@ -458,7 +465,7 @@ class _Reader:
                 return decoder.json(block, line)
             assert isinstance(self._blocks, TextBlocks)
             header = self._blocks.header
-            return decoder.csv(header, block, line - header.count(b"\n"))
+            return decoder.csv(header, block, line - self._blocks.lines_in(header))
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""

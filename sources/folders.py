@@ -1,7 +1,7 @@
 """Folders of a machine and prefixes of a bucket that are read as sources: their files, and the bytes of each file.
 
-A folder is not a store: other programs own its files. Nothing is written, links to files are followed, and a network
-file system will do.
+A folder is not a store: other programs own its files. Nothing is written, and a network file system will do. Links to
+files are followed. Links to folders are not, since they may form a circle; they count as unreadable.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ class _LocalFolder:
     def files(self) -> Iterator[Listed]:
         self._require_there()
         self.unreadable.clear()
-        for folder, _, names in os.walk(self.uri, onerror=self._note):
+        for folder, folders, names in os.walk(self.uri, onerror=self._note):
+            for path in (os.path.join(folder, name) for name in folders):
+                if os.path.islink(path):
+                    self.unreadable[self._name(path) + "/"] = "It is a link to a folder, which is not followed"
             for name in names:
                 path = os.path.join(folder, name)
                 try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hoodoo.errors import DataError
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.wanted_rows import Numbered, WantedRows
-from hoodoo.writers.batches.json_text import objects_in
+from hoodoo.writers.batches.json_text import objects_in, require_exact
 from hoodoo.writers.batches.row_files import rows_of
 
 PROBLEMS = (pa.ArrowException, DataError, ValueError)
@@ -55,7 +55,9 @@ class JsonDecoder(WantedRows):
 
     def parse(self, content: pa.Buffer) -> pa.Table:
         """Decode objects that follow each other. Raises one of PROBLEMS."""
-        return self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
+        rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
+        require_exact(rows, content, self.columns)
+        return rows
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Decode messages.

@@ -51,6 +51,17 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
                     file=name,
                     **found.details,
                 ) from None
+        for column in dict.fromkeys(column for part in parts for column in part.column_names):
+            try:
+                there = [part.select([column]) for part in parts if column in part.column_names]
+                pa.concat_tables(there, promote_options="permissive")
+            except UNFIT_TYPES as wrong:
+                raise ColumnError(
+                    f"Column {column!r} of {printable(name)}, which the table does not have, has values that no type "
+                    f"holds: {printable(str(wrong), 300)}. {advice}",
+                    file=name,
+                    column=column,
+                ) from None
         raise ColumnError(f"{printable(name)} has {printable(str(problem), 300)}. {advice}", file=name) from None
 
 

@@ -31,8 +31,11 @@ class SqlTable(Source):
     written, but seen when that commits: a row that commits late has a smaller value than others that were read before.
     So rows that are younger than `lag` wait; transactions that take longer lose rows.
 
+    Rows with null in the column are never read. They count in the lag, and the report of a job names them.
+
     Attributes:
         name: 'sql:' and the table.
+        passed_over: One entry if the newest look found rows with null in the column.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class SqlTable(Source):
         self.connect, self.table, self.column, self.key = connect, table, column, key
         self.waits, self.dialect = lag, dialect
         self.name = f"sql:{table}"
+        self.passed_over: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<rows of {self.table} by {self.column}>"
@@ -100,6 +104,9 @@ class SqlTable(Source):
         """
         after = SqlPosition.of(position, self.table)
         with closing(self._connected()) as connection:
+            nulls = exp.select(exp.column(self.key, quoted=True)).from_(self._table).where(self._is_null()).limit(1)
+            found = self._rows(connection, nulls)
+            self.passed_over = (f"rows with null in column {self.column!r}",) if found else ()
             until = self._until(connection)
             if until is None:
                 return None
@@ -141,25 +148,28 @@ class SqlTable(Source):
                 yield Part(pa.table(made), unknown=strange)
 
     def lag(self, position: str) -> SourceLag:
-        """Count the rows that wait, those that are too young among them.
+        """Count the rows that were not read, including rows that are too young and rows with null in the column.
 
         Args:
             position: How far the table was read.
 
         Returns:
-            How many there are, and how old the oldest of them is where the column is one of times.
+            The number of rows, and the age of the oldest one if the column has times.
         """
         after = SqlPosition.of(position, self.table)
         column = exp.column(self.column, quoted=True)
         counted = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
         if after is not None:
-            counted = counted.where(self._beyond(after.value, after.key))
+            counted = counted.where(exp.or_(self._beyond(after.value, after.key), self._is_null()))
         with closing(self._connected()) as connection:
             [(count, oldest)] = self._rows(connection, counted)
         age = (_now(oldest) - oldest).total_seconds() if isinstance(oldest, dt.datetime) else 0.0
         return SourceLag(int(count), "rows", max(0.0, age))
 
     # ---- SQL
+    def _is_null(self) -> exp.Is:
+        return exp.Is(this=exp.column(self.column, quoted=True), expression=exp.Null())
+
     def _until(self, connection: Any) -> Any:
         """The largest value that is old enough; None where there is no row."""
         column = exp.column(self.column, quoted=True)

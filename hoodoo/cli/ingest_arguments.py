@@ -96,10 +96,14 @@ def of_job(parser: argparse.ArgumentParser) -> None:
         help="what to do about a column that a batch lacks and that has no default",
     )
     parser.add_argument(
-        "--max-rows", type=amount, default=500_000, metavar="N", help="messages of a topic in one commit"
+        "--max-rows", type=amount, default=500_000, metavar="N", help="rows or messages in one commit (default: 500000)"
     )
     parser.add_argument(
-        "--max-bytes", type=amount, default=256 << 20, metavar="N", help="of files or messages in one commit"
+        "--max-bytes",
+        type=amount,
+        default=256 << 20,
+        metavar="N",
+        help="decoded bytes of files, or bytes of messages, in one commit (default: 268435456)",
     )
     parser.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
     parser.add_argument(

@@ -229,3 +229,101 @@ def test_whatever_a_decoder_raises_becomes_an_error_that_names_the_file(
         assert name in problem.message and problem.details["file"] == name
     else:
         assert name == "a.jsonl"  # each line that cannot be decoded is a bad row
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_max_bytes_allows_records_that_are_larger_than_a_block(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error said to raise max_bytes, which changed nothing above 64 MiB."""
+    for option in ("hoodoo.sources.file_blocks._RECORD_MAX", "hoodoo.sources.files._BLOCK"):
+        monkeypatch.setattr(option, 1 << 20)
+    monkeypatch.setattr("hoodoo.writers.batches.row_files._BLOCK", 1 << 20)
+    rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "x\n" * (2 << 20)}, {"id": 3, "v": "b"}]
+    write(tmp_path, name, rows)
+    assert [row for batch in in_parts(tmp_path, Limits(bytes=16 << 20), False) for row in batch] == rows
+    with pytest.raises(DataError, match="raise max_bytes"):
+        in_parts(tmp_path, Limits(bytes=2 << 20), False)
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("header_end", ["\r", "\n"])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_lines_of_csv_end_with_a_carriage_return_too(tmp_path: Path, end: str, header_end: str, fresh: bool) -> None:
+    """A file without newlines was its header, and no row was read and nothing was said."""
+    values = ["a", "two\rlines", "two\r\nlines", 'a "quoted" word', "b"] * 4
+    rows = [{"id": number, "v": value} for number, value in enumerate(values)]
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([row["id"], row["v"]] for row in rows)
+    (tmp_path / "a.csv").write_bytes(("id,v" + header_end + out.getvalue()).encode())
+    for limits in (Limits(), Limits(rows=1), Limits(bytes=9)):
+        assert [row for batch in in_parts(tmp_path, limits, fresh) for row in batch] == rows
+
+
+def test_equal_bad_rows_of_csv_with_carriage_returns_have_places_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,v\r" + b"1,2,3\rx,a\r" * 5)
+    source, position, places = Files(tmp_path, settle_s=0), "", list[str]()
+    while planned := source.plan(position, Limits(rows=3)):
+        for part in source.read(planned, COLUMNS, False):
+            places += part.bad["place"].to_pylist()
+            position = part.position
+    assert len(places) == len(set(places)) == 10
+
+
+@pytest.mark.parametrize("content", [b"\0" * 100, "id,v\n1,\u00e9\n".encode("utf-16-le")])
+def test_a_csv_header_with_zero_bytes_is_damage(tmp_path: Path, content: bytes) -> None:
+    """A file of zeros, as a power loss leaves one, counted as read without a row."""
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(DataError, match="zero byte"):
+        in_parts(tmp_path, Limits(), False)
+
+
+@pytest.mark.parametrize("header", ["v\n1\n", "id,id\n1,2\n", "id;v\n1;2\n", " id,v\n1,2\n"])
+def test_a_file_without_the_key_column_can_be_quarantined(tmp_path: Path, header: str) -> None:
+    """One such file stopped a job that quarantines bad files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text(header)
+    (folder / "b.csv").write_text("id,v\n7,x\n")
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
+    with pytest.raises(DataError, match="on_bad_file='quarantine'"):
+        hoodoo.ingest(Files(folder, settle_s=0), table).run()
+    report = hoodoo.ingest(Files(folder, settle_s=0, on_bad_file="quarantine"), table).run()
+    assert (report.rows, report.bad, dict(report.reasons)) == (2, 1, {"file": 1}) and table.count() == 1
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_max_bytes_bounds_values_that_a_parquet_file_stores_once(
+    tmp_path: Path, kind: pa.DataType, stored: bool, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 kB of Parquet became 1.5 GB of memory, whatever max_bytes was."""
+    monkeypatch.setattr(file_blocks, "_RECORD_MAX", 1 << 20)
+    dictionary = pa.array(["a" * 100_000, "b" * 50_000, "c"]).cast(kind)
+    indices = pa.array([None if at % 7 == 6 else at % 3 for at in range(90)], pa.int32())
+    texts = pa.DictionaryArray.from_arrays(indices, dictionary)
+    texts = texts if stored else texts.cast(kind)
+    numbers = pa.array([at % 4 for at in range(90)]).dictionary_encode()
+    rows = pa.table({"id": pa.array(range(90)), "v": texts, "n": numbers})
+    pa.parquet.write_table(rows, tmp_path / "a.parquet", row_group_size=40)
+    columns = pa.schema([("id", pa.int64()), ("v", kind), ("n", pa.int64())])
+    source, position, found = Files(tmp_path, settle_s=0), "", list[dict[str, Any]]()
+    while planned := source.plan(position, Limits(bytes=400_000)):
+        for part in source.read(planned, columns, False):
+            assert part.rows.nbytes <= 1_000_000
+            assert not part.rows.num_columns or part.rows.schema.field("v").type == kind
+            found += part.rows.to_pylist()
+            position = part.position
+        source = Files(tmp_path, settle_s=0) if fresh else source
+    assert found == rows.to_pylist()
+
+
+def test_equal_bad_rows_of_files_with_similar_names_are_all_quarantined(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a,source:b.jsonl", "a%source:b.jsonl", "a,position:b.jsonl", "__null__"):
+        (folder / name).write_text("no json\n")
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    report = hoodoo.ingest(Files(folder, settle_s=0, format="json"), table, name="a,source:b").run()
+    assert report.bad == table.quarantine().count() == 3  # names that begin with '_' are skipped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 import tempfile
@@ -207,3 +208,84 @@ def test_rows_of_csv_that_are_no_text_count_against_the_limit() -> None:
 def test_a_header_that_is_no_text_is_damage() -> None:
     with pytest.raises(DataError, match="cannot be read as csv"):
         read("csv", b"id,\xffcity\n1,x\n")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize("value", ["2026-01-31T12:00:00+02:00", "2026-01-31 12:00:00-0500", "2026-01-31T12:00+02"])
+def test_a_time_with_an_offset_is_bad_in_a_column_without_a_zone(kind: str, value: str) -> None:
+    """JSON shifted such times, and CSV refused them."""
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    good = "2026-01-31T12:00:00"
+    found = read(kind, _text(kind, [{"id": 1, "at": good}, {"id": 2, "at": value}, {"id": 3, "at": None}]), columns)
+    assert found.rows["id"].to_pylist() == [1, 3]
+    [why] = found.bad["detail"].to_pylist()
+    assert value in why and "offset from UTC" in why
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_times_in_utc_are_the_same_in_csv_and_json_and_with_and_without_a_zone(kind: str) -> None:
+    columns = pa.schema([("id", pa.int64()), ("local", pa.timestamp("us")), ("utc", pa.timestamp("us", "UTC"))])
+    spellings = ["2026-01-31T12:00:00", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00-00"]
+    rows = [{"id": at, "local": one, "utc": one} for at, one in enumerate(spellings)]
+    found = read(kind, _text(kind, rows), columns)
+    noon = dt.datetime(2026, 1, 31, 12)
+    assert not found.bad.num_rows
+    assert found.rows["local"].to_pylist() == [noon] * 4
+    assert [one.replace(tzinfo=None) for one in found.rows["utc"].to_pylist()] == [noon] * 4
+
+
+def test_a_time_with_an_offset_in_a_nested_field_without_a_zone_is_bad() -> None:
+    columns = pa.schema([("id", pa.int64()), ("s", pa.list_(pa.struct([("at", pa.timestamp("us"))])))])
+    text = "".join(
+        json.dumps({"id": at, "s": [{"at": "2026-01-31T12:00:00" + offset}]}) + "\n"
+        for at, offset in enumerate(["", "Z", "+01:00", "-03:30"])
+    )
+    found = read("json", text, columns)
+    assert found.rows["id"].to_pylist() == [0, 1] and found.bad.num_rows == 2
+
+
+@pytest.mark.parametrize("value", ["0x10", "0X1f", " 0xff"])
+def test_hexadecimal_digits_are_no_integer(value: str) -> None:
+    """CSV read 0x10 as 16, and 0xffffffff as -1 in an int."""
+    columns = pa.schema([("id", pa.int64()), ("n", pa.int32())])
+    found = read("csv", f"id,n\n1,7\n2,{value}\n3,\n", columns)
+    assert found.rows["id"].to_pylist() == [1, 3] and "'n'" in found.bad["detail"][0].as_py()
+    found = read("csv", f"id,new\n1,7\n2,{value}\n", pa.schema([("id", pa.int64())]), unknown=True)
+    assert found.rows["new"].to_pylist() == ["7", value]
+
+
+@pytest.mark.parametrize("cells", [b"9,\xff", b"9,\xff,1,2", b'"\xff\n"'])
+def test_a_row_of_csv_with_two_flaws_is_bad_alone(cells: bytes) -> None:
+    """A row that had too few fields and was not UTF-8 stopped the file."""
+    rows = [f"{number},x,1.5".encode() for number in range(20)]
+    rows[7:7] = [cells, b"y,x,1"]
+    found = read("csv", b"\n".join([b"id,city,fare", *rows]) + b"\n")
+    assert found.rows["id"].to_pylist() == list(range(20))
+    first, second = found.bad.to_pylist()
+    assert first["payload"] == cells and "UTF-8" in first["detail"] and "fields instead of 3" in first["detail"]
+    assert first["place"].startswith("f:row:8:") and second["place"].startswith("f:row:9:")
+
+
+@pytest.mark.parametrize("integer", ["9007199254740993", "18446744073709551615", "-9223372036854775809"])
+def test_an_integer_that_no_double_shows_is_never_rounded_in_a_new_column(integer: str) -> None:
+    columns = pa.schema([("id", pa.int64())])
+    found = read("csv", f"id,new\n1,{integer}\n2,1.5\n", columns, unknown=True)
+    assert found.rows["new"].to_pylist() == [integer, "1.5"]
+    nested = f'{{"id": 1, "new": [{integer}, 0.5]}}\n{{"id": 2, "new": [12345678901234567000, 1.5]}}\n'
+    found = read("json", nested, columns, unknown=True)
+    assert found.rows["id"].to_pylist() == [2]
+    assert integer in found.bad["detail"][0].as_py() and "'new'" in found.bad["detail"][0].as_py()
+
+
+def test_integers_and_fractions_in_a_new_column_of_json_name_the_column_if_an_integer_would_be_rounded() -> None:
+    text = '{"id": 1, "new": 9007199254740993}\n{"id": 2, "new": 1.5}\n'
+    with pytest.raises(ColumnError, match="9007199254740993") as refused:
+        read("json", text, pa.schema([("id", pa.int64())]), unknown=True)
+    assert refused.value.details["column"] == "new"
+
+
+def _text(kind: str, rows: list[dict[str, object]]) -> str:
+    if kind == "json":
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    lines = [",".join("" if value is None else str(value) for value in row.values()) for row in rows]
+    return "\n".join([",".join(rows[0]), *lines]) + "\n"

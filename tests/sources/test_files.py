@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 import seaweed
 
+import hoodoo
 from hoodoo.errors import CallError, DataError, EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.sources import Files, Limits
 from hoodoo.storage.s3 import S3Store
@@ -262,3 +263,19 @@ def test_objects_of_a_bucket_are_taken_once(s3: dict[str, Any]) -> None:
     with pytest.raises(SourceChanged):
         list(source.read(planned, COLUMNS, False))
     assert taken(source, position)[0] == [8, 9]
+
+
+def test_a_link_to_a_folder_is_not_followed_and_is_named(tmp_path: Path) -> None:
+    """Its files were never read, and nothing said so."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.jsonl").write_text('{"id": 2}\n')
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"id": 1}\n')
+    (tmp_path / "in" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "in" / "circle").symlink_to(tmp_path / "in")
+    table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
+    source = Files(tmp_path / "in", settle_s=0)
+    job = hoodoo.ingest(source, table)
+    report = job.run()
+    assert report.rows == 1 and report.passed_over == ("circle/", "linked/")
+    assert source.lag(job.position()).waiting == 2

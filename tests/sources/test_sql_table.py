@@ -183,3 +183,29 @@ SAYS = '{"source":"sql","table":"%s","value":%s,"key":["int","1"]}'
 def test_a_position_of_another_source_is_refused(position: str) -> None:
     with pytest.raises(SourceLost, match="another source"):
         SqlPosition.of(position, "t")
+
+
+def test_rows_with_null_in_the_growing_column_count_in_the_lag_and_are_named_once(
+    tmp_path: Path, database: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were never read, and nothing said so."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="version")
+    put(database, (1, "a", None), (2, "b", 1), (3, "c", None))
+    job = hoodoo.ingest(source(tmp_path), table)
+    caplog.set_level("INFO")
+    report = job.run()
+    assert report.rows == 1 and report.passed_over == ("rows with null in column 'version'",)
+    assert source(tmp_path).lag(job.position()).waiting == 2
+    assert job.run().passed_over and caplog.text.count("rows with null in column 'version'") == 1
+    put(database, (1, "a", 2), (3, "c", 3))
+    report = job.run()
+    assert report.rows == 3 and not report.passed_over
+    assert source(tmp_path).lag(job.position()).waiting == 0
+
+
+def test_a_table_with_nulls_only_in_the_growing_column_waits_and_is_named(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    put(database, (1, "a", None))
+    orders = source(tmp_path)
+    assert orders.plan("", Limits()) is None and orders.passed_over and orders.lag("").waiting == 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +16,8 @@ DEPTH_MAX = 64
 """How deeply values may be nested. Arrow reads columns that nobody asked for by recursion, without a bound."""
 _AT_ONCE = 4 << 20
 _INFINITY = re.compile(rb"Inf")
+EXACT_BELOW = 2.0**53
+"""Integers below this have a double of their own."""
 _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord('"'), ord("\\")
 
 
@@ -116,4 +121,86 @@ def _is_number(line: bytes, name: str) -> bool:
     return isinstance(value, float)
 
 
-__all__ = ["DEPTH_MAX", "objects_in", "require_finite", "require_shallow"]
+class _Integer(str):
+    """An integer of JSON, as text."""
+
+
+def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
+    """Refuse integers in doubles that the table does not have if no double is equal to them.
+
+    A new column gets the type that its values look like, and nobody has chosen to round them.
+
+    Args:
+        rows: Rows that `text` was read as.
+        text: A JSON object on each line. Other text is not checked.
+        columns: Columns of the table.
+
+    Raises:
+        ArrowInvalid: There is such an integer, at any level of a column.
+    """
+    for field, values in zip(rows.schema, rows.columns, strict=True):
+        if field.name in columns.names or not (found := list(_large(values))):
+            continue
+        if objects_in(text) != len(rows):
+            continue
+        starts, last = _lines(np.frombuffer(text, np.uint8))
+        for at in np.unique(np.concatenate(found)).tolist():
+            line = json.loads(bytes(text[starts[at] : last[at] + 1]), parse_int=_Integer)
+            for number in _integers(line.get(field.name), field.type):
+                if loses_digits(number):
+                    raise pa.ArrowInvalid(
+                        f"the integer {number} loses digits as a double in column {field.name!r}, which the table does "
+                        "not have. Add the column with the type that it is to have, such as decimal(38,0) or string"
+                    )
+
+
+def loses_digits(integer: str) -> bool:
+    """Tell whether a double shows other digits than an integer. integer: as text."""
+    value = float(integer)
+    return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
+
+
+def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
+    """Yield the numbers of rows with large doubles, at any level."""
+    before = 0
+    for chunk in values.chunks:
+        yield from (before + rows for rows in _large_in(chunk, np.arange(len(chunk))))
+        before += len(chunk)
+
+
+def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield rows with large doubles. rows: row of each value."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        large = pc.greater_equal(pc.abs(values), EXACT_BELOW).fill_null(False).to_numpy(zero_copy_only=False)
+        if large.any():
+            yield rows[large]
+    elif pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            yield from _large_in(values.field(at), rows)
+    elif pa.types.is_list(kind):
+        parents = pc.list_parent_indices(values).to_numpy()
+        yield from _large_in(values.flatten(), rows[parents])
+
+
+def _integers(value: Any, kind: pa.DataType) -> Iterator[str]:
+    """Yield the integers that stand for doubles in a value of JSON."""
+    if pa.types.is_floating(kind) and isinstance(value, _Integer):
+        yield value
+    elif pa.types.is_struct(kind) and isinstance(value, dict):
+        for field in kind:
+            yield from _integers(value.get(field.name), field.type)
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        for one in value:
+            yield from _integers(one, kind.value_type)
+
+
+__all__ = [
+    "DEPTH_MAX",
+    "EXACT_BELOW",
+    "loses_digits",
+    "objects_in",
+    "require_exact",
+    "require_finite",
+    "require_shallow",
+]

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -39,7 +40,8 @@ from hoodoo.errors import (
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
-from hoodoo.writers.batches.json_text import require_finite, require_shallow
+from hoodoo.writers.batches.json_text import EXACT_BELOW, loses_digits, require_exact, require_finite, require_shallow
+from hoodoo.writers.batches.text_times import require_local_times, times_of
 
 NO_COLUMNS = pa.schema([])
 _KINDS = {
@@ -58,8 +60,10 @@ _NO_FIRST_OBJECT = re.compile(rb"\s*(null\b[^\n]*)")
 _NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
 _LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
 _ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
-_CODE = r"^[+-]?0[0-9]+(?:\.[0-9]*)?$"
-"""Digits that begin with 0, such as a zip code: as a number they would lose the 0."""
+_CODE = r"^\s*(?:[+-]?0[0-9]+(?:\.[0-9]*)?|0[xX].*)\s*$"
+"""Digits that begin with 0, such as a zip code, and hexadecimal digits: as a number they would lose the 0 or 0x."""
+_HEX, _HEX_TEXT = re.compile(rb"0[xX]"), r"^\s*0[xX]"
+_INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _NO_CODEC = " codec is supported but you need to install"
 """What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
@@ -73,6 +77,7 @@ _AVRO_HEADER = {
     ],
 }
 _CODEC = re.compile(r"(?s)^(\w+) codec is supported.*")
+_BLOCK = 64 << 20  # bytes that are parsed at a time
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
 
@@ -189,7 +194,16 @@ def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool]
                 file, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
             ).read(),
         )
-    return _reported(file, kind, lambda: _legible(rows_of(kind, _content(file), columns, whole, nulls)))
+    return _reported(file, kind, lambda: _content_rows(kind, _content(file), columns, whole, nulls))
+
+
+def _content_rows(
+    kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]
+) -> pa.Table:
+    rows = _legible(rows_of(kind, data, columns, whole, nulls))
+    if kind == "json":
+        require_exact(rows, data, columns)
+    return rows
 
 
 def _legible(rows: pa.Table) -> pa.Table:
@@ -249,14 +263,29 @@ def rows_of(
     return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
 
 
-def opened_parquet(source: Any) -> pa.parquet.ParquetFile:
-    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262."""
-    return pa.parquet.ParquetFile(source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
+    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262.
+
+    dictionaries: columns that are read as dictionaries.
+    """
+    return pa.parquet.ParquetFile(
+        source,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit="us",
+        read_dictionary=list(dictionaries) or None,
+    )
 
 
-def _block_size(data: pa.Buffer) -> int:
-    """How many bytes Arrow parses at a time: a row has to be in one block, or in two that adjoin."""
-    return max(1 << 20, min(data.size, 64 << 20))
+def _block_size(data: pa.Buffer, csv: bool = False) -> int:
+    """Return how many bytes Arrow parses at a time: a row has to be in one block, or in two that adjoin."""
+    if data.size <= _BLOCK:
+        return max(1 << 20, data.size)
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text == ord("\n"))
+    if csv:
+        ends = ends[np.searchsorted(np.flatnonzero(text == ord('"')), ends) % 2 == 0]
+    longest = int(np.diff(ends, prepend=-1, append=data.size).max())
+    return _BLOCK if longest < _BLOCK // 2 else min(data.size, 2**31 - 1)
 
 
 def _parsed_as(kind: pa.DataType) -> pa.DataType:
@@ -277,13 +306,21 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         null_values=["", *nulls],
     )
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
-    reading = pa.csv.ReadOptions(block_size=_block_size(data))
+    reading = pa.csv.ReadOptions(block_size=_block_size(data, csv=True))
+
+    def texts(names: Sequence[str]) -> pa.Table:
+        as_text = pa.csv.ConvertOptions(include_columns=list(names), column_types=dict.fromkeys(names, pa.string()))
+        return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
+
     try:
-        rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
-        if codes := _codes(rows, columns, data, reading, parsing):
-            options.column_types = {**options.column_types, **codes}
-            rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
-        _require_finite_texts(rows, data, reading, parsing)
+        rows = _typed_csv(data, columns, reading, parsing, options)
+        if len(set(rows.schema.names)) < rows.num_columns:
+            return rows
+        _require_decimal_digits(rows, columns, data, texts)
+        if codes := _codes(rows, columns, texts):
+            options.column_types = {**options.column_types, **dict.fromkeys(codes, pa.string())}
+            rows = _typed_csv(data, columns, reading, parsing, options)
+        _require_finite_texts(rows, texts)
         return rows
     except pa.ArrowInvalid as problem:
         if not (place := _CSV_PLACE.match(str(problem))):
@@ -296,37 +333,81 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         ) from None
 
 
-def _codes(
-    rows: pa.Table, columns: pa.Schema, data: pa.Buffer, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions
-) -> dict[str, pa.DataType]:
-    """Return the inferred number columns with a value that begins with 0, such as a zip code: they are text."""
+def _typed_csv(
+    data: pa.Buffer,
+    columns: pa.Schema,
+    reading: pa.csv.ReadOptions,
+    parsing: pa.csv.ParseOptions,
+    options: pa.csv.ConvertOptions,
+) -> pa.Table:
+    """Read CSV. Arrow takes only times with an offset for columns with a zone, and only others for other columns."""
+    try:
+        return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
+    except pa.ArrowInvalid as problem:
+        if "zone offset" not in str(problem):
+            raise
+    times = [field for field in columns if pa.types.is_timestamp(field.type)]
+    options.column_types = {**options.column_types, **{field.name: pa.string() for field in times}}
+    rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
+    for field in times:
+        if (at := rows.schema.get_field_index(field.name)) >= 0:
+            rows = rows.set_column(at, field.name, times_of(rows.column(at), field))
+    return rows
+
+
+def _require_decimal_digits(
+    rows: pa.Table, columns: pa.Schema, data: pa.Buffer, texts: Callable[[Sequence[str]], pa.Table]
+) -> None:
+    """Raise ColumnError for a hexadecimal number, which Arrow takes for an integer."""
+    names = [one.name for one in rows.schema if one.name in columns.names and pa.types.is_integer(one.type)]
+    if not names or _HEX.search(data) is None:
+        return
+    found = texts(names)
+    for name in names:
+        if (at := pc.index(pc.match_substring_regex(found[name], _HEX_TEXT), True).as_py()) >= 0:
+            value = printable(found[name][at].as_py(), 50)
+            kind = rows.schema.field(name).type
+            raise ColumnError(f"Column {name!r}, line {at + 2}: {value} is no {kind}. Correct the file.", column=name)
+
+
+def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
+    """Return the inferred number columns that are text: a value begins with 0, such as a zip code, or is an integer
+    that no double is equal to.
+    """
     numbers = [
         field.name
         for field in rows.schema
         if field.name not in columns.names and (pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
     ]
-    if not numbers or len(set(rows.schema.names)) < rows.num_columns:
-        return {}
-    found = dict.fromkeys(numbers, pa.string())
-    as_text = pa.csv.ConvertOptions(include_columns=numbers, column_types=found)
-    texts = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
-    return {name: kind for name, kind in found.items() if pc.any(pc.match_substring_regex(texts[name], _CODE)).as_py()}
+    if not numbers:
+        return []
+    found = texts(numbers)
+    return [
+        name
+        for name in numbers
+        if pc.any(pc.match_substring_regex(found[name], _CODE)).as_py() or _is_rounded(rows[name], found[name])
+    ]
 
 
-def _require_finite_texts(
-    rows: pa.Table, data: pa.Buffer, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions
-) -> None:
+def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
+    """Tell whether an integer of a column of doubles has lost digits."""
+    if not pa.types.is_floating(values.type):
+        return False
+    large = pc.and_(pc.greater_equal(pc.abs(values), EXACT_BELOW), pc.match_substring_regex(texts, _INTEGER))
+    return any(loses_digits(text) for text in pc.unique(texts.filter(large)).to_pylist())
+
+
+def _require_finite_texts(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
     """Raise ColumnError where a number is too large for its column, which Arrow makes infinite."""
-    floats = (field.name for field in rows.schema if pa.types.is_floating(field.type))
+    floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
     for name in floats:
         if not pc.any(pc.is_inf(rows[name])).as_py():
             continue
-        as_text = pa.csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()})
-        texts = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)[name]
-        large = pc.and_(pc.is_inf(rows[name]), pc.invert(pc.match_substring_regex(texts, "(?i)inf")))
+        found = texts([name])[name]
+        large = pc.and_(pc.is_inf(rows[name]), pc.invert(pc.match_substring_regex(found, "(?i)inf")))
         if (at := pc.index(large, True).as_py()) >= 0:
             raise ColumnError(
-                f"Column {name!r}, line {at + 2}: {printable(texts[at].as_py(), 50)} is too large for a "
+                f"Column {name!r}, line {at + 2}: {printable(found[at].as_py(), 50)} is too large for a "
                 f"{rows.schema.field(name).type}. Correct the file.",
                 column=name,
             )
@@ -446,6 +527,7 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
     require_shallow(data)
+    require_local_times(data, list(columns), _block_size(data))
     rows = _parse_json(data, list(columns))
     require_finite(rows, data)
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]

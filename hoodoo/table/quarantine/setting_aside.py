@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
+import xxhash
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TableExists, TableNotFound, TooManyBadRows
@@ -107,8 +108,14 @@ def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: Applicat
             "payload_cut": pa.array(cut, pa.bool_()),
         }
     )
-    places = [_UNFIT.sub("%", place) for place in bad["place"].to_pylist()]
+    places = [_key_value(place) for place in bad["place"].to_pylist()]
     _keep(_opened_or_made(store_beside(target.store), target), _as_rows(found, places, target, transaction))
+
+
+def _key_value(text: str) -> str:
+    """Return a text that a composite key may contain. Different texts stay different."""
+    changed = _UNFIT.sub("%", text)
+    return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
@@ -152,7 +159,7 @@ def _as_rows(
         return pa.array([value], kind).take(pa.array([0] * len(found)))
 
     columns = {
-        "source": each(_UNFIT.sub("%", application) or target.config.name, pa.string()),
+        "source": each(_key_value(application) or target.config.name, pa.string()),
         "position": pa.array(positions, pa.string()),
         **{name: found[name] for name in ("reason", "detail", "payload", "payload_cut")},
         "application": each(application, pa.string()),

@@ -1,0 +1,122 @@
+"""Times in text, with and without an offset from UTC. Knows no tables.
+
+A column without a time zone takes times without an offset and times in UTC (`Z`, `+00:00`). Another offset would have
+to be applied or dropped, and either changes the time, so such a value is refused. A column in UTC takes every time; one
+without an offset is in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from hoodoo.errors import ColumnError
+from hoodoo.redact import printable
+
+_OFFSET = r"[T ]\d\d.*(Z|[+-]\d\d(?::?\d\d)?)$"
+_IN_UTC = r"(Z|[+-]00(?::?00)?)$"
+_SHIFTED = rb"(?!00(?::?00)?)\d\d(?::?\d\d)?\""
+# Two patterns that begin with a byte: such patterns are searched much faster. The second one skips plain dates.
+_SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" + _SHIFTED), re.compile(rb"\\u|\\/"))
+
+
+def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Convert text to the timestamps of a column.
+
+    Args:
+        texts: The text.
+        field: The column, whose type is a timestamp.
+
+    Returns:
+        The times.
+
+    Raises:
+        ColumnError: A value is not a time, or has an offset that the column cannot store.
+    """
+    texts = pc.utf8_trim(texts, " \t")
+    has_offset = pc.match_substring_regex(texts, _OFFSET)
+    try:
+        if field.type.tz is None:
+            _require_utc(field.name, texts.filter(has_offset), field.type)
+            return pc.if_else(has_offset, pc.replace_substring_regex(texts, _IN_UTC, ""), texts).cast(field.type)
+        local = pc.if_else(has_offset, None, texts).cast(pa.timestamp(field.type.unit))
+        return pc.coalesce(
+            pc.if_else(has_offset, texts, None).cast(field.type), pc.assume_timezone(local, "UTC").cast(field.type)
+        )
+    except pa.ArrowInvalid as problem:
+        raise ColumnError(f"Column {field.name!r}: {printable(str(problem), 300)}", column=field.name) from None
+
+
+def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
+    """Refuse JSON text that has a time with an offset for a column without a time zone: Arrow would shift the time.
+
+    Args:
+        data: JSON objects.
+        columns: Columns of the table.
+        block_size: How many bytes are parsed at a time.
+
+    Raises:
+        ColumnError: There is such a time, at any level of a column.
+    """
+    if not any(_is_local(field.type) for field in columns):
+        return
+    if not any(pattern.search(data) for pattern in _SHIFTED_IN_JSON):
+        return
+    fields = [(field, kind) for field in columns if (kind := _as_text(field.type)) is not None]
+    parsing = pa.json.ParseOptions(
+        explicit_schema=pa.schema([(field.name, kind) for field, kind in fields]), unexpected_field_behavior="ignore"
+    )
+    reading = pa.json.ReadOptions(block_size=block_size)
+    rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+    for field, _ in fields:
+        for chunk in rows[field.name].chunks:
+            for texts, kind in _texts(chunk, field.type):
+                _require_utc(field.name, texts.filter(pc.match_substring_regex(texts, _OFFSET)), kind)
+
+
+def _require_utc(name: str, texts: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> None:
+    shifted = texts.filter(pc.invert(pc.match_substring_regex(texts, _IN_UTC)))
+    if len(shifted):
+        raise ColumnError(
+            f"Column {name!r}: {printable(shifted[0].as_py(), 50)} has an offset from UTC, and the column has no time "
+            f"zone. Expected a {kind}, such as '2026-01-31T12:00:00'. Write the time without an offset or in UTC, or "
+            "give the table a column with a time zone.",
+            column=name,
+        )
+
+
+def _is_local(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _is_local(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(_is_local(field.type) for field in kind)
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is None
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType | None:
+    """Return a type with strings for the timestamps without a zone in it, and without all others. None: it has none."""
+    if not _is_local(kind):
+        return None
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, inner) for field in kind if (inner := _as_text(field.type)) is not None])
+    return pa.string()
+
+
+def _texts(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
+    if pa.types.is_list(kind):
+        yield from _texts(values.flatten(), kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            if values.type.get_field_index(field.name) >= 0:
+                yield from _texts(pc.struct_field(values, field.name), field.type)
+    else:
+        yield values, kind
+
+
+__all__ = ["require_local_times", "times_of"]

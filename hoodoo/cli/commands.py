@@ -174,7 +174,7 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
     rows = _input(given, table)
     with out.working(f"purging {len(rows):,} keys"):
         report = table.purge(rows, given.older_than_hours)
-    out.document({"proved": report.proved, **asdict(report)}, "purged")
+    out.document({"proved": report.proved, "files_proved": report.files_proved, **asdict(report)}, "purged")
     return int(not report.proved)
 
 

@@ -272,10 +272,10 @@ def _duplicates(given: argparse.Namespace, out: Out) -> int:
     return int(bool(len(found)))
 
 
-_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
+_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable", "exact")
 _HISTORY_WIDE = (
     *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
-    *("savepoints", "readable"),
+    *("savepoints", "readable", "exact"),
 )
 _TIMELINE = ("slot", "instant", "operation", "state", "rows", "seconds")
 _TIMELINE_WIDE = (

@@ -16,7 +16,7 @@ from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
 from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties.config import TABLE_ID
+from hoodoo.timeline.properties.config import TABLE_ID, TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
@@ -28,7 +28,6 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     stands in both: whoever reads the properties anew knows whether the slots that it remembers are still this table's.
     """
     now, token = environment.now_ms(), environment.token()
-    instant = instant_of_ms(now)
     config = configuration.parse(properties)
     if store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE)):
         raise TableExists(f"{store.uri} holds a table already. Open it with hoodoo.open(path).", path=store.uri)
@@ -42,27 +41,46 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
                 f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.",
                 path=store.uri,
             ) from None
+    if not begin(store, config, token, now, environment):
+        raise TableExists(
+            f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).",
+            path=store.uri,
+        )
+
+
+def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
+    """Write slot 1 of a table whose properties are there, and its instant.
+
+    Args:
+        store: The store of the table.
+        config: The table.
+        table: The id of the table.
+        now_ms: The time of the slot, in ms since 1970. It must be before every commit of the table.
+        environment: The clock and the names of this process.
+
+    Returns:
+        False if the table has a slot 1 already.
+    """
+    instant = instant_of_ms(now_ms)
     slot = Slot(
         seq=1,
         prev="",
-        table=token,
+        table=table,
         instant=instant,
         action=config.write_action,
         outcome=COMPLETED,
         operation="INSERT",
         nonce=environment.token(),
         base_seq=0,
-        completed_at=now + 1,
+        completed_at=now_ms + 1,
         writer=environment.writer(),
         needs=(TRANSFORMS,) if config.transforms else (),  # who does not know them would fill and check nothing
     )
     try:
         store.put_if_absent(slot_key(1), encode(slot))
     except FileExistsError:
-        raise TableExists(
-            f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).",
-            path=store.uri,
-        ) from None
+        return False
     store.write_once(Instant(instant, config.write_action, State.REQUESTED).key, b"")
     store.write_once(Instant(instant, config.write_action, State.INFLIGHT).key, inflight("INSERT"))
     store.write_once(final_key(slot), commit_metadata(slot, config.schema_text))
+    return True

@@ -13,7 +13,7 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.notebook import html_table
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import State
-from hoodoo.timeline.slots.slot import PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _entry(slot: Slot) -> Entry:
         sum(file.size for file in slot.files),
         slot.counts.get("inserts", 0),
         slot.counts.get("updates", 0),
-        slot.counts.get("deletes", 0),
+        _deleted(slot),
         slot.writer,
     )
 
@@ -164,6 +164,8 @@ class Commit:
         position: How far the application had read its source, as its `transaction` says; '' where it does not.
         savepoints: The names of the savepoints at this commit.
         readable: True if the table can be read as of this commit, and changes since it.
+        exact: True if `inserted`, `updated` and `deleted` are exact. False if they may be too high, because the commit
+            appended to logs or dropped files without comparing stored rows, or another engine counted them.
     """
 
     cursor: str
@@ -180,6 +182,7 @@ class Commit:
     position: str
     savepoints: tuple[str, ...]
     readable: bool
+    exact: bool
 
     @property
     def slot(self) -> int:
@@ -205,14 +208,26 @@ class Commits(list[Commit]):
 
     @staticmethod
     def _line(one: Commit) -> str:
-        said = f"{one.slot:>5}  {one.completed:%Y-%m-%d %H:%M:%SZ}  {one.operation:<22} {one.rows:>11,} rows"
+        rows = f"{one.rows:,}" if one.exact else f"<= {one.rows:,}"
+        said = f"{one.slot:>5}  {one.completed:%Y-%m-%d %H:%M:%SZ}  {one.operation:<22} {rows:>11} rows"
         names = "".join(f"  {name!r}" for name in one.savepoints)
         return f"{said}  {one.seconds:,.1f} s{'' if one.readable else '  (cleaned)'}{names}"
 
     def _repr_html_(self) -> str:
         return html_table(
             f"{len(self):,} commits, the newest first",
-            ("slot", "time", "operation", "inserted", "updated", "deleted", "seconds", "savepoints", "readable"),
+            (
+                "slot",
+                "time",
+                "operation",
+                "inserted",
+                "updated",
+                "deleted",
+                "seconds",
+                "savepoints",
+                "readable",
+                "exact",
+            ),
             (
                 (
                     str(one.slot),
@@ -224,6 +239,7 @@ class Commits(list[Commit]):
                     one.seconds,
                     ", ".join(one.savepoints),
                     "yes" if one.readable else "no",
+                    "yes" if one.exact else "no",
                 )
                 for one in self
             ),
@@ -257,7 +273,7 @@ def commits(history: History, newest: int | None = None) -> Commits:
 def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool) -> Commit:
     counts, (application, version) = slot.counts, slot.transaction or ("", 0)
     completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
-    rows = counts.get("inserts", 0), counts.get("updates", 0), counts.get("deletes", 0)
+    rows = counts.get("inserts", 0), counts.get("updates", 0), _deleted(slot)
     size = sum(file.size for file in slot.files)
     return Commit(
         f"hoodoo:{slot.table}:{slot.seq}{digest and ':'}{digest[:16]}",
@@ -272,4 +288,19 @@ def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool
         slot.reached,
         savepoints,
         readable,
+        _is_exact(slot),
     )
+
+
+def _deleted(slot: Slot) -> int:
+    """Return how many rows a slot deleted, those of dropped file groups included."""
+    return slot.counts.get("deletes", 0) + slot.counts.get("removed", 0)
+
+
+def _is_exact(slot: Slot) -> bool:
+    """Tell whether the counts of a slot are exact: by what its writer recorded; of older releases, by its files."""
+    if "exact" in slot.counts:
+        return bool(slot.counts["exact"])
+    if slot.published or any(file.foreign for file in slot.files) or slot.replaced:
+        return False
+    return not any(file.kind == LOG and (file.updates or file.deletes) for file in slot.files)

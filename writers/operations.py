@@ -267,7 +267,11 @@ class _Attempt:
             transaction=self.transaction[:2] if self.transaction else None,
             reached=self.transaction.position if self.transaction else "",
             place=self.transaction.streamer if self.transaction else "",
-            counts=_counts(proposal, written),
+            counts={
+                **_counts(proposal, written),
+                "removed": proposal.removed_rows,
+                "exact": int(_exact(proposal, written)),
+            },
             touches=touches,
         )
 
@@ -281,10 +285,15 @@ class _Attempt:
             deleted=counts["deletes"] + proposal.removed_rows,
             stale=counts["stale"] + proposal.stale,
             rows_rewritten=sum(one.file.rows for one in written) if proposal.position else 0,
-            exact=proposal.exact and all(one.exact for one in written),
+            exact=_exact(proposal, written),
             files=len(written),
             bytes_written=sum(one.file.size + sum(size for size, _ in one.file.changes.values()) for one in written),
         )
+
+
+def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
+    """Tell whether the counts of a commit are exact."""
+    return proposal.exact and all(one.exact for one in written)
 
 
 def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:

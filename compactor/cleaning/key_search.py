@@ -6,12 +6,14 @@ Compares keys, not only hashes. A file that cannot be read counts as holding the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, UnsupportedTable
@@ -19,6 +21,7 @@ from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.statistics import has_bounds
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.readers.changes.change_log_reader import keys_of
 from hoodoo.storage.store import Store
@@ -96,6 +99,27 @@ class KeySearch:
             return False
         except (CorruptTable, UnsupportedTable):
             return self.store.exists(path)
+
+    def knows(self, path: str) -> bool | None:
+        """Return whether a file held a wanted key when it was searched; None if it was not searched."""
+        return self._known.get(path)
+
+    def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file whose key is wanted, with their flat columns."""
+        keys = self.keys[partition].keys
+        name = parse_data_file(path.rpartition("/")[2])
+        with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
+            if not isinstance(name, LogName):
+                with self.store.open_input(path) as source:
+                    file = pq.ParquetFile(source)
+                    for rows in file.iter_batches(columns=[f.name for f in file.schema_arrow if has_bounds(f.type)]):
+                        found = pa.table(rows)
+                        yield found.filter(pc.is_in(found[RECORD_KEY], value_set=keys))
+            elif not name.cdc:
+                for block in decode_log(self.store.get(path)):
+                    if isinstance(block, DataBlock):
+                        texts = block.rows[RECORD_KEY].cast(pa.string())
+                        yield block.rows.filter(pc.is_in(texts, value_set=keys))
 
     def _keys_of(self, path: str) -> list[pa.Array]:
         parsed = parse_data_file(path.rpartition("/")[2])

@@ -7,7 +7,8 @@ savepoint, a reader's lease, a consumer) is named before anything is written; no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,14 +26,14 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import CorruptTable, PurgeBlocked
 from hoodoo.exports.overlays import passed_files, passed_overlays
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
-from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.parquet.statistics import bound, has_bounds, to_json
 from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
-from hoodoo.timeline.hudi.publish import instants
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, WRITES, State
-from hoodoo.timeline.layout import CHECKPOINTS, OVERLAYS, SALVAGED, STAGING
+from hoodoo.timeline.layout import CHECKPOINTS, OVERLAYS, SALVAGED, STAGING, slot_key
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots import watermark
@@ -71,8 +72,11 @@ class PurgeReport:
             Purge again once they have ended.
         instants: The instants of the commits, compactions and cleans that the purge made.
         min_readable: The oldest slot whose snapshot can still be read.
-        bounds_in_slots: True if a slot or a checkpoint names a value of a key column as the least or greatest of a
-            file; `archive` deletes those.
+        bounds_in_slots: True if a slot, a checkpoint or an export made from them may still hold a value of a purged
+            row, as the minimum or maximum of a deleted file.
+        bounds: The files in `.hoodie/.hoodoo` that hold these values.
+        bounds_until: The time (UTC) from which `archive` deletes these files, unless a snapshot, a savepoint or a plan
+            still needs them. None if there are no such files.
         quarantined: How many rows of the quarantine were purged.
         quarantine_unread: How many rows of the quarantine are cut, or were no row, so that their keys cannot be read.
     """
@@ -90,11 +94,18 @@ class PurgeReport:
     bounds_in_slots: bool = False
     quarantined: int = 0
     quarantine_unread: int = 0
+    bounds: tuple[str, ...] = ()
+    bounds_until: dt.datetime | None = None
 
     @property
     def proved(self) -> bool:
-        """True if it is proved that no data file holds any of the keys."""
-        return not self.holders and not self.pending and not self.quarantine_unread
+        """True if no data file holds any of the keys, and no bound in a slot or checkpoint is a purged value."""
+        return self.files_proved and not self.bounds_in_slots
+
+    @property
+    def files_proved(self) -> bool:
+        """True if no data file holds any of the keys, whatever bounds remain in slots."""
+        return not (self.holders or self.pending or self.quarantine_unread)
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
         """Add what the purge of the quarantine did.
@@ -115,6 +126,8 @@ class PurgeReport:
             bounds_in_slots=self.bounds_in_slots or report.rows_deleted > 0,  # `detail` and `payload` have bounds too
             quarantined=report.rows_deleted,
             quarantine_unread=unread,
+            bounds=(*self.bounds, *report.bounds),
+            bounds_until=max((one.bounds_until for one in (self, report) if one.bounds_until), default=None),
         )
 
 
@@ -173,6 +186,7 @@ class _Purge:
         self.search = KeySearch(context.store, context.index, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
+        self.values: dict[tuple[str, str], set[Any]] = {}  # of purged rows, as bounds, by partition and column
         self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions
 
     # ---- who holds what
@@ -277,8 +291,12 @@ class _Purge:
         Nothing is deleted if somebody has come to need one of them since the purge began: the report names the files.
         """
         timeline, sizes = self.context.timeline, dict[str, int]()
-        if not self.old_holders(timeline.history.head()):
+        holders = self.old_holders(timeline.history.head())
+        if not holders:
             return True
+        for entry in timeline.history.head().superseded:
+            if entry.path in holders:
+                self._remember_values(entry.path, entry.partition)
 
         def draft(view: View) -> SlotDraft | None:
             doomed = self.old_holders(view)
@@ -339,6 +357,7 @@ class _Purge:
             gone = there.keys() - {path for path, _, _, _ in found}
             self.deleted += len(gone)
             self.bytes += sum(there[path] for path in gone)
+        bounds, bounds_until = self._bounds()
         return PurgeReport(
             keys=len(self.batch),
             rows_deleted=self.rows,
@@ -358,7 +377,9 @@ class _Purge:
             ),
             instants=tuple(self.instants),
             min_readable=view.min_readable,
-            bounds_in_slots=self._in_bounds(),
+            bounds_in_slots=bool(bounds),
+            bounds=bounds,
+            bounds_until=bounds_until,
         )
 
     def _wait_for_writes(self) -> dict[str, str]:
@@ -427,38 +448,95 @@ class _Purge:
             ):
                 yield key
 
-    def _in_bounds(self) -> bool:
-        """Tell whether a slot or a checkpoint that is still there names a purged key as the least or greatest of a
-        file.
+    def _remember_values(self, path: str, partition: str) -> None:
+        """Remember the values that the purged rows have in a file, in the form of bounds."""
+        for rows in self.search.rows_of(path, partition):
+            for field in rows.schema:
+                if has_bounds(field.type):
+                    values = {bound(value) for value in rows[field.name].unique()}
+                    self.values.setdefault((partition, field.name), set()).update(values - {None})
 
-        Of composite keys each column counts by itself.
+    def _bounds(self) -> tuple[tuple[str, ...], dt.datetime | None]:
+        """Return the slots and checkpoints that hold a value of a purged row as a bound, and when they can be archived.
+
+        Checkpoints that hold one are deleted, since slots replace them. A bound of a file that was deleted before
+        this purge could read the rows in it counts as well, unless a live file has the same bound.
         """
-        names: dict[str, dict[str, set[Any]]] = {}
+        timeline, store = self.context.timeline, self.context.store
+        view = timeline.history.head()
+        live: dict[tuple[str, str], set[Any]] = {}
+        there = set()
+        for group in view.groups(self.search.keys):
+            for entry in group.files():
+                there.add(entry.file.path)
+                for column, stats in entry.file.stats.items():
+                    live.setdefault((entry.file.partition, column), set()).update(stats[:2])
+        keys = self._key_values()
+
+        def leaks(file: DataFile) -> bool:
+            if file.partition not in self.search.keys or file.path in there:
+                return False
+            known = self.search.knows(file.path)
+            if known is None and not self._may_hold(file, keys):
+                return False
+            return any(
+                value is not None
+                and (
+                    value in keys.get((file.partition, column), ())
+                    or value not in live.get((file.partition, column), ())
+                    and (known is None or known and value in self.values.get((file.partition, column), ()))
+                )
+                for column, stats in file.stats.items()
+                for value in stats[:2]
+            )
+
+        found, last, gone = [], 0, set[str]()
+        for seq in range(timeline.history.oldest_slot(), view.seq + 1):
+            slot = timeline.history.slot(seq)
+            held = {file.path for file in slot.files if slot.instant not in self.instants and leaks(file)}
+            if held:
+                found.append(slot_key(seq))
+                gone |= held
+            if held or gone.intersection(path for path, _ in slot.victims):
+                last = slot.completed_at
+        for key, _ in list(store.list(CHECKPOINTS)):
+            if self._described_in(key, leaks):
+                store.delete(key)
+        mark = watermark.deleted_up_to(store)
+        if mark and self._described_in(watermark.state_key(mark), leaks):
+            found.append(watermark.state_key(mark))
+            last = max(last, view.completed_at)
+        if not found:
+            return (), None
+        options = self.config.options
+        hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
+        return tuple(found), dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
+
+    def _may_hold(self, file: DataFile, keys: dict[tuple[str, str], set[Any]]) -> bool:
+        """Tell whether a deleted file may have held a purged key, by the bounds of its first key column."""
+        name = self.config.key[0]
+        low, high = file.stats.get(name, (None, None))[:2]
+        if low is None or high is None or file.foreign or pa.types.is_decimal(self.config.schema.field(name).type):
+            return True
+        return any(low <= value <= high for value in keys.get((file.partition, name), ()))
+
+    def _described_in(self, key: str, leaks: Callable[[DataFile], bool]) -> bool:
+        """Tell whether a checkpoint describes a file for which `leaks` is true. A damaged one holds nothing."""
+        try:
+            view = checkpoint.read(self.context.store, key)
+            return any(leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
+        except (FileNotFoundError, CorruptTable):
+            return False
+
+    def _key_values(self) -> dict[tuple[str, str], set[Any]]:
+        """Return the purged keys as bounds, by partition and column. Columns of a composite key count separately."""
+        found: dict[tuple[str, str], set[Any]] = {}
         for code in np.unique(self.batch.codes).tolist():
             rows = self.batch.rows.filter(pa.array(self.batch.codes == code))
-            mine = names[self.batch.partitions[code]] = {RECORD_KEY: set(rows[RECORD_KEY].to_pylist())}
-            for column in self.config.key:
-                mine[column] = {to_json(value) for value in rows[column].to_pylist()} - {None}
-        return any(
-            bound in texts
-            for file in self._described()
-            for column, texts in names.get(file.partition, {}).items()
-            for bound in file.stats.get(column, ())[:2]
-        )
-
-    def _described(self) -> Iterator[DataFile]:
-        """Every file with statistics that a slot, a checkpoint or the watermark describes."""
-        history, store = self.context.timeline.history, self.context.store
-        for seq in range(history.oldest_slot(), history.head().seq + 1):
-            yield from history.slot(seq).files
-        keys = [key for key, _ in store.list(CHECKPOINTS)]
-        mark = watermark.deleted_up_to(store)
-        for key in [*keys, *([watermark.state_key(mark)] if mark else [])]:
-            try:
-                view = checkpoint.read(store, key)
-            except (FileNotFoundError, CorruptTable):
-                continue
-            yield from (entry.file for group in view.groups() for entry in group.files())
+            for column in (RECORD_KEY, *self.config.key):
+                values = {to_json(value) for value in rows[column].to_pylist()} - {None}
+                found[self.batch.partitions[code], column] = values
+        return found
 
 
 def _advice(savepoints: Iterable[str], leased: Iterable[int], readers: Iterable[str]) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
     rows = _input(given, table)
     with out.working(f"purging {len(rows):,} keys"):
         report = table.purge(rows, given.older_than_hours)
-    out.document({"proved": report.proved, **asdict(report)}, "purged")
+    out.document({"proved": report.proved, "files_proved": report.files_proved, **asdict(report)}, "purged")
     return int(not report.proved)
 
 
@@ -272,10 +272,10 @@ def _duplicates(given: argparse.Namespace, out: Out) -> int:
     return int(bool(len(found)))
 
 
-_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
+_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable", "exact")
 _HISTORY_WIDE = (
     *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
-    *("savepoints", "readable"),
+    *("savepoints", "readable", "exact"),
 )
 _TIMELINE = ("slot", "instant", "operation", "state", "rows", "seconds")
 _TIMELINE_WIDE = (

@@ -30,12 +30,14 @@ from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.commit_hooks import tell_hooks
 from hoodoo.table.results import WriteResult
+from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.hudi.layout_one import LayoutOneHistory
 from hoodoo.timeline.instant import RESTORE
+from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.nesting import require_place_of_its_own
@@ -157,6 +159,8 @@ class TableHandle:
         view = theirs.head()
         if config.layout_one and not (now := configuration.load(self.store)).layout_one:
             return self._foreign(now)  # Hudi upgraded it, perhaps while its timeline was read
+        if not view.seq and config.created.columns and not config.table_id and not config.layout_one:
+            return Seen(config, theirs, view)  # another engine created it, and nobody has written to it
         if not view.seq:
             raise TableNotFound(
                 f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
@@ -187,7 +191,9 @@ class TableHandle:
         if self.history is not ours:
             from hoodoo.writers.adopt import Adopter
 
-            if not ours.begun():
+            if not ours.begun() and not self.look().view.seq:
+                self._begin()
+            elif not ours.begun():
                 Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).whole_table()
             while ours.begun() and (found := unfinished_adoptions(ours)):
                 self._adopt(found[0])
@@ -246,6 +252,17 @@ class TableHandle:
         history = self.timeline.history
         view = history.known_head()
         return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
+
+    def _begin(self) -> None:
+        """Write slot 1 of a table that another engine created and nobody has written to.
+
+        Its time is that of the properties, which come before any commit of the other engine.
+        """
+        created = self.store.modified_ms(PROPERTIES)
+        now = self.environment.now_ms()
+        seen, at = self.seen, now if created is None else min(created, now)
+        create_table.begin(self.store, seen.config, seen.view.table, at, self.environment)
+        self.timeline.history.head()
 
     def _adopt(self, found: CompletedInstant) -> None:
         from hoodoo.writers.adopt import Adopter

@@ -75,8 +75,10 @@ def test_a_purge_proves_that_no_file_holds_the_keys_and_exits_with_1_if_one_may(
     code, _, err = run("purge", trips, keys, "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "PURGE_BLOCKED") and "eod" in err
     run("savepoint", trips, "eod", "--delete")
-    said = machine("purge", trips, keys)
-    assert (said["proved"], said["keys"], said["rows_deleted"], said["holders"], said["pending"]) == (
+    code, out, _ = run("purge", trips, keys, "--json")
+    said = json.loads(out)
+    assert (code, said["proved"], bool(said["bounds"]), bool(said["bounds_until"])) == (1, False, True, True)
+    assert (said["files_proved"], said["keys"], said["rows_deleted"], said["holders"], said["pending"]) == (
         True,
         1,
         1,

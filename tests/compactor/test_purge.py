@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
     before = table.scan().to_arrow().to_pylist()
     kept = sorted(str(row) for row in before if (row["user"], row["city"]) not in gone)
     report = table.purge(keys_of(*pairs))
-    assert report.proved and report.keys == 8
+    assert report.files_proved and report.keys == 8
     assert report.rows_deleted == len(before) - len(kept)
     for number, _ in pairs:
         assert (
@@ -83,7 +84,7 @@ def test_no_value_of_a_purged_row_stays_in_a_dictionary_or_footer_of_a_file(tmp_
     table.upsert(data)
     table.upsert(data.slice(600, 200).set_column(2, "ts", pa.array([1] * 200)))
     assert any(b"only-of-this-row" in path.read_bytes() for path in files(table, "x"))
-    assert table.purge(keys_of((700, "x"))).proved
+    assert table.purge(keys_of((700, "x"))).files_proved
     assert not [
         path
         for path in files(table, "x")
@@ -128,7 +129,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
         assert found in (kept, [kept[0], ("secret-1", "p", 2), kept[1]])
         clock.leap(2)
         report = alive.purge(rows(("secret-1", "p", 0)))
-        assert report.proved
+        assert report.files_proved
         assert sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist()) == kept
         for path in [
             path
@@ -165,7 +166,7 @@ def test_a_purge_reports_what_it_did_and_a_second_one_finds_nothing_to_do(tmp_pa
         table.scan(as_of=first.cursor)
     head = table.cursor
     again = table.purge(keys_of((2, "x"), (77, "x")))
-    assert (again.rows_deleted, again.files_deleted, again.instants, again.proved) == (0, 0, (), True)
+    assert (again.rows_deleted, again.files_deleted, again.instants, again.files_proved) == (0, 0, (), True)
     assert table.cursor == head
     assert table.purge(keys_of()[:0]) == PurgeReport(0, min_readable=report.min_readable)
 
@@ -176,7 +177,7 @@ def test_a_key_that_was_deleted_long_ago_is_purged_from_history(tmp_path: Path) 
     table.delete(keys_of((1, "x")))
     assert where_named(table, 1, "x")
     report = table.purge(keys_of((1, "x")))
-    assert report.rows_deleted == 0 and report.proved and report.files_rewritten == 1
+    assert report.rows_deleted == 0 and report.files_proved and report.files_rewritten == 1
     assert where_named(table, 1, "x") == []
 
 
@@ -184,7 +185,7 @@ def test_keys_of_several_columns_are_purged(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key=["user", "ts"], compact_after_logs=None)
     table.upsert(batch([1, 1, 2], "x", 5).set_column(2, "ts", pa.array([1, 2, 3])))
     report = table.purge(pa.table({"user": [key(1)], "ts": [2]}))
-    assert report.proved and report.rows_deleted == 1
+    assert report.files_proved and report.rows_deleted == 1
     assert sorted(table.scan().to_arrow()["ts"].to_pylist()) == [1, 3]
 
 
@@ -192,9 +193,10 @@ def test_bounds_in_slots_are_reported_until_the_slots_are_archived(tmp_path: Pat
     table = make(tmp_path / "t", "copy_on_write", retain_hours=0, retain_commits=1, archive_after_hours=0)
     table.upsert(batch([1, 2, 3], "x", 0))
     inside = table.purge(keys_of((2, "x")))
-    assert inside.proved and not inside.bounds_in_slots  # never the least or greatest of a file
+    assert inside.files_proved and not inside.bounds_in_slots  # never the least or greatest of a file
     edge = table.purge(keys_of((1, "x")))
-    assert edge.proved and edge.bounds_in_slots
+    assert edge.files_proved and edge.bounds_in_slots and not edge.proved and edge.bounds
+    assert edge.bounds_until is not None and edge.bounds_until > dt.datetime.now(dt.timezone.utc)
     table.upsert(batch([4], "x", 1))
     later(table, 30).upsert(batch([5], "x", 1))
     ahead = later(table, 60)
@@ -208,11 +210,28 @@ def test_bounds_in_slots_are_reported_until_the_slots_are_archived(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_purge_is_not_proved_while_a_slot_has_another_value_of_the_row_as_a_bound(tmp_path: Path, kind: str) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, email string", key="id", type=kind, checkpoint_every=1)
+    people = [{"id": n, "email": f"person-{n}@x.org"} for n in range(1, 5)]
+    table.upsert(people)
+    inside = table.purge([{"id": 2}])
+    assert inside.proved and not inside.bounds
+    for _ in range(2):  # a second purge cannot read the row any more
+        edge = table.purge([{"id": 1}])
+        assert edge.files_proved and not edge.proved and edge.bounds and edge.bounds_until
+        text = b"person-1@x.org"
+        slots = [path for path in Path(table.path).rglob("*") if path.is_file() and text in path.read_bytes()]
+        assert sorted(str(path.relative_to(table.path)) for path in slots) == sorted(edge.bounds)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == people[2:]
+    assert hoodoo.open(table.path).verify().problems == []
+
+
 def test_a_clock_far_behind_makes_no_instant_look_old(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1], "x", 0))
     assert instant_of_ms(0) < table.timeline()[-1].instant
-    assert table.purge(keys_of((1, "x")), older_than_hours=10**6).proved
+    assert table.purge(keys_of((1, "x")), older_than_hours=10**6).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -225,10 +244,10 @@ def test_rows_of_other_partitions_with_the_same_key_text_do_not_stand_in_the_way
     table = make(tmp_path / "t", kind)
     table.upsert(pa.concat_tables([batch([1, 2], "x", 0), batch([1, 2], "y", 0)]))
     report = table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0)
-    assert report.proved and report.rows_deleted == 2
+    assert report.files_proved and report.rows_deleted == 2
     left = table.scan().to_arrow().select(["user", "city"]).to_pylist()
     assert sorted(map(tuple, (row.values() for row in left))) == [(key(1), "y"), (key(2), "x")]
-    assert table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0).proved
+    assert table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0).files_proved
 
 
 def test_bounds_of_other_partitions_are_not_reported(tmp_path: Path) -> None:

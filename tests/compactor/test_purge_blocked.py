@@ -43,7 +43,7 @@ def test_a_savepoint_a_pin_and_a_consumer_that_need_a_file_are_named_before_anyt
     with pytest.raises(hoodoo.PurgeBlocked, match="has not read past them"):
         table.purge(keys_of((1, "x")))
     table.consumer("billing").drop()
-    assert table.purge(keys_of((1, "x"))).proved
+    assert table.purge(keys_of((1, "x"))).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,7 +56,7 @@ def test_a_consumer_that_read_past_the_delete_is_not_in_the_way(tmp_path: Path, 
     with pytest.raises(hoodoo.PurgeBlocked):
         table.purge(keys_of((1, "x")))
     reader.commit(table.cursor)
-    assert table.purge(keys_of((1, "x"))).proved
+    assert table.purge(keys_of((1, "x"))).files_proved
     assert where_named(table, 1, "x") == []
     assert table.scan(as_of=reader.position).count() == 1
 
@@ -70,7 +70,7 @@ def test_a_consumer_that_has_not_read_the_rows_yet_is_in_the_way_as_well(tmp_pat
     ):  # its snapshot has no such file, but the purge would end its readability
         table.purge(keys_of((2, "y")))
     reader.drop()
-    assert table.purge(keys_of((2, "y"))).proved
+    assert table.purge(keys_of((2, "y"))).files_proved
 
 
 def test_holds_on_files_without_the_keys_block_nothing(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_holds_on_files_without_the_keys_block_nothing(tmp_path: Path) -> None:
     table.savepoint("before")
     table.upsert(batch([2], "y", 0))
     with table.pin(as_of="before"):
-        assert table.purge(keys_of((2, "y"))).proved
+        assert table.purge(keys_of((2, "y"))).files_proved
     assert table.scan(as_of="before").to_arrow()["user"].to_pylist() == [key(1)]
 
 
@@ -100,7 +100,7 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     monkeypatch.setattr(type(table.handle.timeline), "begin", saved_first)
     report = table.purge(keys_of((1, "x")))
     assert (
-        not report.proved
+        not report.files_proved
         and {path.rpartition("/")[2] for path in report.holders} == set(where_named(table, 1, "x")) != set()
     )
     assert (report.rows_deleted, report.files_deleted) == (1, 0)
@@ -109,7 +109,7 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     with pytest.raises(hoodoo.PurgeBlocked, match="'late'"):
         table.purge(keys_of((1, "x")))
     table.delete_savepoint("late")
-    assert table.purge(keys_of((1, "x"))).proved
+    assert table.purge(keys_of((1, "x"))).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,8 +131,8 @@ def test_a_pin_taken_after_the_rows_were_deleted_is_no_error_its_files_are_named
     monkeypatch.setattr(_Purge, "compact", pinned_first)
     report = table.purge(keys_of((1, "x")))
     monkeypatch.undo()
-    assert report.rows_deleted == 1 and report.instants and report.holders and not report.proved
+    assert report.rows_deleted == 1 and report.instants and report.holders and not report.files_proved
     assert table.scan(as_of=first.cursor).count() == 2
     for pin in pins:
         pin.release()
-    assert table.purge(keys_of((1, "x"))).proved and where_named(table, 1, "x") == []
+    assert table.purge(keys_of((1, "x"))).files_proved and where_named(table, 1, "x") == []

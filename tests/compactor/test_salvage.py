@@ -264,9 +264,9 @@ def test_a_purge_is_not_proved_while_a_copy_kept_aside_holds_the_key(tmp_path: P
     table = damaged(tmp_path)
     [aside] = table.salvage(accept_loss=True).kept_aside
     report = table.purge(pa.table({"id": ["a"]}), older_than_hours=0)
-    assert not report.proved and report.holders == (aside,)
+    assert not report.files_proved and report.holders == (aside,)
     table.handle.store.delete(aside)
-    assert table.purge(pa.table({"id": ["a"]}), older_than_hours=0).proved
+    assert table.purge(pa.table({"id": ["a"]}), older_than_hours=0).files_proved
 
 
 @pytest.mark.parametrize("order_by", [None, "n", ("id", "n")], ids=["None", "n", "id, n"])

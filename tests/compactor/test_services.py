@@ -241,7 +241,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
 
     def meanwhile(task: merge_group.MergeTask) -> object:
         monkeypatch.undo()
-        assert table.purge(rows(("a", 0))).proved
+        assert table.purge(rows(("a", 0))).files_proved
         return merge(task)
 
     monkeypatch.setattr(merge_group.MergeTask, "__call__", meanwhile)

@@ -88,7 +88,7 @@ def test_an_export_that_a_purge_overtakes_leaves_no_purged_row(tmp_path: Path, f
     table.upsert(some(1, v=1))
 
     def purge() -> None:
-        assert hoodoo.open(path).purge([{"id": 1, "part": "a"}], older_than_hours=0).proved
+        assert hoodoo.open(path).purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
 
     overtaken(path, ("put_if_absent", OVERLAYS, purge), mode="merged", **formats)
     left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]

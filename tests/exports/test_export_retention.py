@@ -199,7 +199,7 @@ def test_a_purged_key_is_in_no_live_metadata_once_the_table_was_exported_again(t
     table.upsert([{"id": "a", "part": "x"}, {"id": "secret", "part": "x"}])
     both(table)
     assert b"secret" in (path / f"_delta_log/{1:020d}.json").read_bytes()
-    assert table.purge([{"id": "secret", "part": "x"}], older_than_hours=0).proved
+    assert table.purge([{"id": "secret", "part": "x"}], older_than_hours=0).files_proved
     both(table)
     exported.check(path)
     for file in (path / "_delta_log").iterdir():

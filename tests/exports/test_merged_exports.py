@@ -248,7 +248,7 @@ def test_a_purge_leaves_no_row_in_an_overlay(tmp_path: Path) -> None:
     table.upsert(some(1, 2, v=777))
     merged(table)
     report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
-    assert report.proved
+    assert report.files_proved
     left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]
     assert all(1 not in ids for ids in left)
     merged(table)
@@ -265,11 +265,11 @@ def test_an_overlay_that_holds_a_purged_key_is_named(tmp_path: Path) -> None:
     (rows_of,) = (path / OVERLAYS).glob("*.parquet")
     kept = tmp_path / "kept"
     shutil.copy(rows_of, kept)
-    assert table.purge([{"id": 1, "part": "a"}], older_than_hours=0).proved
+    assert table.purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
     newer = rows_of.with_name(rows_of.name[:16] + "f" * 10 + rows_of.name[26:])
     shutil.copy(kept, newer)
     report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
-    assert not report.proved and [name.rpartition("/")[2] for name in report.holders] == [newer.name]
+    assert not report.files_proved and [name.rpartition("/")[2] for name in report.holders] == [newer.name]
 
 
 # ---- crashes and company

@@ -139,7 +139,7 @@ def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Pat
     done = table.quarantine().replay()
     assert (done.replayed, done.bad) == (0, 2) and "cannot be decoded as a row" in str(done.details)
     report_of_purge = table.purge([{"id": 1, "part": "b"}], older_than_hours=0)
-    assert report_of_purge.quarantine_unread == 1 and not report_of_purge.proved
+    assert report_of_purge.quarantine_unread == 1 and not report_of_purge.files_proved
     assert table.quarantine().drop(position) == 1
 
 

@@ -261,7 +261,7 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
     table.upsert(batch(("a", "p", 5, 9.0), ("f", "q", 2, 6.5)))
     require_same(hudi, table, path, 1)
     assert table.verify().problems == []
-    assert table.purge(batch(("b", "p", 0, 0.0))).proved
+    assert table.purge(batch(("b", "p", 0, 0.0))).files_proved
     table.clean(retain_hours=0, retain_commits=1)
     assert logs_in(path) == live_logs(table)
     assert table.verify().problems == []

@@ -207,7 +207,7 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     table.compact()
     assert same() == expected
     report = table.purge(batch(("k3", "sf", 0, 0.0), ("k5", "la", 0, 0.0)))
-    assert report.proved
+    assert report.files_proved
     assert same() == [row for row in expected if row[:2] not in (("k3", "sf"), ("k5", "la"))]
     table.set_options(partition_ttl_hours=1e-6)
     assert table.expire().partitions

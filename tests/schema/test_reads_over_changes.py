@@ -123,7 +123,7 @@ def test_the_head_is_verified_under_all_its_schemas(table: hoodoo.Table) -> None
 def test_a_purge_finds_its_keys_in_files_of_every_schema(table: hoodoo.Table) -> None:
     table.delete_savepoint("first")
     done = table.purge(pa.table({"id": [0, 1, 2], "part": ["p", "q", "r"]}), older_than_hours=0)
-    assert done.proved and done.rows_deleted == 3
+    assert done.files_proved and done.rows_deleted == 3
     assert rows_of(table) == want()[3:]
 
 

@@ -185,7 +185,7 @@ def purge(player: Player) -> str:
     with owning(player.world, player.actor, intent):
         report = player.table.purge(pa.Table.from_pylist(intent.rows, schema=SCHEMA))
     intent.known = "ok"
-    return ("ok" if report.instants else "nothing to do") + ("" if report.proved else ", not proved")
+    return ("ok" if report.instants else "nothing to do") + ("" if report.files_proved else ", not proved")
 
 
 def rename(player: Player) -> str:

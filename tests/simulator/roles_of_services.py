@@ -104,7 +104,7 @@ def purger(world: World, actor: Actor, table: Table) -> None:
             continue
         intent.known = "ok"
         world.scheduler.note(actor, f"purged: {report}")
-        if report.proved and report.instants:
+        if report.files_proved and report.instants:
             _nothing_older_holds(world, intent, min(report.instants))
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
 

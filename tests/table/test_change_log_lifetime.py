@@ -235,7 +235,7 @@ def test_a_purge_leaves_no_change_log_that_holds_a_row(tmp_path: Path, kind: str
     table.upsert(batch((6, "a", 1, "newer")))  # merge-on-read too rewrites its small file here
     assert holding(tmp_path / "t", "secret71", "k71")
     report = table.purge(batch((71, "a", 0, ""), (72, "a", 0, "")))
-    assert report.proved
+    assert report.files_proved
     assert holding(tmp_path / "t", "secret71", "secret72", "k71", "k72") == set()
     left = {"k5", "k6", "k7", *(f"k{n}" for n in range(70, 80) if n not in (71, 72))}
     assert set(table.scan().to_arrow()["id"].to_pylist()) == left
@@ -246,7 +246,7 @@ def test_a_key_that_begins_like_a_purged_one_is_not_taken_for_it(tmp_path: Path)
     table = make(tmp_path / "t")
     table.upsert(batch((7, "a", 1, "x"), (70, "a", 1, "x")))
     table.upsert(batch((70, "a", 2, "y")))
-    assert table.purge(batch((7, "a", 0, ""))).proved
+    assert table.purge(batch((7, "a", 0, ""))).files_proved
     assert table.scan().to_arrow()["id"].to_pylist() == ["k70"]
 
 
@@ -258,7 +258,7 @@ def test_a_consumer_that_reads_past_the_delete_and_the_rewrite_after_it_is_not_i
     with pytest.raises(hoodoo.PurgeBlocked, match="billing"):
         table.purge(batch((1, "a", 0, "")))
     reader.commit(table.cursor)
-    assert table.purge(batch((1, "a", 0, ""))).proved
+    assert table.purge(batch((1, "a", 0, ""))).files_proved
 
 
 def test_a_purge_that_a_savepoint_blocks_names_the_change_log(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_no_service_of_the_outer_table_touches_the_inner_one(tmp_path: Path) -> 
     outer.clean(retain_hours=0, retain_commits=1)
     outer.compact()
     outer.archive(older_than_hours=0)
-    assert outer.purge(rows(1), older_than_hours=0).proved  # the key of a row that is in the inner table alone
+    assert outer.purge(rows(1), older_than_hours=0).files_proved  # the key of a row that is in the inner table alone
     assert {path: path.read_bytes() for path in inner.rglob("*") if path.is_file()} == before
     assert outer.verify().problems == []
 

@@ -326,7 +326,7 @@ def test_a_purge_takes_rows_of_the_quarantine_along(table: hoodoo.Table) -> None
     )
     aside = table.quarantine()
     report = table.purge(rows({"id": "secret"}).select(["id", "city"]))
-    assert report.proved and (report.rows_deleted, report.quarantined, report.quarantine_unread) == (1, 1, 0)
+    assert report.files_proved and (report.rows_deleted, report.quarantined, report.quarantine_unread) == (1, 1, 0)
     assert aside.count() == 2 and report.bounds_in_slots
     store = aside.table.handle.store
     for place in (store, table.handle.store):
@@ -336,7 +336,7 @@ def test_a_purge_takes_rows_of_the_quarantine_along(table: hoodoo.Table) -> None
 def test_a_purge_is_not_proved_while_a_row_of_the_quarantine_cannot_be_looked_into(table: hoodoo.Table) -> None:
     table.upsert(rows({"id": "a"}, {"n": 5000, "tags": ["x" * (2 << 20)]}), on_bad_rows="quarantine")
     report = table.purge(rows({"id": "a"}).select(["id", "city"]))
-    assert not report.proved and report.quarantine_unread == 1 and not report.holders
+    assert not report.files_proved and report.quarantine_unread == 1 and not report.holders
 
 
 def test_the_quarantine_is_beside_the_table_in_the_same_kind_of_store(table: hoodoo.Table) -> None:

@@ -32,6 +32,7 @@ from hoodoo.timeline.hudi.upgraded_instants import upgraded
 from hoodoo.timeline.instant import COMPACTION, State
 from hoodoo.timeline.layout import HOODIE, PROPERTIES, TIMELINE
 from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import metadata_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.views.view import FileGroup, Plan, View
@@ -65,7 +66,7 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
     """
     run = _Upgrade(store, environment, engine)
     run.require_possible()
-    configuration.remove_metadata_table(store, environment.now_ms())  # it would not know of the compaction
+    metadata_properties.remove_metadata_table(store, environment.now_ms())  # it would not know of the compaction
     compacted = run.compact()
     instants = run.write_timeline()
     newest = _properties(configuration.load(store))

@@ -297,7 +297,7 @@ class Maintained:
         from hoodoo.compactor.cleaning import purge as purging
         from hoodoo.readers.spark_spellings import by_table_names
         from hoodoo.table.quarantine.purge import purge_beside
-        from hoodoo.timeline.properties import config as configuration
+        from hoodoo.timeline.properties import metadata_properties
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self.handle.context()
@@ -310,7 +310,7 @@ class Maintained:
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
-        configuration.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
+        metadata_properties.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
         aside, unread = purge_beside(cast("QuarantinedTable", self), batch, hours)
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 

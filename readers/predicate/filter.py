@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import ExpressionError, OptionError, PredicateError
 from hoodoo.format.parquet import statistics
-from hoodoo.readers.predicate import from_arrow, sql
+from hoodoo.readers.predicate import duckdb_engine, from_arrow, sql
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.readers.predicate.tree import And, Predicate
@@ -155,7 +155,7 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
     """A condition that the language of `where` cannot say, as `problem` tells."""
     meant_text = "instead" in problem.details  # no SQL expression either
-    if not sql.available():
+    if not duckdb_engine.available():
         if meant_text:
             raise problem
         raise PredicateError(

@@ -10,10 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
 from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.nearest import by_likeness, hint, listed, nearest
-from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate import duckdb_engine, literals
 from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
 from hoodoo.redact import printable
 
@@ -31,13 +29,6 @@ TEXT_CAP = 1 << 20
 """Characters of one expression."""
 _LINE = 100  # characters of the text that an error shows
 _PREFIX = "SELECT "
-_DEPTH = 150  # levels of an expression: of each, several of JSON are on Python's stack
-_SETTINGS = (
-    "SET GLOBAL TimeZone='UTC'",
-    f"SET GLOBAL max_expression_depth={_DEPTH}",
-    "SET enable_external_access=false",
-    "SET lock_configuration=true",
-)
 _NUMBER = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"(?<![\w'\"-])\d{4}-\d\d?-\d\d?(?![\w'\"-])")  # a date without quotes
 _LITERALS: dict[str, literals.Kind] = {"STRING": "text", "INTEGER": "number", "NUMERIC": "number", "BOOLEAN": "boolean"}
@@ -101,15 +92,6 @@ class Expression:
         return one.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
-def available() -> bool:
-    """Tell whether DuckDB is installed."""
-    try:
-        import duckdb  # noqa: F401  an extra
-    except ImportError:
-        return False
-    return True
-
-
 def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
     """Check an expression.
 
@@ -133,7 +115,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     names: of columns. One that is a word of SQL's own, such as `at`, may stand without quotes where that is all that
     keeps the text from being read.
     """
-    if not available():
+    if not duckdb_engine.available():
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
     if not is_utf8(text):
         raise ExpressionError(
@@ -151,7 +133,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     if found["error"]:
         at, why = int(found.get("position") or len(_PREFIX)) - len(_PREFIX), found["error_message"].rstrip(".!")
         if "expression depth" in why:
-            why = f"It is nested more than {_DEPTH} levels deep"
+            why = f"It is nested more than {duckdb_engine.DEPTH_MAX} levels deep"
         raise ExpressionError(
             f"Cannot read {option}: {why}.\n{_marked(text, at)}",
             option=option,
@@ -167,7 +149,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
 
 def _tree(text: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+        found: dict[str, Any] = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + text))
     except RecursionError:
         return {"error": True, "error_message": "expression depth"}
     return found
@@ -201,9 +183,9 @@ def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def sql_of(node: dict[str, Any]) -> str:
     """Return the text of a node."""
-    tree = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
+    tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
     tree["statements"][0]["node"]["select_list"] = [node]
-    return _ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
+    return duckdb_engine.ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
 
 
 def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
@@ -368,7 +350,7 @@ class _Reader:
         return _node(_TIMES[name].format(self._now))
 
     def _require_plain(self, node: dict[str, Any], name: str) -> None:
-        kinds = _catalog().get(name, frozenset())
+        kinds = duckdb_engine.catalog().get(name, frozenset())
         if node.get("schema") or node.get("catalog"):
             raise self._refusal(node, f"The function {printable(name)} is named with a schema; leave that out")
         if kinds and not kinds & {("scalar", "CONSISTENT"), ("macro", None)}:
@@ -459,7 +441,7 @@ def _references(node: Any) -> Iterator[list[str]]:
 
 def _node(sql: str) -> dict[str, Any]:
     """The node of a text that hoodoo wrote."""
-    tree = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
+    tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
     node: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
     return node
 
@@ -473,55 +455,11 @@ def _marked(text: str, at: int) -> str:
     return f"    {shown}\n    {' ' * (at - begin)}^"
 
 
-# ---- DuckDB
-_lock = threading.Lock()
-
-
-@cache
-def _root() -> Any:
-    """A database of this process with nothing in it, which reads no file and whose settings cannot be changed. One
-    thread: tasks run side by side as it is.
-    """
-    import duckdb
-
-    try:
-        root = duckdb.connect(":memory:", config={"threads": 1, "python_enable_replacements": False})
-        for setting in _SETTINGS:
-            root.execute(setting)
-    except duckdb.IOException as problem:  # the working folder of the process was deleted, for example
-        raise EngineError(
-            f"DuckDB, which evaluates SQL expressions, cannot start: {printable(str(problem))}. Start the process in a "
-            "folder that exists."
-        ) from None
-    return root
-
-
-def _cursor() -> Any:
-    with _lock:
-        return _root().cursor()
-
-
-def _ask(query: str, value: str) -> str:
-    with _cursor() as cursor:
-        return str(cursor.execute(query, [value]).fetchone()[0])
-
-
-@cache
-def _catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """The functions of DuckDB by name: kind and stability of each of their forms."""
-    known: dict[str, set[tuple[str, str | None]]] = {}
-    with _cursor() as cursor:
-        rows = cursor.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
-    for name, kind, stability in rows:
-        known.setdefault(name.lower(), set()).add((kind, stability))
-    return {name: frozenset(kinds) for name, kinds in known.items()}
-
-
 def _evaluated(expression: Expression, known: pa.Table) -> pa.ChunkedArray:
     import duckdb
 
     try:
-        with _cursor() as cursor:
+        with duckdb_engine.cursor() as cursor:
             cursor.register("known", known)
             found = cursor.sql(f"SELECT {expression.sql} AS value FROM known").to_arrow_table()["value"]
     except duckdb.Error as problem:

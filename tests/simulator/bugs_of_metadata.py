@@ -12,7 +12,7 @@ from simulation import DYING, SLOW, Scene
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi import metadata_table
 from hoodoo.timeline.hudi.metadata_table import MetadataTable
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import metadata_properties
 from hoodoo.timeline.slots.slot import Slot
 
 _LISTED = Scene(("lister", "compactor", "cleaner"), SLOW, metadata_table=True)
@@ -24,7 +24,7 @@ def statistics_stay_in_use(patch: Patch) -> None:
     def all_of_them(values: Mapping[str, str]) -> dict[str, str]:
         return dict(values)
 
-    patch(configuration, "with_files_only", all_of_them)
+    patch(metadata_properties, "with_files_only", all_of_them)
 
 
 @bug("metadata table 2", "a list completes when its slot did, before a compaction of the lists", _LISTED)

@@ -18,7 +18,7 @@ from figures import record
 
 import hoodoo
 from hoodoo.compactor.cleaning.sweep import sweep
-from hoodoo.readers.predicate import sql
+from hoodoo.readers.predicate import duckdb_engine
 from hoodoo.storage import mounts, probe
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.s3 import S3Store
@@ -231,7 +231,7 @@ def test_a_process_whose_working_folder_was_deleted_gets_errors_of_hoodoo(
     for call in (lambda: hoodoo.open("rel"), lambda: hoodoo.create("rel", table.schema, key="id")):
         with pytest.raises(hoodoo.OptionError, match="working folder of this process was deleted"):
             call()
-    sql._root.cache_clear()
+    duckdb_engine._root.cache_clear()
     with pytest.raises(hoodoo.EngineError, match="cannot start"):
         table.update({"n": "n + 1"})
     monkeypatch.undo()

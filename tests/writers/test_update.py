@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import hoodoo
-from hoodoo.readers.predicate import sql
+from hoodoo.readers.predicate import duckdb_engine, sql
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.writers.files import in_place
@@ -412,10 +412,10 @@ def test_an_expression_cannot_change_its_surroundings_or_see_them(tmp_path: Path
     secret.write_text("s")
     with pytest.raises(hoodoo.HoodooError):
         sql.read(f"read_text('{secret}')", SCHEMA, START, "where")
-    with sql._cursor() as cursor, pytest.raises(Exception, match="locked"):
+    with duckdb_engine.cursor() as cursor, pytest.raises(Exception, match="locked"):
         cursor.execute("SET enable_external_access=true")
     outer = pa.table({"x": [1]})  # no name of the program is a table
-    with sql._cursor() as cursor, pytest.raises(Exception, match="outer"):
+    with duckdb_engine.cursor() as cursor, pytest.raises(Exception, match="outer"):
         cursor.execute("SELECT * FROM outer")
     assert len(outer) == 1
 

@@ -24,7 +24,8 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, ROLLBACK, Instant, State, parse_instant
 from hoodoo.timeline.layout import METADATA_TABLE, TIMELINE
-from hoodoo.timeline.properties.config import METADATA_INFLIGHT, METADATA_PARTITIONS
+from hoodoo.timeline.properties.config import METADATA_PARTITIONS
+from hoodoo.timeline.properties.metadata_properties import METADATA_INFLIGHT
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, Slot
 
 FILES = "files"

@@ -19,6 +19,7 @@ from hoodoo.timeline.hudi import archived_timeline, commit_metadata, metadata_ta
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import metadata_properties
 from hoodoo.timeline.properties.config import METADATA_PARTITIONS, TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
@@ -223,11 +224,11 @@ class Publisher:
             return
         known = None
         if metadata_table.lists_files(values):
-            wrote = self._rewrite(slot, configuration.with_files_only)
+            wrote = self._rewrite(slot, metadata_properties.with_files_only)
             overtaken = wrote and self.store.exists(final_key(slot))
             known = None if overtaken else metadata_table.look(self.store, slot.instant)
         if known is None:
-            self._rewrite(slot, configuration.without_metadata_table)
+            self._rewrite(slot, metadata_properties.without_metadata_table)
         else:
             metadata_table.append(self.store, slot, known)
 
@@ -252,7 +253,7 @@ class Publisher:
         """
         values = configuration.read_properties(self.store)
         if configuration.with_settings(values, self.history.known_head().settings) != values:
-            self._rewrite(slot, configuration.without_metadata_table)
+            self._rewrite(slot, metadata_properties.without_metadata_table)
         self._create(final_key(slot), NOTHING)
 
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves

@@ -25,7 +25,7 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
-from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
+from hoodoo.timeline.layout import PROPERTIES, PROPERTIES_BACKUP, SLOTS
 from hoodoo.timeline.properties import original_names, table_options, transform_properties
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.properties.table_options import Options
@@ -65,8 +65,6 @@ NOT_NULL = table_options.PREFIX + "not_null"
 """Property: columns in which no write may leave a null. To other engines they are columns like others."""
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 """Property: the partitions of Hudi's metadata table that are in use."""
-METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
-_METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.defs.path")
 
 
 @dataclass(frozen=True)
@@ -527,31 +525,3 @@ def _require_known_merging(values: Mapping[str, str]) -> None:
             "Read and write this table with Hudi.",
             property="hoodie.compaction.payload.class",
         )
-
-
-def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
-    """Properties `values`, where Hudi's metadata table has no partition in use but `files`, if any is."""
-    return {**values, METADATA_PARTITIONS: "files"} if values.get(METADATA_PARTITIONS) else dict(values)
-
-
-def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Properties `values`, where Hudi's metadata table is not in use: Hudi lists folders, and builds it anew."""
-    return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
-
-
-def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Take Hudi's metadata table out of use, then delete its files (the other order breaks the next Spark write).
-
-    A publisher may have put it back in use meanwhile, by what it had read before; then all of it again. One that does
-    so later finds no files, and takes it out of use itself.
-    """
-    while True:
-        values = read_properties(store)
-        kept = without_metadata_table(values)
-        if kept != values:
-            store.put(PROPERTIES, render(kept, now_ms))
-        for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
-            for key, _ in list(store.list(folder)):
-                store.delete(key)
-        if METADATA_PARTITIONS not in read_properties(store):
-            return

@@ -1,0 +1,77 @@
+"""DuckDB database that parses and evaluates SQL expressions. Knows nothing of which expressions are allowed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from hoodoo.errors import EngineError
+from hoodoo.redact import printable
+
+DEPTH_MAX = 150
+"""Levels of an expression: several levels of JSON for each are on Python's stack."""
+_SETTINGS = (
+    "SET GLOBAL TimeZone='UTC'",
+    f"SET GLOBAL max_expression_depth={DEPTH_MAX}",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
+
+
+def available() -> bool:
+    """Tell whether DuckDB is installed."""
+    try:
+        import duckdb  # noqa: F401  an extra
+    except ImportError:
+        return False
+    return True
+
+
+_lock = threading.Lock()
+
+
+@cache
+def _root() -> Any:
+    """Return an empty database of this process that reads no file and whose settings cannot be changed. It has one
+    thread, since tasks run in parallel anyway.
+    """
+    import duckdb
+
+    try:
+        root = duckdb.connect(":memory:", config={"threads": 1, "python_enable_replacements": False})
+        for setting in _SETTINGS:
+            root.execute(setting)
+    except duckdb.IOException as problem:  # the working folder of the process was deleted, for example
+        raise EngineError(
+            f"DuckDB, which evaluates SQL expressions, cannot start: {printable(str(problem))}. Start the process in a "
+            "folder that exists."
+        ) from None
+    return root
+
+
+def cursor() -> Any:
+    """Open a cursor of the database. Close it after use."""
+    with _lock:
+        return _root().cursor()
+
+
+def ask(query: str, value: str) -> str:
+    """Run a query with one parameter, and return its one value as text."""
+    with cursor() as asked:
+        return str(asked.execute(query, [value]).fetchone()[0])
+
+
+@cache
+def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
+    """Return the functions of DuckDB by name, with the kind and the stability of each overload."""
+    known: dict[str, set[tuple[str, str | None]]] = {}
+    with cursor() as asked:
+        rows = asked.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
+    for name, kind, stability in rows:
+        known.setdefault(name.lower(), set()).add((kind, stability))
+    return {name: frozenset(kinds) for name, kinds in known.items()}
+
+
+__all__ = ["DEPTH_MAX", "ask", "available", "catalog", "cursor"]

@@ -272,7 +272,7 @@ def _duplicates(given: argparse.Namespace, out: Out) -> int:
     return int(bool(len(found)))
 
 
-_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable", "exact")
+_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
 _HISTORY_WIDE = (
     *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
     *("savepoints", "readable", "exact"),
@@ -291,7 +291,12 @@ def _history(given: argparse.Namespace, out: Out) -> None:
         out.listing(found, _HISTORY_WIDE, wide=given.wide)
         return
     short = [
-        {"slot": one.slot, "time": f"{one.completed:%Y-%m-%d %H:%M:%SZ}", **_named(one, _HISTORY[2:])}
+        {
+            "slot": one.slot,
+            "time": f"{one.completed:%Y-%m-%d %H:%M:%SZ}",
+            **_named(one, _HISTORY[2:]),
+            "rows": one.rows if one.exact else f"<= {one.rows:,}",
+        }
         for one in commits
     ]
     out.listing(short, _HISTORY, one_line="operation")

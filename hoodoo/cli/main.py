@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
     deleting.add_argument("--where", metavar="TEXT", help='instead of FILE: which rows, for example "fare > 10"')
     purging = command(
         "purge",
-        "delete rows so that no file holds them any more, history included; exit code 1 if that is not proved",
+        "delete rows from all files, history included; exit code 1 while a file or a bound may still have a value",
         _ROWS_FILE + "; only the key and partition columns are used.",
     )
     _rows_in(purging)

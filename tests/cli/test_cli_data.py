@@ -217,3 +217,12 @@ def test_what_others_left_in_place_of_problems_hides_nothing(trips: Path, machin
     for number, body in enumerate((b"", b"[1]", b"{}", b'[{"worker": 1}]', b"\xff")):
         table.handle.store.put(f"{heartbeats.HEARTBEATS}{heartbeats.PROBLEMS}{number}", body)
     assert machine("services", trips)["problems"] == []
+
+
+def test_history_marks_counts_that_may_be_too_high(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, ts bigint", key="id", order_by="ts", type="merge_on_read")
+    table.upsert([{"id": 1, "ts": 5}])
+    table.upsert([{"id": 1, "ts": 1}])
+    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    _, *rows = run("history", table.path)[1].splitlines()
+    assert ["<= 1" in row for row in rows if "UPSERT" in row] == [True, False]

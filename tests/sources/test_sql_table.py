@@ -192,7 +192,7 @@ def test_rows_with_null_in_the_growing_column_count_in_the_lag_and_are_named_onc
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="version")
     put(database, (1, "a", None), (2, "b", 1), (3, "c", None))
     job = hoodoo.ingest(source(tmp_path), table)
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "hoodoo.ingest")
     report = job.run()
     assert report.rows == 1 and report.passed_over == ("rows with null in column 'version'",)
     assert source(tmp_path).lag(job.position()).waiting == 2

@@ -47,6 +47,7 @@ from hoodoo.timeline.applications import Application
 from hoodoo.writers.batches.write_options import BadRowLimits
 
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
+_IN_MEMORY = 3  # batches in memory: one that is written, its sorted copy, and one that is read ahead
 
 
 def ingest(
@@ -58,7 +59,7 @@ def ingest(
     new_columns: str = "ignore",
     missing: str = "null",
     max_rows: int = 500_000,
-    max_bytes: int = 256 << 20,
+    max_bytes: int = 512 << 20,
     max_bad_rows: int = 1_000,
     max_bad_share: float = 0.01,
     min_seconds: float = 5.0,
@@ -81,7 +82,9 @@ def ingest(
         missing: What to do about columns that a batch lacks and that have no default: 'null' (default), 'fail', or
             'keep', by which an upsert keeps the stored values.
         max_rows: How many rows a batch has at most, where the source can count them before. Default 500,000.
-        max_bytes: How many bytes of the source a batch takes at most, at least one item. Default 256 MiB.
+        max_bytes: Decoded bytes of the source that are in memory at most. A batch has a third of it, at least one item:
+            the next batch is read while one batch is written from a sorted copy. The process needs about 200 MiB and
+            three times `max_bytes`. Default 512 MiB.
         max_bad_rows: How many rows of a batch may be set aside. Default 1,000; 0: none.
         max_bad_share: Which share of a batch of 100 rows or more may be. Default 0.01.
         min_seconds: How many seconds lie between two commits of a job that goes on (`run(once=False)`), from beginning
@@ -346,7 +349,7 @@ class Job:
     def _taken(self, position: str) -> Taken | None:
         """Read what comes after a position."""
         watch = Stopwatch(time.monotonic)
-        planned = self._reading.source.plan(position, self.pace.limited(self._limits))
+        planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
         watch.ended("plan")
         if planned is None:
             return None
@@ -358,6 +361,13 @@ class Job:
             found = problem
         watch.ended("read")
         return Taken(planned, self._reading.columns(config), found, watch.seconds)
+
+    def _bounds(self, schema: pa.Schema) -> Limits:
+        """Return the limits of a batch. Its rows must fit into memory with all columns of the table, null or not."""
+        limits = self.pace.limited(self._limits)
+        size = max(1, limits.bytes // _IN_MEMORY)
+        width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
+        return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
     def _commit(self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, ahead: str) -> BatchReport:
         """Commit what was read. Raises CommitConflict where another process was first.

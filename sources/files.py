@@ -417,7 +417,7 @@ class _Reader:
     Attributes:
         offset: How much of the file was read, as `file_blocks` counts.
         line: How many lines of text were read.
-        size: Decoded bytes of the newest block.
+        size: Decoded bytes of the newest block: of its text or of its rows, whichever are more.
     """
 
     def __init__(
@@ -460,12 +460,14 @@ class _Reader:
             if isinstance(block, pa.Table):
                 self.size = block.nbytes
                 return decoder.table(block)
-            self.size = len(block)
-            if self._kind == "json":
-                return decoder.json(block, line)
             assert isinstance(self._blocks, TextBlocks)
-            header = self._blocks.header
-            return decoder.csv(header, block, line - self._blocks.lines_in(header))
+            if self._kind == "json":
+                part = decoder.json(block, line)
+            else:
+                header = self._blocks.header
+                part = decoder.csv(header, block, line - self._blocks.lines_in(header))
+            self.size = max(len(block), part.rows.nbytes)
+            return part
 
     def ended(self) -> bool:
         """Tell whether the file was read to its end."""

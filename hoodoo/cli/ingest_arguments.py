@@ -101,9 +101,9 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-bytes",
         type=amount,
-        default=256 << 20,
+        default=512 << 20,
         metavar="N",
-        help="decoded bytes of files, or bytes of messages, in one commit (default: 268435456)",
+        help="decoded bytes of files, or bytes of messages, in memory; a batch has a third (default: 536870912)",
     )
     parser.add_argument("--max-bad-rows", type=amount, default=1_000, metavar="N", help="of a batch")
     parser.add_argument(

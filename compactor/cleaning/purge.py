@@ -24,6 +24,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import CorruptTable, PurgeBlocked
+from hoodoo.exports.described_files import described_files
 from hoodoo.exports.overlays import passed_files, passed_overlays
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.parquet.statistics import bound, has_bounds, to_json
@@ -72,13 +73,15 @@ class PurgeReport:
             Purge again once they have ended.
         instants: The instants of the commits, compactions and cleans that the purge made.
         min_readable: The oldest slot whose snapshot can still be read.
-        bounds_in_slots: True if a slot, a checkpoint or an export made from them may still hold a value of a purged
-            row, as the minimum or maximum of a deleted file.
+        bounds_in_slots: True if a slot or a checkpoint may still hold a value of a purged row, as the minimum or
+            maximum of a deleted file.
         bounds: The files in `.hoodie/.hoodoo` that hold these values.
         bounds_until: The time (UTC) from which `archive` deletes these files, unless a snapshot, a savepoint or a plan
             still needs them. None if there are no such files.
         quarantined: How many rows of the quarantine were purged.
         quarantine_unread: How many rows of the quarantine are cut, or were no row, so that their keys cannot be read.
+        exports: The files in `_delta_log` and `metadata` that may hold a value of a purged row, as the minimum or
+            maximum of a deleted file. Export again with `rebuild=True`, then purge again.
     """
 
     keys: int
@@ -96,11 +99,12 @@ class PurgeReport:
     quarantine_unread: int = 0
     bounds: tuple[str, ...] = ()
     bounds_until: dt.datetime | None = None
+    exports: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
-        """True if no data file holds any of the keys, and no bound in a slot or checkpoint is a purged value."""
-        return self.files_proved and not self.bounds_in_slots
+        """True if no data file holds any of the keys, and no slot, checkpoint or export has their values as bounds."""
+        return self.files_proved and not (self.bounds_in_slots or self.exports)
 
     @property
     def files_proved(self) -> bool:
@@ -127,6 +131,7 @@ class PurgeReport:
             quarantined=report.rows_deleted,
             quarantine_unread=unread,
             bounds=(*self.bounds, *report.bounds),
+            exports=(*self.exports, *report.exports),
             bounds_until=max((one.bounds_until for one in (self, report) if one.bounds_until), default=None),
         )
 
@@ -357,7 +362,7 @@ class _Purge:
             gone = there.keys() - {path for path, _, _, _ in found}
             self.deleted += len(gone)
             self.bytes += sum(there[path] for path in gone)
-        bounds, bounds_until = self._bounds()
+        bounds, bounds_until, exports = self._bounds()
         return PurgeReport(
             keys=len(self.batch),
             rows_deleted=self.rows,
@@ -380,6 +385,7 @@ class _Purge:
             bounds_in_slots=bool(bounds),
             bounds=bounds,
             bounds_until=bounds_until,
+            exports=exports,
         )
 
     def _wait_for_writes(self) -> dict[str, str]:
@@ -456,8 +462,9 @@ class _Purge:
                     values = {bound(value) for value in rows[field.name].unique()}
                     self.values.setdefault((partition, field.name), set()).update(values - {None})
 
-    def _bounds(self) -> tuple[tuple[str, ...], dt.datetime | None]:
-        """Return the slots and checkpoints that hold a value of a purged row as a bound, and when they can be archived.
+    def _bounds(self) -> tuple[tuple[str, ...], dt.datetime | None, tuple[str, ...]]:
+        """Return the slots and checkpoints that hold a value of a purged row as a bound, when they can be archived, and
+        the files of exports that hold such a value.
 
         Checkpoints that hold one are deleted, since slots replace them. A bound of a file that was deleted before
         this purge could read the rows in it counts as well, unless a live file has the same bound.
@@ -490,10 +497,11 @@ class _Purge:
                 for value in stats[:2]
             )
 
-        found, last, gone = [], 0, set[str]()
+        found, last, gone, clear = [], 0, set[str](), set[str]()
         for seq in range(timeline.history.oldest_slot(), view.seq + 1):
             slot = timeline.history.slot(seq)
             held = {file.path for file in slot.files if slot.instant not in self.instants and leaks(file)}
+            clear |= {file.path for file in slot.files if file.partition in self.search.keys} - held
             if held:
                 found.append(slot_key(seq))
                 gone |= held
@@ -506,11 +514,27 @@ class _Purge:
         if mark and self._described_in(watermark.state_key(mark), leaks):
             found.append(watermark.state_key(mark))
             last = max(last, view.completed_at)
+        exports = self._exports(there | clear)
         if not found:
-            return (), None
+            return (), None, exports
         options = self.config.options
         hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
-        return tuple(found), dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
+        until = dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
+        return tuple(found), until, exports
+
+    def _exports(self, clear: set[str]) -> tuple[str, ...]:
+        """Return the files of exports that describe a deleted file which may have held a purged row.
+
+        clear: paths of files whose bounds are no purged values. A file that no slot describes any more counts, unless
+        it was searched and held no key. An export file that cannot be read counts too.
+        """
+
+        def leaks(path: str) -> bool:
+            folder = path.rpartition("/")[0]
+            return folder in self.search.keys and path not in clear and self.search.knows(path) is not False
+
+        found = described_files(self.context.store)
+        return tuple(sorted(key for key, paths in found if paths is None or any(map(leaks, paths))))
 
     def _may_hold(self, file: DataFile, keys: dict[tuple[str, str], set[Any]]) -> bool:
         """Tell whether a deleted file may have held a purged key, by the bounds of its first key column."""

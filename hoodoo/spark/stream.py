@@ -333,7 +333,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _weight_of_slot(slot: Slot) -> Weight:
-    counted = sum(slot.counts.get(name, 0) for name in ("inserts", "updates", "deletes"))
+    counted = sum(slot.counts.get(name, 0) for name in ("inserts", "updates", "deletes", "removed"))
     rows = counted or sum(file.inserts + file.updates + file.deletes for file in slot.files)
     return Weight(1, len(slot.files) + len(slot.replaced), rows)
 

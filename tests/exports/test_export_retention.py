@@ -210,6 +210,30 @@ def test_a_purged_key_is_in_no_live_metadata_once_the_table_was_exported_again(t
                 assert b"secret" not in [one["value"] for one in entry["data_file"]["upper_bounds"] or ()]
 
 
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_purge_is_unproved_until_no_export_file_has_a_purged_value(
+    tmp_path: Path, format: str, archived: bool
+) -> None:
+    path, gone = tmp_path / "t", [{"id": "secret", "part": "x"}]
+    table = make(path, pa.schema([("id", pa.string()), ("part", pa.string())]))
+    table.upsert([{"id": "a", "part": "x"}, *gone, {"id": "b", "part": "y"}])
+    table.export(**{format: True})
+    folder = path / ("_delta_log" if format == "delta" else "metadata")
+    if archived:
+        table.delete(gone)
+        table.clean(retain_hours=0, retain_commits=1)
+        table = later(table, 1_000)
+        table.archive(0, 1)
+    for _ in range(2):
+        report = table.purge(gone, older_than_hours=0)
+        assert report.exports and not report.proved and report.files_proved
+        assert all((path / key).parent == folder for key in report.exports)
+    shutil.rmtree(folder)
+    table.export(**{format: True}, rebuild=True)
+    assert table.purge(gone, older_than_hours=0).exports == ()
+
+
 def test_versions_that_another_exporter_deletes_meanwhile_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

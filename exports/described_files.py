@@ -1,0 +1,55 @@
+"""Find the data files that the exported metadata of a table describes with bounds, in every stored metadata file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import fastavro
+
+from hoodoo.exports.delta import log
+from hoodoo.exports.iceberg import metadata_files
+from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.format.parquet.small import read_small
+from hoodoo.storage.store import Store
+
+
+def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
+    """Yield the key of each Delta version, Delta checkpoint and Iceberg manifest, and the data files it has bounds of.
+
+    The paths are relative to the table. They are None for a metadata file that cannot be read.
+    """
+    base = location_of(store) + "/"
+    for folder in (log.FOLDER, metadata_files.FOLDER):
+        for key, _ in list(store.list(folder)):
+            if not key.endswith((".json", ".parquet") if folder == log.FOLDER else ".avro"):
+                continue
+            try:
+                data = store.get(key)
+            except FileNotFoundError:
+                continue
+            try:
+                yield key, _delta_paths(key, data) if folder == log.FOLDER else _iceberg_paths(data, base)
+            except Exception:  # damaged bytes raise errors of every kind in the three decoders
+                yield key, None
+
+
+def _delta_paths(key: str, data: bytes) -> set[str]:
+    if key.endswith(".parquet"):
+        table = read_small(data)
+        added = table["add"].to_pylist() if "add" in table.column_names else []
+    else:
+        added = [json.loads(line).get("add") for line in data.splitlines() if line.strip()]
+    return {unquote(one["path"]) for one in added if one and one.get("stats")}
+
+
+def _iceberg_paths(data: bytes, base: str) -> set[str]:
+    entries: list[Any] = [one.get("data_file") for one in fastavro.reader(io.BytesIO(data)) if isinstance(one, dict)]
+    return {
+        one["file_path"].removeprefix(base)
+        for one in entries
+        if one and (one.get("lower_bounds") or one.get("upper_bounds"))
+    }

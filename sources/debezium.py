@@ -8,7 +8,8 @@ and never makes a wrong row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -21,6 +22,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
+from hoodoo.sources.debezium_kept import EventContext, event_bytes
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
@@ -43,7 +45,15 @@ _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decodes events of one topic by the columns of a table."""
+    """Decodes events of one topic by the columns of a table.
+
+    Attributes:
+        unavailable: The string that stands for a value that was not sent.
+        added: Makes the columns that the broker adds to the row of a message, from its number. None: there are none.
+    """
+
+    unavailable = UNAVAILABLE
+    added: Callable[[int], pa.Table] | None = None
 
     def __init__(
         self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, before: str = EVENT
@@ -65,6 +75,7 @@ class DebeziumDecoder:
                 is no bigint.
         """
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
+        self._told = (topic, before)
         self.placing = placing
         if strange := [name for name in placing.order_by if name not in _ORDERS]:
             raise ColumnError(
@@ -119,6 +130,7 @@ class DebeziumDecoder:
         Raises:
             DataError: The topic is none that the table can follow.
         """
+        bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             for low, high, payloads, schema in self._messages.unwrapped(values[block]):
@@ -128,6 +140,20 @@ class DebeziumDecoder:
                 self._learn(said)
                 for events in self._reader.events(some, bad):
                     yield from self._rows(events, said, bad)
+
+    def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
+        """Return what makes the form in which the quarantine stores a message, with its key."""
+
+        def kept(number: int, value: bytes) -> bytes:
+            key = keys[bisect_left(numbers, number)]
+            context = EventContext(*self._told, self.unavailable, self._schema_texts(key, value))
+            return event_bytes(key, value, self.added(number) if self.added else None, context)
+
+        return kept
+
+    def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
+        """Return the schemas of a registry by which an event is read. None: it needs no registry."""
+        return None
 
     # ---- rows
     def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:

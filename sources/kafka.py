@@ -27,7 +27,7 @@ from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
 from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
-from hoodoo.sources.kafka_rows import of_senders, rows_of_messages
+from hoodoo.sources.kafka_rows import added_columns, of_senders, rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
@@ -274,6 +274,7 @@ class Kafka(Source):
         there = [number for number, value in enumerate(values) if value is not None]
         asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
         decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
+        decoder.unavailable, decoder.added = self.unavailable, lambda number: added_columns(messages[number])
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)

@@ -51,7 +51,7 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
     """
     if not bad.count:
         return bad
-    marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]
+    marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]  # NOT_SENT itself gives ''
     payloads = list[bytes]()
     found = bad.found
     for row, content, cut in zip(*(found[name].to_pylist() for name in ("row", "payload", "payload_cut")), strict=True):

@@ -40,7 +40,9 @@ _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
 """PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
 NOT_SENT = "_not_sent."
-"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`."""
+"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`. The column of just
+this name tells which of these rows are new ones, as an insert or a snapshot brings them.
+"""
 _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
@@ -221,9 +223,16 @@ class DebeziumDecoder:
         return made
 
     def _not_sent(self, events: Events) -> dict[str, pa.Array]:
-        """Mark which updates do not have a column: such rows keep its stored value (`ingestion/unsent_values.py`)."""
+        """Mark which rows do not have a column: updates keep its stored value, and new rows get its default
+        (`ingestion/unsent_values.py`).
+        """
         skipped = {*self.placing.key_names, *self._outside}
-        return {NOT_SENT + name: pa.array(mask) for name, mask in events.lacking.items() if name not in skipped}
+        lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
+        new = ~_in(events.op, (UPDATE,))
+        found = {NOT_SENT + name: pa.array(mask) for name, mask in lacking.items()}
+        if any((mask & new).any() for mask in lacking.values()):
+            found[NOT_SENT] = pa.array(new)
+        return found
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count events that change no row. Raises DataError where the source table was emptied."""
@@ -298,7 +307,7 @@ class DebeziumDecoder:
         for name in self._outside:
             before, after = events.before.get(name), columns.get(name)
             if before is not None and after is not None and name in events.lacking:
-                after = columns[name] = pc.if_else(pa.array(events.lacking[name]), before, after)
+                after = columns[name] = pc.if_else(pa.array(events.lacking[name] & updates), before, after)
             if before is None or (after is None and before.null_count == len(before)):
                 continue
             if after is None:

@@ -20,7 +20,7 @@ from hoodoo.sources.avro_messages import HEAD, AvroReader, Picked, in_order
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import DebeziumDecoder
-from hoodoo.sources.debezium_events import SOURCE, UPDATE, Events, is_none
+from hoodoo.sources.debezium_events import SOURCE, Events, is_none
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages
 from hoodoo.sources.debezium_schemas import DECIMAL, Said
@@ -212,8 +212,7 @@ def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
     if "after" in rows.column_names:
         there = rows["after"].is_valid().to_numpy()
     op, after = rows["op"].combine_chunks(), _children(rows, "after")
-    updates = there & pc.fill_null(pc.equal(op, UPDATE), False).to_numpy(zero_copy_only=False)
-    lacking = {name: updates for name in known if name not in after} if updates.any() else {}
+    lacking = {name: there for name in known if name not in after} if there.any() else {}
     return Events(some, op, after, there, _children(rows, "before"), lacking, places)
 
 

@@ -64,18 +64,19 @@ class _Piece:
             self.rows, self.of = self.rows.filter(pa.array(keep)), self.of[keep]
 
 
-def changes_of(table: Table, rows: pa.Table) -> Iterator[Changes]:
+def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
     """Decode change events again, and make rows of them as a job would.
 
     Args:
         table: The table that they are for.
         rows: Rows of its quarantine that are change events, or made from them, in order.
+        units: Units of times by column, before those of the job.
 
     Yields:
         What becomes of them.
     """
     config = table.handle.newest_config()
-    for piece in _pieces(rows, config, _columns(config), None):
+    for piece in _pieces(rows, config, _columns(config), None, units):
         mode = MergeMode(unavailable=piece.unavailable)
         try:
             if len(piece.rows):
@@ -153,8 +154,13 @@ def _older(
 
 
 # ---- decoding
-def _pieces(rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None) -> Iterator[_Piece]:
-    """Decode the payloads that are change events, or rows made from them; those of equal notes together."""
+def _pieces(
+    rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
+) -> Iterator[_Piece]:
+    """Decode the payloads that are change events, or rows made from them; those of equal notes together.
+
+    units: Units of times by column, before those of the job. None: only columns are read that need no unit.
+    """
     groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()
     for at, content in enumerate(rows["payload"].to_pylist()):
         row = row_in(content)
@@ -164,7 +170,9 @@ def _pieces(rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes
     for (name, note), found in groups.items():
         if name == EVENT:
             events = {at: event_in(row) for at, row in found}
-            yield _decoded(events, EventContext.of(note), columns)
+            context = EventContext.of(note)
+            known = {} if units is None else {**context.units, **units}
+            yield _decoded(events, replace(context, units=known), columns)
         else:
             for one in found:
                 yield _stored(*one, json.loads(note), config)
@@ -178,6 +186,7 @@ def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: 
         decoder = DebeziumDecoder(*asked)
     else:
         decoder = DebeziumAvroDecoder(*asked, KeptSchemas(context.schemas))
+    decoder.units = context.units
     numbers = list(events)
     piece = _Piece(numbers, context.unavailable, decoder.unplaced)
     keys, values = [events[at].key for at in numbers], [events[at].value for at in numbers]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from hoodoo.sources.debezium_kept import EventContext, event_bytes
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
+from hoodoo.sources.debezium_units import assumed, with_units
 from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
@@ -51,10 +53,12 @@ class DebeziumDecoder:
 
     Attributes:
         unavailable: The string that stands for a value that was not sent.
+        units: Units of times whose unit no schema says, by column, as `hoodoo.arguments.time_units` returns them.
         added: Makes the columns that the broker adds to the row of a message, from its number. None: there are none.
     """
 
     unavailable = UNAVAILABLE
+    units: Mapping[str, str] = {}
     added: Callable[[int], pa.Table] | None = None
 
     def __init__(
@@ -148,10 +152,15 @@ class DebeziumDecoder:
 
         def kept(number: int, value: bytes) -> bytes:
             key = keys[bisect_left(numbers, number)]
-            context = EventContext(*self._told, self.unavailable, self._schema_texts(key, value))
+            context = EventContext(*self._told, self.unavailable, self.units, self._schema_texts(key, value))
             return event_bytes(key, value, self.added(number) if self.added else None, context)
 
         return kept
+
+    @cached_property
+    def _assumed(self) -> Mapping[str, Said]:
+        """What schemas would say of times, by the units that the caller says. Raises ColumnError."""
+        return assumed(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
         """Return the schemas of a registry by which an event is read. None: it needs no registry."""
@@ -160,6 +169,7 @@ class DebeziumDecoder:
     # ---- rows
     def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Make rows of events."""
+        said = with_units(said, self._assumed)
         ops = events.op
         is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
         bad_rows = dict[int, str]()

@@ -28,12 +28,14 @@ class EventContext:
         topic: What errors call the topic.
         before: What tells in which partition the row before a change was.
         unavailable: The string that stands for a value that was not sent.
+        units: Units of times whose unit no schema says, by column.
         schemas: Of Avro, by its id the texts of each schema that the event needs. None: the event is JSON.
     """
 
     topic: str
     before: str
     unavailable: str
+    units: Mapping[str, str]
     schemas: Mapping[str, Sequence[str]] | None = None
 
     @classmethod

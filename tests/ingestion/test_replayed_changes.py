@@ -122,6 +122,15 @@ def test_an_avro_event_is_replayed_without_a_registry(table: hoodoo.Table) -> No
     assert table.quarantine().replay().replayed == 1 and stored(table) == [(1, BIG, None, 1)]
 
 
+def test_times_of_unknown_unit_are_replayed_with_a_unit(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([ID, ("at", pa.timestamp("us"))]), key="id")
+    take(table, change("c", {"id": 1}, {"id": 1, "at": 1_769_860_800_123}))
+    [refused] = table.quarantine().rows()["detail"].to_pylist()
+    assert "Pass time_unit= to the source (--time-unit)" in refused
+    assert table.quarantine().replay().bad == 1 and table.quarantine().replay(time_unit={"at": "ms"}).replayed == 1
+    assert str(table.scan().to_arrow()["at"][0]) == "2026-01-31 12:00:00.123000"
+
+
 def test_without_an_order_an_event_replaces_a_row_only_if_told(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([ID, ("v", pa.int32())]), key="id")
     events = [change("c", {"id": one}, {"id": one, "v": BIG}) for one in (1, 2)]

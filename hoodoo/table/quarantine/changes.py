@@ -6,7 +6,7 @@ a quarantine that has such events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -35,18 +35,19 @@ class Changes:
     details: Sequence[str] = ()
 
 
-def changes_of(target: Any, rows: pa.Table) -> Iterator[Changes]:
+def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
     """Decode change events again.
 
     Args:
         target: The table that they are for.
         rows: Rows of its quarantine that are change events, or made from them, in order.
+        units: Units of times by column, before those of the job.
 
     Yields:
         What becomes of them.
     """
     if len(rows):
-        yield from import_module(_READER).changes_of(target, rows)
+        yield from import_module(_READER).changes_of(target, rows, units)
 
 
 def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:

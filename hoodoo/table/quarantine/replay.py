@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Self
 
@@ -63,12 +63,14 @@ class Replay(Generic[T]):
         table: The table of the quarantine.
         guarded: True if no row may replace another row of its key.
         missing: What becomes of columns that a row lacks: 'fail' or 'null'.
+        units: Units of times in change events, by column, if no schema says them.
     """
 
     target: T
     table: T
     guarded: bool
     missing: str
+    units: Mapping[str, str]
 
     def run(self) -> Replayed:
         """Upsert the rows that the table takes and mark them as replayed; the others stay as they are."""
@@ -147,7 +149,7 @@ class Replay(Generic[T]):
         """
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=True)
-            for changes in changes_of(self.target, rows):
+            for changes in changes_of(self.target, rows, self.units):
                 yield take(rows, np.array(changes.positions, np.int64)), changes
 
     def _write_changes(self, changes: Changes) -> None:

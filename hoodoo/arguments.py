@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hoodoo.errors import OptionError, PositionError
@@ -189,4 +189,33 @@ def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
         found = tuple(given)
     if found is None or not all(isinstance(name, str) for name in found):
         raise OptionError(f"{option} takes a name or a list of names, got {printable(given)}.", option=option)
+    return found
+
+
+EVERY_COLUMN = ""
+"""Stands for all other columns in a mapping of columns to units of time."""
+
+
+def time_units(time_unit: Any) -> dict[str, str]:
+    """Check the argument `time_unit`.
+
+    Args:
+        time_unit: A unit, or a mapping of columns to units. None: no unit.
+
+    Returns:
+        Units by column; that of `EVERY_COLUMN` is for all other columns.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    found = dict(time_unit) if isinstance(time_unit, Mapping) else {EVERY_COLUMN: time_unit}
+    if time_unit is None:
+        return {}
+    for name, unit in found.items():
+        if not isinstance(name, str) or not isinstance(unit, str) or unit not in ("ms", "us", "ns"):
+            raise OptionError(
+                f"time_unit is not valid: expected 'ms', 'us' or 'ns', or a mapping of columns to these, got "
+                f"{printable(time_unit)}. Use the unit in which the connector sends times.",
+                option="time_unit",
+            )
     return found

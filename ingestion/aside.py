@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
+from hoodoo.ingestion.change_rows import ChangeContext, as_changes
 from hoodoo.ingestion.homeless_rows import homeless
 from hoodoo.ingestion.reading import Read, Reading, named_by_file
 from hoodoo.merge.modes import MergeMode
-from hoodoo.sources.source import BAD
 from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
@@ -30,11 +30,13 @@ class Aside:
         reading: How the batch is read.
         limits: How many bad rows it may have.
         transaction: The number of its commit.
+        changes: What a replay has to know of its rows, if they are made from change events. None: they are not.
     """
 
     reading: Reading
     limits: BadRowLimits
     transaction: ApplicationVersion
+    changes: ChangeContext | None = None
 
     def first_messages(self, problem: TooManyBadRows) -> None:
         """Keep the first of what is no row. problem: what the source said as it gave up."""
@@ -74,12 +76,12 @@ class Aside:
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
         rows, bad = self.fitting(rows, limits)
-        positions, lost = homeless(rows, table, config, mode)
+        positions, _, lost = homeless(rows, table, config, mode, self.changes)
         if len(positions):
             too_many = limits.exceeded(bad.total() + len(lost), count)
             if len(lost):
                 places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
-                lost = lost.set_column(0, BAD.field("place"), pa.array(places, pa.string()))
+                lost = lost.set_column(0, lost.schema.field("place"), pa.array(places, pa.string()))
                 set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
                 more = bad.total() + len(lost)
@@ -108,6 +110,8 @@ class Aside:
         if self.reading.missing == "keep":
             return rows, Counter()
         bad = named_by_file(self.reading.misfits(rows, limits.rows), origins)
+        if self.changes is not None:
+            bad = as_changes(bad, rows, self.changes)
         reasons = set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
         return without(rows, bad.found["row"].to_numpy()), reasons
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import CallError, TableError
+from hoodoo.ingestion.change_rows import ChangeContext, change_bytes
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.ingestion.row_versions import RowVersions
 from hoodoo.ingestion.unsent_values import deletes, unsent
 from hoodoo.merge.modes import MergeMode
 from hoodoo.redact import printable
-from hoodoo.sources.source import BAD
+from hoodoo.sources.source import REPLAYABLE
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import row_bytes
@@ -27,7 +28,9 @@ _COMMITS = 30
 """How many commits are looked at for versions of deleted rows."""
 
 
-def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> tuple[np.ndarray, pa.Table]:
+def homeless(
+    rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
+) -> tuple[np.ndarray, np.ndarray, pa.Table]:
     """Find the rows that nobody can complete.
 
     Args:
@@ -35,15 +38,16 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
         table: The table.
         config: Its configuration.
         mode: What stands for a value that was not sent.
+        changes: What a replay has to know of the rows. None: they cannot be replayed.
 
     Returns:
-        Their positions, in order, and what the quarantine is told of them: nothing of changes that come again after
-        newer ones of their rows, which were deleted since.
+        Their positions, in order; which of them (bool[n]) come again after newer changes of their rows, which were
+        deleted since; and what the quarantine is told of the others.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
     if not masks:
-        return np.empty(0, np.int64), BAD.empty_table()
+        return np.empty(0, np.int64), np.empty(0, bool), REPLAYABLE.empty_table()
     names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
     keys = with_places(rows, config).select(names).combine_chunks()
     lacking = np.logical_or.reduce(list(masks.values()))
@@ -64,8 +68,8 @@ def homeless(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode)
     columns = [next(name for name in lost if lost[name][one]) for one in where]
     stale = _superseded(rows.take(pa.array(positions)), table, config)
     where_told = zip(positions[~stale], np.array(columns, object)[~stale], strict=True)
-    found = [_told(rows, int(row), config, name, mode) for row, name in where_told]
-    return positions, pa.Table.from_pylist(found, BAD)
+    found = [_told(rows, int(row), config, name, mode, changes) for row, name in where_told]
+    return positions, stale, pa.Table.from_pylist(found, REPLAYABLE)
 
 
 def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
@@ -104,7 +108,9 @@ def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray
     return found
 
 
-def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode) -> dict[str, object]:
+def _told(
+    rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode, changes: ChangeContext | None
+) -> dict[str, object]:
     content = {name: _plain(rows[name][row]) for name in rows.column_names}
     key = printable({name: content[name] for name in config.key})
     return {
@@ -113,6 +119,7 @@ def _told(rows: pa.Table, row: int, config: TableConfig, column: str, mode: Merg
         "detail": f"Column {column!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and the "
         "table does not have this key.",
         "payload": json.dumps(content, default=str).encode(),
+        "kept": change_bytes(rows, row, config, changes) if changes else None,
     }
 
 

@@ -27,10 +27,12 @@ from hoodoo.ingestion.ahead import Ahead, Taken
 from hoodoo.ingestion.arrival_order import in_arrival_order
 from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.asking import Asked
+from hoodoo.ingestion.change_rows import ChangeContext
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
+from hoodoo.ingestion.replaying import resolve_deleted
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.ingestion.restarts import go_on_from, reset
 from hoodoo.ingestion.same_table import require_other
@@ -375,11 +377,15 @@ class Job:
         ahead: the position after which the next part is read meanwhile; '' where none is.
         """
         aside = self._aside(transaction)
+        if found.unavailable is not None:
+            aside = replace(aside, changes=ChangeContext(found.unavailable, found.unplaced))
         aside.read(found)
         bad, read = found.reasons, len(found.rows) + found.bad
         left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - found.bad))
         rows, strange = self._reading.transformed(found.rows)
         rows = in_arrival_order(rows, self.table)
+        if found.unavailable is not None or found.emptied:
+            resolve_deleted(self.table, rows, found.emptied, transaction)
         mode = MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
         if found.unplaced:

@@ -13,6 +13,7 @@ import xxhash
 
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
+from hoodoo.ingestion.change_rows import ChangeContext, as_changes
 from hoodoo.ingestion.new_columns import addable
 from hoodoo.ingestion.transforming import called
 from hoodoo.ingestion.unsent_values import with_stored_values
@@ -102,7 +103,7 @@ class Reading:
         Returns:
             Those of the table, by all names that they may have, with a note how the table tells rows apart.
         """
-        return _placing(config).noted_on(self._columns(config))
+        return placing_of(config).noted_on(self._columns(config))
 
     def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
         """Read a part.
@@ -153,6 +154,8 @@ class Reading:
                         with _naming(part.origin):
                             rows, bad, left_out = self._aligned(rows, columns, config)
                         bad = named_by_file(bad, [(part.origin, len(part.rows))])
+                        if part.unavailable is not None:
+                            bad = as_changes(bad, part.rows, ChangeContext(part.unavailable, part.unplaced))
                         unknown.update(left_out)
                     parts.append(rows)
                     origins.append(part.origin)
@@ -161,10 +164,10 @@ class Reading:
                     break
         except TooManyBadRows as problem:
             if (found := problem.details.get("found")) is not None:
-                problem.details["found"] = pa.concat_tables([*messages, found])
+                problem.details["found"] = _bad_together([*messages, found])
             raise
         rows = self._joined(parts, origins, config)
-        no_rows, unfit = pa.concat_tables(messages), together(misfits)
+        no_rows, unfit = _bad_together(messages), together(misfits)
         files = tuple((origin, len(part)) for origin, part in zip(origins, parts, strict=True))
         named = files if any(origins) and self.transform is None else ()
         return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
@@ -332,7 +335,7 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
     return replace(bad, found=bad.found.set_column(at, bad.found.schema.field(at), pa.array(hashes, pa.string())))
 
 
-def _placing(config: TableConfig) -> Placing:
+def placing_of(config: TableConfig) -> Placing:
     """How a table tells rows apart, by both names of each column."""
 
     def names(name: str) -> tuple[str, ...]:
@@ -344,6 +347,11 @@ def _placing(config: TableConfig) -> Placing:
     return Placing(key, tuple(one for name in told for one in names(name)), config.order_by, made)
 
 
+def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
+    """Return all messages that are not rows. Only some sources say in which form the quarantine stores them."""
+    return pa.concat_tables(messages, promote_options="default")
+
+
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """`rows` with the types of the table. Raises DataError where a value does not fit."""
     for at, name in enumerate(rows.column_names):
@@ -353,4 +361,4 @@ def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return rows
 
 
-__all__ = ["Read", "Reading", "RowTransform", "named_by_file"]
+__all__ = ["Read", "Reading", "RowTransform", "named_by_file", "placing_of"]

@@ -20,7 +20,7 @@ from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import default_of
+from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_of, require_fillable
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
@@ -76,34 +76,40 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
 
 
 def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: str) -> pa.Table:
-    """Give updates that were sent without a column the value that their row has.
+    """Give updates that were sent without a column the value that their row has, and new rows its default.
 
     Args:
-        rows: Changes as the source brings them. Columns whose names begin with `NOT_SENT` tell which updates lack a
-            column.
+        rows: Changes as the source brings them. Columns whose names begin with `NOT_SENT` tell which rows lack a
+            column, and which of them are new.
         made: The changes that a transform has made of them, with the same columns that tell this.
         table: The table.
         missing: What to do about a column that the batch lacks: 'null', 'fail' or 'keep'.
 
     Returns:
-        The changes, without the columns that tell this. Where a row is new, its value stays null.
+        The changes, without the columns that tell this. An update of a row that is not stored gets the default.
 
     Raises:
         DataError: The transform left such a column out.
+        ColumnError: New rows lack a column without a default, and `missing` is 'fail'.
     """
     marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]
     if not marks:
         return made
-    lost = [name for name in marks if name not in made.column_names and name[len(NOT_SENT) :] in made.column_names]
+    both = {*rows.column_names} & {*made.column_names}
+    needed = [name for name in marks if name[len(NOT_SENT) :] in both]
+    needed += [NOT_SENT] if needed and NOT_SENT in marks else []
+    lost = [name for name in needed if name not in made.column_names]
     if lost:
         raise DataError(
             f"Column {lost[0]!r} is gone from what the transform returned: expected it as it was. It tells which "
-            "updates were sent without that column. Return all columns whose names begin with "
+            "rows were sent without a column. Return all columns whose names begin with "
             f"{NOT_SENT!r} too."
         )
     marks = [name for name in marks if name in made.column_names]
+    computed = {*made.column_names} - {*rows.column_names}
     flags = {name[len(NOT_SENT) :]: pc.fill_null(made[name], False).to_numpy().astype(bool) for name in marks}
     made = made.drop_columns(marks)
+    new = flags.pop("", np.zeros(len(made), bool))
     config = table.handle.newest_config()
     masks = dict[str, np.ndarray]()
     named = config.spellings.rows(made)
@@ -112,15 +118,30 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
         if name in config.key or name in config.transforms or name in config.order_by:
             continue
         names = (name, *config.spellings.original_names([name]))
+        if not computed.isdisjoint(names):  # the transform made its values
+            continue
         mask = np.logical_and.reduce([flags.get(one, deleted) & ~deleted for one in names])
         if mask.any() and (name in named.column_names or missing == "null"):
             masks[name] = mask
     if not masks or not set(config.key) <= set(named.column_names):
         return made
-    for name in masks:
+    for name, mask in masks.items():
         if name in config.schema.names:
-            named = _typed(named, name, config)
-    return _taken_over(named, masks, deleted, table, config)
+            if missing == FAIL and (mask & new).any():
+                require_fillable(config.columns.by_name[name], name, config, missing)
+            named = _with_default(_typed(named, name, config), name, mask, config)
+    if missing != KEEP:
+        masks = {name: mask & ~new for name, mask in masks.items() if (mask & ~new).any()}
+    return _taken_over(named, masks, deleted, table, config) if masks else named
+
+
+def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
+    """Return `rows` with the default of a column where `mask` is true, if the column has a default."""
+    column = config.columns.by_name[name]
+    if (value := default_of(column)) is None:
+        return rows
+    values = pc.if_else(pa.array(mask), pa.scalar(value, column.arrow), rows[name].combine_chunks())
+    return rows.set_column(rows.column_names.index(name), pa.field(name, column.arrow), values)
 
 
 def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:

@@ -13,14 +13,13 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import fastavro
 
 from hoodoo.errors import DataError, TableError
 from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, TEXT_MAX, AvroType, parse_record
 from hoodoo.format.avro.nested import physical_schema
-from hoodoo.sources.schema_registry import SchemaRegistry
 
 _NODES_MAX = 1 << 16
 _DIGITS_MAX = 38
@@ -62,10 +61,17 @@ class MessageSchema:
     by_value: Any
 
 
+class SchemaTexts(Protocol):
+    """A schema registry, or anything else that has the texts of schemas."""
+
+    def schema(self, number: int) -> list[str]:
+        """As `SchemaRegistry.schema`."""
+
+
 class AvroSchemas:
     """The schemas of a registry, each read once."""
 
-    def __init__(self, registry: SchemaRegistry, times: bool = True) -> None:
+    def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
         """Take the registry.
 
         Args:
@@ -74,6 +80,10 @@ class AvroSchemas:
         """
         self._registry, self._times = registry, times
         self._known = dict[int, MessageSchema | str]()
+
+    def texts(self, number: int) -> list[str]:
+        """Return the texts of a schema, as `SchemaRegistry.schema` does."""
+        return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
         """Look a schema up.

@@ -8,8 +8,10 @@ and never makes a wrong row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +23,11 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
+from hoodoo.sources.debezium_kept import EventContext, event_bytes
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
 from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
+from hoodoo.sources.debezium_units import assumed, with_units
 from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
@@ -38,12 +42,24 @@ _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
 """PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
 NOT_SENT = "_not_sent."
-"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`."""
+"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`. The column of just
+this name tells which of these rows are new ones, as an insert or a snapshot brings them.
+"""
 _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decodes events of one topic by the columns of a table."""
+    """Decodes events of one topic by the columns of a table.
+
+    Attributes:
+        unavailable: The string that stands for a value that was not sent.
+        units: Units of times whose unit no schema says, by column, as `hoodoo.arguments.time_units` returns them.
+        added: Makes the columns that the broker adds to the row of a message, from its number. None: there are none.
+    """
+
+    unavailable = UNAVAILABLE
+    units: Mapping[str, str] = {}
+    added: Callable[[int], pa.Table] | None = None
 
     def __init__(
         self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, before: str = EVENT
@@ -65,6 +81,7 @@ class DebeziumDecoder:
                 is no bigint.
         """
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
+        self._told = (topic, before)
         self.placing = placing
         if strange := [name for name in placing.order_by if name not in _ORDERS]:
             raise ColumnError(
@@ -119,6 +136,7 @@ class DebeziumDecoder:
         Raises:
             DataError: The topic is none that the table can follow.
         """
+        bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             for low, high, payloads, schema in self._messages.unwrapped(values[block]):
@@ -129,9 +147,29 @@ class DebeziumDecoder:
                 for events in self._reader.events(some, bad):
                     yield from self._rows(events, said, bad)
 
+    def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
+        """Return what makes the form in which the quarantine stores a message, with its key."""
+
+        def kept(number: int, value: bytes) -> bytes:
+            key = keys[bisect_left(numbers, number)]
+            context = EventContext(*self._told, self.unavailable, self.units, self._schema_texts(key, value))
+            return event_bytes(key, value, self.added(number) if self.added else None, context)
+
+        return kept
+
+    @cached_property
+    def _assumed(self) -> Mapping[str, Said]:
+        """What schemas would say of times, by the units that the caller says. Raises ColumnError."""
+        return assumed(self.units, self.columns, self.unknown)
+
+    def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
+        """Return the schemas of a registry by which an event is read. None: it needs no registry."""
+        return None
+
     # ---- rows
     def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Make rows of events."""
+        said = with_units(said, self._assumed)
         ops = events.op
         is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
         bad_rows = dict[int, str]()
@@ -195,9 +233,16 @@ class DebeziumDecoder:
         return made
 
     def _not_sent(self, events: Events) -> dict[str, pa.Array]:
-        """Mark which updates do not have a column: such rows keep its stored value (`ingestion/unsent_values.py`)."""
+        """Mark which rows do not have a column: updates keep its stored value, and new rows get its default
+        (`ingestion/unsent_values.py`).
+        """
         skipped = {*self.placing.key_names, *self._outside}
-        return {NOT_SENT + name: pa.array(mask) for name, mask in events.lacking.items() if name not in skipped}
+        lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
+        new = ~_in(events.op, (UPDATE,))
+        found = {NOT_SENT + name: pa.array(mask) for name, mask in lacking.items()}
+        if any((mask & new).any() for mask in lacking.values()):
+            found[NOT_SENT] = pa.array(new)
+        return found
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count events that change no row. Raises DataError where the source table was emptied."""
@@ -272,7 +317,7 @@ class DebeziumDecoder:
         for name in self._outside:
             before, after = events.before.get(name), columns.get(name)
             if before is not None and after is not None and name in events.lacking:
-                after = columns[name] = pc.if_else(pa.array(events.lacking[name]), before, after)
+                after = columns[name] = pc.if_else(pa.array(events.lacking[name] & updates), before, after)
             if before is None or (after is None and before.null_count == len(before)):
                 continue
             if after is None:

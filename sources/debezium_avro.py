@@ -8,17 +8,19 @@ events, the decoder of JSON says too (debezium.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.sources.avro_messages import AvroReader, Picked, in_order
+from hoodoo.errors import HoodooError
+from hoodoo.sources.avro_messages import HEAD, AvroReader, Picked, in_order
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import DebeziumDecoder
-from hoodoo.sources.debezium_events import SOURCE, UPDATE, Events, is_none
+from hoodoo.sources.debezium_events import SOURCE, Events, is_none
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages
 from hoodoo.sources.debezium_schemas import DECIMAL, Said
@@ -74,7 +76,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             ColumnError: The table is ordered by a column that says nothing of changes.
         """
         super().__init__(topic, columns, unknown, placing, truncate, before)
-        self._avro = AvroReader(schemas)
+        self._schemas, self._avro = schemas, AvroReader(schemas)
         self._keys = _AvroKeys(self.topic, placing, self._known, self._reader.spelt, self._avro)
 
     def rows(
@@ -96,10 +98,20 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             SourceUnavailable: The registry does not answer.
             OptionError: It refuses to.
         """
+        bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             cut = slice(start, start + AT_ONCE)
             whole = Messages(numbers[cut], keys[cut], values[cut], values[cut])
             yield from in_order(self.topic, list(self._block(whole, bad)), self.columns)
+
+    def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]]:
+        found = dict[str, Sequence[str]]()
+        for content in (key, value):
+            if content and len(content) >= HEAD and not content[0]:
+                number = int.from_bytes(content[1:HEAD], "big")
+                with suppress(HoodooError):  # the registry does not have it, which may be what is wrong
+                    found[str(number)] = self._schemas.texts(number)
+        return found
 
     def _block(self, whole: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Rows of each schema in turn."""
@@ -200,8 +212,7 @@ def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
     if "after" in rows.column_names:
         there = rows["after"].is_valid().to_numpy()
     op, after = rows["op"].combine_chunks(), _children(rows, "after")
-    updates = there & pc.fill_null(pc.equal(op, UPDATE), False).to_numpy(zero_copy_only=False)
-    lacking = {name: updates for name in known if name not in after} if updates.any() else {}
+    lacking = {name: there for name in known if name not in after} if there.any() else {}
     return Events(some, op, after, there, _children(rows, "before"), lacking, places)
 
 

@@ -55,7 +55,7 @@ class Events:
         after: The row after it, by column; null in all of them where there is none.
         there: Is there a row after it?
         before: The row before it, by column, as far as the database logs it.
-        lacking: By column, which rows after an update do not have the column; columns that all of them have are left
+        lacking: By column, which rows after a change do not have the column; columns that all of them have are left
             out.
         source: Where the change stands in the log of the database.
     """
@@ -156,7 +156,7 @@ class EventReader:
         after = table["after"].combine_chunks()
         there = after.is_valid().to_numpy(zero_copy_only=False)
         unsaid = self._never_said(images, text)
-        lacking = self._lacking(some, text, images, unsaid, op, there)
+        lacking = self._lacking(some, text, images, unsaid, there)
         for name in unsaid:
             del images[name]
         self._look_for_others(some)
@@ -173,24 +173,22 @@ class EventReader:
         text: bytes,
         images: Mapping[str, pa.Array],
         unsaid: Collection[str],
-        op: pa.Array,
         there: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        """Find out which rows after an update do not have a column. Arrow's reader makes nulls of what is not there, so
+        """Find out which rows after a change do not have a column. Arrow's reader makes nulls of what is not there, so
         where there are nulls, those that are written in the text are found by another reading.
         """
-        updates = there & pc.equal(op, UPDATE).to_numpy(zero_copy_only=False)
-        if not updates.any():
+        if not there.any():
             return {}
-        found = dict.fromkeys((*unsaid, *(name for name, kind in self.spelt.items() if kind is None)), updates)
+        found = dict.fromkeys((*unsaid, *(name for name, kind in self.spelt.items() if kind is None)), there)
         nulls = {
-            name: values.is_null().to_numpy(zero_copy_only=False) & updates
+            name: values.is_null().to_numpy(zero_copy_only=False) & there
             for name, values in images.items()
             if name not in found and values.null_count
         }
         nulls = {name: mask for name, mask in nulls.items() if mask.any()}
         if (said := said_in(some.schema, "after")) is not None:
-            found |= {name: updates for name in nulls if name not in said}
+            found |= {name: there for name in nulls if name not in said}
         elif nulls:
             counts = {name: images[name].filter(pa.array(there)).null_count for name in nulls}
             for name, written in _written_nulls(text, counts).items():
@@ -267,11 +265,10 @@ class EventReader:
         )
         picked = some.picked(kept)
         there = np.array([image is not None for image in afters])
-        updates = there & (np.array(ops, object) == UPDATE)
         lacking = {
             name: mask
             for name in {*names, *self.known}
-            if (mask := updates & np.array([image is not None and name not in image for image in afters])).any()
+            if (mask := np.array([image is not None and name not in image for image in afters])).any()
         }
         op = pa.array(ops, pa.string())
         yield Events(picked, op, after, there, before, lacking, _places(pa.array(sources, SOURCE)))

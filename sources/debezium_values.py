@@ -221,8 +221,9 @@ def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
     if kind.unit == "ms" and pc.all(small).as_py():
         return "ms"
     raise pa.ArrowInvalid(
-        "no schema tells whether it is in milliseconds or microseconds. Send events with schemas "
-        "(value.converter.schemas.enable=true, or Avro)."
+        "no schema tells whether it is in milliseconds or microseconds. Pass time_unit= to the source (--time-unit), "
+        "such as time_unit={'COLUMN': 'ms'}, or send events with schemas (value.converter.schemas.enable=true, or "
+        "Avro)."
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import xxhash
 
-from hoodoo.arguments import flag, number_from, one_of
+from hoodoo.arguments import flag, number_from, one_of, time_units
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
@@ -27,7 +27,7 @@ from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, Taken
 from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
-from hoodoo.sources.kafka_rows import of_senders, rows_of_messages
+from hoodoo.sources.kafka_rows import added_columns, of_senders, rows_of_messages
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
@@ -83,6 +83,7 @@ class Kafka(Source):
         told: bool = False,
         registry: SchemaRegistry | str | None = None,
         before: str = EVENT,
+        time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
         """Name a topic. Nothing is asked yet.
 
@@ -112,6 +113,10 @@ class Kafka(Source):
             before: Of Debezium: what tells in which partition of the table the row before a change was, where the table
                 is partitioned by columns outside the key. 'event' (default): the event, for which the database logs
                 whole rows. 'lookup': each key of a batch is looked up in all partitions.
+            time_unit: Of Debezium: the unit of timestamps without a zone and of times, if no schema in the messages
+                says it. 'ms', 'us' or 'ns' for all columns, or a mapping of columns to these, such as
+                {"created": "ms"}. None (default): microseconds if a value cannot be anything else; other values go to
+                the quarantine.
 
         Raises:
             OptionError: An argument does not have one of the values above, or a setting would lose messages.
@@ -129,6 +134,13 @@ class Kafka(Source):
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
         self.told = flag("told", told)
         self.format, self.truncate, self.unavailable, self.before = format, truncate, unavailable, before
+        self.units = time_units(time_unit)
+        if self.units and format not in (DEBEZIUM, DEBEZIUM_AVRO):
+            raise OptionError(
+                f"time_unit does not apply to format={format!r}: expected {DEBEZIUM!r} or {DEBEZIUM_AVRO!r}. Leave "
+                "time_unit out.",
+                option="time_unit",
+            )
         idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
         # how large a message was in the mean when some were read: a guess, by which partitions share a batch evenly
@@ -274,6 +286,8 @@ class Kafka(Source):
         there = [number for number, value in enumerate(values) if value is not None]
         asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
         decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
+        decoder.units = self.units
+        decoder.unavailable, decoder.added = self.unavailable, lambda number: added_columns(messages[number])
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)

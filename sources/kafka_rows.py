@@ -29,6 +29,11 @@ def of_senders(columns: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in columns if field.name not in _OF_BROKERS], columns.metadata)
 
 
+def added_columns(message: Message) -> pa.Table:
+    """Return what the broker says of a message, as a table of one row."""
+    return _told(pa.table({"": pa.nulls(1)}), [message], _OF_BROKERS).drop_columns([""])
+
+
 def rows_of_messages(
     topic: str,
     decoded: Iterable[tuple[pa.Table, list[int]]],
@@ -87,4 +92,4 @@ def _text(key: Any) -> str | None:
     return None if key is None else bytes(key).decode(errors="backslashreplace")
 
 
-__all__ = ["KEY", "OFFSET", "PARTITION", "TIMESTAMP", "of_senders", "rows_of_messages"]
+__all__ = ["KEY", "OFFSET", "PARTITION", "TIMESTAMP", "added_columns", "of_senders", "rows_of_messages"]

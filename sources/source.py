@@ -21,6 +21,8 @@ from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
 """What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
+REPLAYABLE = BAD.append(pa.field("kept", pa.binary()))
+"""`BAD` with the form in which the quarantine stores a message, so that a replay can decode it. Null: as its bytes."""
 
 _PLACING = b"hoodoo.placing"
 _PLACE_BYTES_MAX = 64 << 10
@@ -300,7 +302,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_bad(columns: pa.Schema) -> bool:
-    return columns.names == BAD.names and columns.types == BAD.types
+    return any(columns.names == one.names and columns.types == one.types for one in (BAD, REPLAYABLE))
 
 
 def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:

@@ -35,6 +35,14 @@ def pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def time_unit(text: str) -> tuple[str, str]:
+    """A column and the unit of its times; of a unit alone, no column, which stands for all."""
+    name, _, unit = text.rpartition("=")
+    if unit not in ("ms", "us", "ns"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a unit of time: expected ms, us, ns or COLUMN=ms")
+    return name.strip(), unit
+
+
 def amount(text: str) -> int:
     """A whole number from 0."""
     if not text.isascii() or not text.isdigit():

@@ -39,7 +39,7 @@ _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (
 
 
 _OF_FILES = ("pattern", "grace_s", "settle_s", "on_change", "on_bad_file")
-_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry")
+_OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry", "time_unit")
 _OF_TABLES = ("moves", "hold")
 _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
 _NO_REGISTRY = f"--registry is about --format {' or '.join(OF_REGISTRIES)}. Leave it out."
@@ -231,6 +231,8 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
     if given.source.startswith("kafka:"):
         _require_of(named, _OF_TOPICS)
         named |= _format(given.format, _FORMATS_OF_TOPICS, "a folder of files")
+        if "time_unit" in named:
+            named["time_unit"] = dict(named["time_unit"])
         return _topic(given.source, settings, named)
     if settings:
         raise CallError("--setting is about a topic of Kafka, and SOURCE is none. Leave it out.", option="settings")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hoodoo.cli.argument_types import amount, names, pair, pause, port, rate, seconds, share
+from hoodoo.cli.argument_types import amount, names, pair, pause, port, rate, seconds, share, time_unit
 from hoodoo.cli.service_arguments import Command
 
 
@@ -185,6 +185,13 @@ def of_job(parser: argparse.ArgumentParser) -> None:
         choices=("event", "lookup"),
         help="of Debezium: what tells in which partition of PATH the row before a change was (default: event); lookup "
         "looks each key up",
+    )
+    topics.add_argument(
+        "--time-unit",
+        type=time_unit,
+        action="append",
+        metavar="[COLUMN=]UNIT",
+        help="of Debezium: the unit (ms, us or ns) of times, if no schema in the messages says it; may be repeated",
     )
     topics.add_argument(
         "--as-spark-offsets",

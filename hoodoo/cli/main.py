@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from hoodoo.cli import ingest_arguments, service_arguments
-from hoodoo.cli.argument_types import POSITION, amount, names, pair, partitioning, setting
+from hoodoo.cli.argument_types import POSITION, amount, names, pair, partitioning, setting, time_unit
 from hoodoo.cli.examples import EXAMPLES
 from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
@@ -202,6 +202,13 @@ def _quarantine(command: Command) -> None:
         choices=("fail", "null"),
         default="fail",
         help="replay: what a column means that a row lacks and that has no default",
+    )
+    aside.add_argument(
+        "--time-unit",
+        type=time_unit,
+        action="append",
+        metavar="[COLUMN=]UNIT",
+        help="replay: the unit (ms, us or ns) of times in change events, if no schema says it; may be repeated",
     )
 
 

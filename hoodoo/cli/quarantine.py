@@ -35,7 +35,7 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
         out.document({"dropped": aside.drop(given.positions)}, "given up")
     else:
         with out.working("trying again"):
-            done = aside.replay(given.overwrite, given.missing)
+            done = aside.replay(given.overwrite, given.missing, dict(given.time_unit or []))
         out.document(asdict(done), "replayed")
         return int(done.bad > 0 or done.cut > 0)
     return 0

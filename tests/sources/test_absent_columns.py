@@ -24,6 +24,28 @@ def events_of(*images: dict[str, Any], before: bool = False) -> list[Event]:
     return [change("u" if at else "c", {"id": 1}, one, old, lsn=at + 1) for at, one in enumerate((ROW, *images))]
 
 
+def with_schema(op: str, lsn: int, image: dict[str, Any]) -> Event:
+    types = {"id": "int64", "body": "string", "n": "int32", "x": "double"}
+    after = [{"field": name, "type": types[name], "optional": name != "id"} for name in image]
+    fields = [
+        {"field": "before", "type": "struct", "optional": True, "name": "v", "fields": after},
+        {"field": "after", "type": "struct", "optional": True, "name": "v", "fields": after},
+        {
+            "field": "source",
+            "type": "struct",
+            "optional": False,
+            "name": "s",
+            "fields": [{"field": "lsn", "type": "int64", "optional": True}],
+        },
+        {"field": "op", "type": "string", "optional": False},
+    ]
+    payload = {"before": None, "after": image, "source": {"lsn": lsn}, "op": op}
+    key_schema = {"type": "struct", "name": "k", "optional": False, "fields": after[:1]}
+    value_schema = {"type": "struct", "name": "e", "optional": False, "fields": fields}
+    key = {"schema": key_schema, "payload": {"id": image["id"]}}
+    return sent(key), sent({"schema": value_schema, "payload": payload})
+
+
 def row_after(path: Path, events: list[Event], at_once: int, **how: Any) -> dict[str, Any]:
     table = hoodoo.create(path, COLUMNS, key="id", order_by="_event_lsn", clean_every=None)
     hoodoo.ingest(Changes(events, at_once), table, name="job", **how).run()
@@ -55,27 +77,6 @@ def test_an_absent_column_keeps_its_value_where_events_are_read_one_by_one(tmp_p
 @pytest.mark.parametrize("at_once", [1, 100])
 @pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
 def test_a_schema_tells_which_columns_are_absent(tmp_path: Path, avro: bool, at_once: int) -> None:
-    def with_schema(op: str, lsn: int, image: dict[str, Any]) -> Event:
-        types = {"id": "int64", "body": "string", "n": "int32", "x": "double"}
-        after = [{"field": name, "type": types[name], "optional": name != "id"} for name in image]
-        fields = [
-            {"field": "before", "type": "struct", "optional": True, "name": "v", "fields": after},
-            {"field": "after", "type": "struct", "optional": True, "name": "v", "fields": after},
-            {
-                "field": "source",
-                "type": "struct",
-                "optional": False,
-                "name": "s",
-                "fields": [{"field": "lsn", "type": "int64", "optional": True}],
-            },
-            {"field": "op", "type": "string", "optional": False},
-        ]
-        payload = {"before": None, "after": image, "source": {"lsn": lsn}, "op": op}
-        key_schema = {"type": "struct", "name": "k", "optional": False, "fields": after[:1]}
-        value_schema = {"type": "struct", "name": "e", "optional": False, "fields": fields}
-        key = {"schema": key_schema, "payload": {"id": 1}}
-        return sent(key), sent({"schema": value_schema, "payload": payload})
-
     images = [("c", 1, ROW), ("u", 2, {"id": 1, "n": 8}), ("u", 3, {"id": 1, "n": None, "body": "new"})]
     events = [with_schema(*one) for one in images]
     registry = None
@@ -119,6 +120,30 @@ def test_a_transform_keeps_the_marks_of_absent_columns_or_is_told(tmp_path: Path
             100,
             transform=lambda rows: rows.drop_columns([name for name in rows.column_names if name.startswith("_not")]),
         )
+
+
+@pytest.mark.parametrize("at_once", CUTS)
+@pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
+def test_new_rows_get_the_default_of_an_absent_column(tmp_path: Path, avro: bool, at_once: int) -> None:
+    """They got null if another event of the batch had the column."""
+    images = [("r", 1, {"id": 1}), ("c", 2, {"id": 2, "n": None}), ("c", 3, {"id": 3, "n": 3})]
+    images += [("u", 4, {"id": 4}), ("u", 5, {"id": 3})]
+    events = [with_schema(*one) if avro else change(one[0], {"id": one[2]["id"]}, one[2], lsn=one[1]) for one in images]
+    registry = None
+    if avro:
+        registry, events = as_avro(events)
+    table = hoodoo.create(tmp_path / "t", pa.schema([ID, LSN]), key="id", order_by="_event_lsn", clean_every=None)
+    table.add_column("n", "int", default=5)
+    hoodoo.ingest(Changes(events, at_once, registry=registry), table, name="job").run()
+    assert {one["id"]: one["n"] for one in table.scan().to_arrow().to_pylist()} == {1: 5, 2: None, 3: 3, 4: 5}
+
+
+def test_a_transform_may_make_a_column_that_events_do_not_have(tmp_path: Path) -> None:
+    events = [change("c", {"id": 1}, {"id": 1, "n": 2}), change("u", {"id": 1}, {"id": 1, "n": 3}, lsn=2)]
+    found = row_after(
+        tmp_path / "t", events, 1, transform=lambda rows: rows.append_column("x", rows["n"].cast(pa.float64()))
+    )
+    assert found == {"body": None, "n": 3, "x": 3.0}
 
 
 def test_a_map_as_json_goes_to_the_quarantine(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from change_events import ID, change, decoded, sent
 
+from hoodoo.errors import ColumnError, OptionError
 from hoodoo.sources.debezium_schemas import said_in
 from hoodoo.sources.debezium_values import meant
 
@@ -141,6 +142,34 @@ def test_a_time_without_a_schema_that_may_be_milliseconds_is_bad(kind: pa.DataTy
         assert not len(found) and "no schema tells whether it is in milliseconds" in bad["detail"][0].as_py()
     else:
         assert found["v"].to_pylist() == [wanted]
+
+
+@pytest.mark.parametrize("unit", ["ms", {"v": "ms", "w": "ms"}, {"": "us", "v": "ms", "w": "ms"}])
+def test_the_unit_of_times_without_a_schema_can_be_set(unit: Any) -> None:
+    at, clock = 1_769_860_800_123, 43_201_000
+    events = [change("c", {"id": 1}, {"id": 1, "v": [at], "w": clock})]
+    columns = (ID, ("v", pa.list_(pa.timestamp("us"))), ("w", pa.time64("us")))
+    found, _ = decoded(events, *columns, time_unit=unit)
+    assert found["v"].to_pylist() == [[dt.datetime(2026, 1, 31, 12, 0, 0, 123000)]]
+    assert found["w"].to_pylist() == [dt.time(12, 0, 1)]
+
+
+def test_the_unit_of_a_schema_counts_before_one_that_is_set() -> None:
+    fields = [{"field": "id", "type": "int64"}, {"field": "v", "type": "int64", "name": "io.debezium.time.Timestamp"}]
+    after = {"field": "after", "type": "struct", "fields": fields}
+    key, content = change("c", {"id": 1}, {"id": 1, "v": 1_769_860_800_123})
+    value = sent({"schema": {"type": "struct", "fields": [after]}, "payload": json.loads(content or b"")})
+    found, _ = decoded([(key, value)], ID, ("v", pa.timestamp("us")), time_unit="us")
+    assert found["v"].to_pylist() == [dt.datetime(2026, 1, 31, 12, 0, 0, 123000)]
+
+
+def test_a_unit_that_is_not_one_or_of_another_column_is_refused() -> None:
+    for unit in ("s", {"v": 1}, 5):
+        with pytest.raises(OptionError, match="time_unit is not valid: expected 'ms', 'us' or 'ns'"):
+            decoded([], ID, time_unit=unit)
+    for columns in ((ID,), (ID, ("v", pa.string()))):
+        with pytest.raises(ColumnError, match="Column 'v' cannot have a time_unit"):
+            decoded([change("c", {"id": 1}, {"id": 1})], *columns, time_unit={"v": "ms"})
 
 
 def test_items_of_lists_are_what_their_schema_says() -> None:

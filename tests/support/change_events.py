@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hoodoo.arguments import time_units
 from hoodoo.sources import Limits, Part, Placing, Planned, SchemaRegistry, Source, SourceLag
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
@@ -76,7 +77,9 @@ class Changes(Source):
         truncate: str = "fail",
         registry: SchemaRegistry | None = None,
         before: str = EVENT,
+        time_unit: str | dict[str, str] | None = None,
     ) -> None:
+        self.units = time_units(time_unit)
         self.events, self.at_once, self.truncate, self.before = events, at_once, truncate, before
         self.schemas = None if registry is None else AvroSchemas(registry, times=False)
 
@@ -90,6 +93,7 @@ class Changes(Source):
         bad = BadMessages("changes", bad_max, lambda number, _: f"0:{number}")
         asked = ("Changes", columns, unknown, Placing.of(columns), self.truncate, self.before)
         decoder = DebeziumDecoder(*asked) if self.schemas is None else DebeziumAvroDecoder(*asked, self.schemas)
+        decoder.units = self.units
         there = [number for number in range(start, stop) if self.events[number][1] is not None]
         parts = decoder.rows(
             there, [self.events[one][0] for one in there], [self.events[one][1] or b"" for one in there], bad

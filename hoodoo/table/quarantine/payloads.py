@@ -10,14 +10,21 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
+from hoodoo.table.quarantine.schema import CHANGE, EVENT
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import row_of
 from hoodoo.writers.batches.renaming import renamed
 from hoodoo.writers.batches.row_files import rows_of
 
 
+def is_change(content: bytes | None) -> bool:
+    """Tell whether a payload is a change event, or a row made from one, with what a replay has to know of it."""
+    row = row_in(content)
+    return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
+
+
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode the payloads of rows of the quarantine that are whole.
+    """Decode the payloads of rows of the quarantine that are whole. Change events are left out.
 
     Args:
         rows: Rows of the quarantine.
@@ -40,7 +47,7 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
 def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
     """Decode a payload: a row in Arrow's format, a JSON object, or a CSV header with one record."""
     if (row := row_in(content)) is not None or not content:
-        return row
+        return None if row is not None and EVENT in (row.schema.metadata or {}) else row
     columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     kind = "json" if content.lstrip().startswith(b"{") else "csv"
     text = content.strip().replace(b"\n", b" ") if kind == "json" else content

@@ -14,6 +14,7 @@ from hoodoo.errors import DataError
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
+from hoodoo.table.quarantine.changes import event_keys
 from hoodoo.table.quarantine.payloads import decoded
 from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T, opened
@@ -45,6 +46,10 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
     for start in range(0, len(keys), ROWS_AT_ONCE):
         rows = table.get(keys.slice(start, ROWS_AT_ONCE))
         unread += len(rows)
+        events = event_keys(target, rows)
+        for positions, named in events:
+            unread -= len(positions)
+            doomed.append(take(rows, np.array(positions, np.int64)[_having(named, config, wanted)]).select(KEY))
         for positions, data in decoded(rows, config):
             unread -= len(positions)
             named = renamed(data, config.columns.columns, leave_out=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import flag, is_utf8, names, one_of
+from hoodoo.arguments import flag, is_utf8, names, one_of, time_units
 from hoodoo.errors import OptionError, TableNotFound
 from hoodoo.hints import explained
 from hoodoo.readers.predicate.filter import Where
@@ -163,7 +163,12 @@ class Quarantine(Generic[T]):
             mark(table, table.get(mine.slice(start, ROWS_AT_ONCE).select(list(KEY))), DROPPED)
         return len(mine)
 
-    def replay(self, overwrite: bool = False, missing: str = FAIL) -> Replayed:
+    def replay(
+        self,
+        overwrite: bool = False,
+        missing: str = FAIL,
+        time_unit: str | Mapping[str, str] | None = None,
+    ) -> Replayed:
         """Try the rows in state 'new' again, by the columns and checks that the table has now.
 
         The oldest rows come first. Rows that the table takes are upserted and become 'replayed'; the others stay 'new'.
@@ -174,6 +179,8 @@ class Quarantine(Generic[T]):
                 False (default) refuses that; a row that is there as it is here is no problem. True lets the row of the
                 quarantine win.
             missing: What to do with columns that a row lacks: 'fail' (default) or 'null', as in `Table.upsert`.
+            time_unit: The unit of times in change events, if no schema says it: 'ms', 'us' or 'ns', or a mapping of
+                columns to these, as `hoodoo.sources.Kafka` takes it. None (default): the unit that the job had.
 
         Returns:
             What became of the rows.
@@ -186,5 +193,6 @@ class Quarantine(Generic[T]):
         """
         one_of("missing", missing, (FAIL, NULL))
         guarded = not self._target.handle.newest_config().order_by and not flag("overwrite", overwrite)
+        units = time_units(time_unit)
         table = opened(self._target)
-        return Replay(self._target, table, guarded, missing).run() if table else Replayed()
+        return Replay(self._target, table, guarded, missing, units).run() if table else Replayed()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Self
 
@@ -17,15 +18,17 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.table.quarantine.payloads import decoded, renamed_to_today
+from hoodoo.table.quarantine.changes import Changes, changes_of
+from hoodoo.table.quarantine.payloads import decoded, is_change, renamed_to_today
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
 from hoodoo.writers.batches.batch import check_columns, prepare
-from hoodoo.writers.batches.column_alignment import filled
+from hoodoo.writers.batches.column_alignment import NULL, filled
 from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
 
+_DIGITS = re.compile(r"\d+")
 _NAMED = 10  # bad rows whose details are told
 _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this one."
 
@@ -60,31 +63,44 @@ class Replay(Generic[T]):
         table: The table of the quarantine.
         guarded: True if no row may replace another row of its key.
         missing: What becomes of columns that a row lacks: 'fail' or 'null'.
+        units: Units of times in change events, by column, if no schema says them.
     """
 
     target: T
     table: T
     guarded: bool
     missing: str
+    units: Mapping[str, str]
 
     def run(self) -> Replayed:
         """Upsert the rows that the table takes and mark them as replayed; the others stay as they are."""
         keys = self._waiting()
         if self.guarded:
             for _, good, _ in self._tried(keys):
-                self._absent(good)
+                self._absent(good, self.missing)
+            for _, changes in self._changes(keys):
+                self._absent(changes.rows, NULL)
         done = Replayed(cut=self.table.scan(["position"], f"state = '{NEW}' AND payload_cut").count())
         for mine, good, details in self._tried(keys):
             if len(good):
                 self._write(good)
                 self._note(mine)
             done = done._and(len(mine), details)
+        for mine, changes in self._changes(keys):
+            if len(changes.rows):
+                self._write_changes(changes)
+            if len(mine):
+                self._note(mine)
+            done = done._and(len(mine), changes.details)
         return done
 
     def _waiting(self) -> pa.Table:
         """Keys of the rows to try, the oldest first."""
         found = self.table.scan([*KEY, "at"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
-        return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")]).select(KEY)
+        at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
+        numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
+        order = sorted(range(len(found)), key=lambda row: (at[row], source[row], numbered[row]))
+        return take(found, np.array(order, np.int64)).select(KEY)
 
     def _tried(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
         """Look which of the rows with these keys are good now.
@@ -96,7 +112,7 @@ class Replay(Generic[T]):
         config = self.target.handle.newest_config()
         held, missing = checks.of(config), self.missing
         for start in range(0, len(keys), ROWS_AT_ONCE):
-            rows = self.table.get(keys.slice(start, ROWS_AT_ONCE))
+            rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=False)
             lost = len(rows)
             for positions, data, why in renamed_to_today(decoded(rows, config), config):
                 lost -= len(positions)
@@ -116,18 +132,45 @@ class Replay(Generic[T]):
             if lost:
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
-    def _absent(self, rows: pa.Table) -> pa.Table:
+    def _rows(self, keys: pa.Table, changes: bool) -> pa.Table:
+        """Read the rows with some keys, in their order: change events and rows made from them, or the others."""
+        found = self.table.get(keys)
+        codes = [tuple(key.values()) for key in found.select(KEY).to_pylist()]
+        order = {tuple(key.values()): at for at, key in enumerate(keys.select(KEY).to_pylist())}
+        mask = [is_change(content) is changes for content in found["payload"].to_pylist()]
+        at = sorted((row for row in range(len(found)) if mask[row]), key=lambda row: order[codes[row]])
+        return take(found, np.array(at, np.int64))
+
+    def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
+        """Decode the change events among the rows with these keys again.
+
+        Yields:
+            Rows of the quarantine whose changes can be written, those changes, and what is wrong with other rows.
+        """
+        for start in range(0, len(keys), ROWS_AT_ONCE):
+            rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=True)
+            for changes in changes_of(self.target, rows, self.units):
+                yield take(rows, np.array(changes.positions, np.int64)), changes
+
+    def _write_changes(self, changes: Changes) -> None:
+        if self.guarded:
+            self._absent(changes.rows, NULL)
+        self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
+
+    def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
         """Pick the rows that the table does not have as they are: a replay may have ended before it was noted.
 
         Raises:
             OptionError: Another row has the key of one of them.
         """
+        if not len(rows):
+            return rows
         config = self.target.handle.newest_config()
         keys = with_places(rows, config).select(list(dict.fromkeys((*config.key, *config.partition_by))))
-        stored = self.target.get(keys) if len(keys) else keys
+        stored = self.target.get(keys)
         if not len(stored):
             return rows
-        there, wanted = prepare(stored, config), prepare(rows, config, WriteOptions(missing=self.missing))
+        there, wanted = prepare(stored, config), prepare(rows, config, WriteOptions(missing=missing))
         index = pc.index_in(wanted.identities, there.identities)
         at, found = index.drop_null().to_numpy(), np.flatnonzero(index.is_valid())
         same = equal_values(
@@ -145,7 +188,7 @@ class Replay(Generic[T]):
             self.target.upsert(rows, missing=self.missing)
             return
         try:
-            if len(rest := self._absent(rows)):
+            if len(rest := self._absent(rows, self.missing)):
                 self.target.insert(rest, missing=self.missing)
         except KeyExists as problem:
             raise _refused(f"somebody wrote one: {problem.message}") from None

@@ -31,6 +31,8 @@ SCHEMA = pa.schema(
 )
 KEY = ("source", "position")
 """Whence a bad row came, and what its bytes are."""
+EVENT, CHANGE = b"hoodoo.event", b"hoodoo.change"
+"""Metadata of payloads that are change events, and rows made from change events: what a replay has to know of them."""
 ROWS_AT_ONCE = 200
 """So many rows, with their payloads, are in memory together."""
 

@@ -91,13 +91,17 @@ def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: Applicat
 
     Args:
         target: The table that the rows are for.
-        bad: What is bad: its `place` in the source, `reason`, `detail` and `payload`, the bytes as they came.
+        bad: What is bad: its `place` in the source, `reason`, `detail` and `payload`, the bytes as they came; and, if
+            the quarantine stores it in another form, `kept`.
         transaction: What the commit of the rows beside it carries.
 
     Raises:
         OptionError: The table is at the root of a bucket.
     """
     payloads = bad["payload"].to_pylist()
+    if "kept" in bad.column_names:
+        both = zip(payloads, bad["kept"].to_pylist(), strict=True)
+        payloads = [content if kept is None or len(kept) > PAYLOAD_MAX else kept for content, kept in both]
     cut = [len(payload) > PAYLOAD_MAX for payload in payloads]
     kept = [payload[:PAYLOAD_CUT] if too_long else payload for payload, too_long in zip(payloads, cut, strict=True)]
     found = pa.table(

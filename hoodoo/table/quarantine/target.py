@@ -35,7 +35,7 @@ class QuarantinedTable(Protocol):
     def get(self, keys: pa.Table) -> pa.Table:
         """As `Table.get`, with Arrow in and out."""
 
-    def upsert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
+    def upsert(self, data: pa.Table, *, missing: str = ..., unavailable: str | None = ...) -> WriteResult:
         """As `Table.upsert`, of an Arrow table."""
 
     def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:

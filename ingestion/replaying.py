@@ -1,0 +1,295 @@
+"""Change events of a quarantine: decoded again with the types of today, and resolved where a later delete came.
+
+An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
+older than the stored row changes nothing. A deleted row has no ordering columns that could prove an event old; so a job
+that takes a delete in looks which waiting events the delete is newer than (`resolve_deleted`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.arguments import ApplicationVersion
+from hoodoo.errors import DataError, HoodooError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.ingestion.homeless_rows import homeless
+from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.reading import placing_of
+from hoodoo.ingestion.stored_places import placeable, placed
+from hoodoo.ingestion.unsent_values import completed, deletes, lacks_values, with_stored_values
+from hoodoo.merge.modes import MergeMode
+from hoodoo.readers.predicate import checks
+from hoodoo.sources.bad_messages import BadMessages
+from hoodoo.sources.debezium import LSN, NOT_SENT, DebeziumDecoder
+from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
+from hoodoo.sources.debezium_kept import EventContext, KeptSchemas, StoredEvent, event_in
+from hoodoo.sources.source import Placing
+from hoodoo.table import Table
+from hoodoo.table.quarantine.changes import Changes
+from hoodoo.table.quarantine.payloads import row_in
+from hoodoo.table.quarantine.replay import mark
+from hoodoo.table.quarantine.schema import CHANGE, EVENT, KEY, NEW, REPLAYED, ROWS_AT_ONCE
+from hoodoo.table.quarantine.target import opened
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import bad_rows
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.column_alignment import NULL, filled
+from hoodoo.writers.batches.renaming import renamed
+
+_IDS = b"hoodoo.ids"
+_EVERY = 1 << 62
+
+
+class _Piece:
+    """Changes of one kind: the rows, which row of the quarantine each is of, and what is wrong with others."""
+
+    def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
+        self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
+        self.problems = dict[int, str]()
+        self.rows = pa.table({})
+        self.of = np.empty(0, np.int64)
+
+    def refuse(self, problems: Mapping[int, str]) -> None:
+        """Leave out all changes of some rows of the quarantine, by what is wrong with them."""
+        if problems:
+            self.problems |= problems
+            keep = ~np.isin(self.of, list(problems))
+            self.rows, self.of = self.rows.filter(pa.array(keep)), self.of[keep]
+
+
+def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
+    """Decode change events again, and make rows of them as a job would.
+
+    Args:
+        table: The table that they are for.
+        rows: Rows of its quarantine that are change events, or made from them, in order.
+        units: Units of times by column, before those of the job.
+
+    Yields:
+        What becomes of them.
+    """
+    config = table.handle.newest_config()
+    for piece in _pieces(rows, config, _columns(config), None, units):
+        mode = MergeMode(unavailable=piece.unavailable)
+        try:
+            if len(piece.rows):
+                _made_whole(piece, table, config, mode)
+        except DataError as problem:
+            piece.refuse(dict.fromkeys(piece.waiting, problem.message))
+        done = [at for at in piece.waiting if at not in piece.problems]
+        lacks = lacks_values(piece.rows, mode)
+        yield Changes(done, piece.rows, piece.unavailable if lacks else None, list(piece.problems.values()))
+
+
+def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
+    """Read which rows of the table change events are of.
+
+    Args:
+        table: The table that they are for.
+        rows: Rows of its quarantine. Rows made from change events, and others, are ignored.
+
+    Returns:
+        Positions of events, and their keys by the names of the table. Events whose keys nobody can read are left out.
+    """
+    config = table.handle.newest_config()
+    pieces = list(_pieces(rows, config, _of_keys(config), EVENT))
+    return [(piece.of.tolist(), piece.rows) for piece in pieces if len(piece.rows)]
+
+
+def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
+    """Mark waiting change events as replayed if a delete that is taken in now is newer: there is nothing left to do.
+
+    Args:
+        table: The table.
+        rows: The changes of a batch, in order.
+        emptied: True if the source was emptied: then all waiting events are older.
+        transaction: The number of the commit of the batch.
+    """
+    gone = deletes(rows)
+    if not gone.any() and not emptied:
+        return
+    quarantine = opened(table)
+    if quarantine is None:
+        return
+    found = quarantine.scan([*KEY, "application", "number"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
+    config = table.handle.newest_config()
+    deleted = config.spellings.rows(rows).filter(pa.array(gone)) if not emptied else rows
+    if not emptied and not {*config.key, *config.order_by} <= {*deleted.column_names}:
+        return
+    for start in range(0, len(found), ROWS_AT_ONCE):
+        waiting = quarantine.get(found.slice(start, ROWS_AT_ONCE).select(KEY))
+        for piece in _pieces(waiting, config, _of_keys(config), None):
+            older = piece.of if emptied else piece.of[_older(piece, waiting, deleted, config, transaction)]
+            if len(older):
+                mark(quarantine, waiting.take(pa.array(np.unique(older))), REPLAYED)
+
+
+def _older(
+    piece: _Piece, waiting: pa.Table, deleted: pa.Table, config: TableConfig, transaction: ApplicationVersion
+) -> np.ndarray:
+    """Return which of the waiting changes (bool[n]) a delete is newer than. Without ordering columns only earlier
+    batches of the same job are known to be older.
+    """
+    names = [*dict.fromkeys((*config.key, *config.order_by))]
+    mine = _in_types(piece.rows.select(names), config)
+    both = pa.concat_tables([mine, _in_types(deleted.select(names), config)])
+    codes, count = key_codes(both.select(config.key)), len(mine)
+    if not config.order_by:
+        at = pa.array(piece.of)
+        same = pc.equal(waiting["application"].take(at), transaction.application)
+        before = pc.less(waiting["number"].take(at), transaction.version)
+        known = pc.fill_null(pc.and_(same, before), False).to_numpy().astype(bool)
+        return known & np.isin(codes[:count], codes[count:])
+    ranks = config.merge_policy.ranks(both, np.arange(len(both)))
+    newest = np.full(len(both), -1, np.int64)
+    np.maximum.at(newest, codes[count:], ranks[count:])
+    return newest[codes[:count]] >= ranks[:count]
+
+
+# ---- decoding
+def _pieces(
+    rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
+) -> Iterator[_Piece]:
+    """Decode the payloads that are change events, or rows made from them; those of equal notes together.
+
+    units: Units of times by column, before those of the job. None: only columns are read that need no unit.
+    """
+    groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()
+    for at, content in enumerate(rows["payload"].to_pylist()):
+        row = row_in(content)
+        for name in (EVENT, CHANGE):
+            if row is not None and name in (row.schema.metadata or {}) and only in (None, name):
+                groups.setdefault((name, row.schema.metadata[name]), []).append((at, row))
+    for (name, note), found in groups.items():
+        if name == EVENT:
+            events = {at: event_in(row) for at, row in found}
+            context = EventContext.of(note)
+            known = {} if units is None else {**context.units, **units}
+            yield _decoded(events, replace(context, units=known), columns)
+        else:
+            for one in found:
+                yield _stored(*one, json.loads(note), config)
+
+
+def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: pa.Schema) -> _Piece:
+    """Decode events as their job would."""
+    asked = (context.topic, columns, False, Placing.of(columns), "ignore", context.before)
+    decoder: DebeziumDecoder
+    if context.schemas is None:
+        decoder = DebeziumDecoder(*asked)
+    else:
+        decoder = DebeziumAvroDecoder(*asked, KeptSchemas(context.schemas))
+    decoder.units = context.units
+    numbers = list(events)
+    piece = _Piece(numbers, context.unavailable, decoder.unplaced)
+    keys, values = [events[at].key for at in numbers], [events[at].value for at in numbers]
+    bad = BadMessages("quarantine", _EVERY, lambda number, _: str(number))
+    parts, of = list[pa.Table](), list[int]()
+    try:
+        for part, at in decoder.rows(numbers, keys, values, bad):
+            for name in [name for name in events[at[0]].more if name in columns.names]:
+                more = pa.chunked_array([chunk for one in at for chunk in events[one].more[name].chunks])
+                part = part.append_column(name, more)
+            parts.append(part)
+            of += at
+    except HoodooError as problem:
+        piece.problems = dict.fromkeys(numbers, problem.message)
+        return piece
+    piece.problems = {int(str(one["place"])): str(one["detail"]) for one in bad.found}
+    if parts:
+        order = np.argsort(np.array(of, np.int64), kind="stable")
+        piece.rows = pa.concat_tables(parts, promote_options="permissive").take(pa.array(order))
+        piece.of = np.array(of, np.int64)[order]
+        piece.rows = _in_log_order(piece.rows)
+    return piece
+
+
+def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
+    """Take a row that was made from a change event, with the names that its columns have now."""
+    piece = _Piece([at], note["unavailable"], note["unplaced"])
+    ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
+    now = {column.id: column.name for column in config.columns.columns}
+    try:
+        named = renamed(row, config.columns.columns)
+    except DataError as problem:
+        piece.problems = {at: problem.message}
+        return piece
+    for name in note["not_sent"]:
+        name = now.get(ids[name][0], name) if name in ids else name
+        named = named.append_column(NOT_SENT + name, pa.array([True]))
+    piece.rows, piece.of = _in_log_order(named), np.array([at], np.int64)
+    return piece
+
+
+def _in_log_order(rows: pa.Table) -> pa.Table:
+    """Replace negative values of `_event_lsn`, which say that a change is newer than what arrived before it: nobody
+    knows any more what that was. So the change counts from its own LSN, and a stored row that is newer stays.
+    """
+    if LSN not in rows.column_names or not pa.types.is_int64(rows.schema.field(LSN).type):
+        return rows
+    lsn = rows[LSN]
+    own = pc.if_else(pc.less(lsn, 0), pc.subtract(pa.scalar(-1, pa.int64()), lsn), lsn)
+    return rows.set_column(rows.column_names.index(LSN), rows.schema.field(LSN), own)
+
+
+# ---- rows
+def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
+    """Make what the table takes of changes, and leave out what it would refuse. Raises DataError."""
+    piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
+    piece.rows = config.spellings.rows(piece.rows)
+    known = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
+    piece.rows = piece.rows.select(known)
+    if piece.unplaced:
+        piece.rows = placeable(piece.rows, config)
+    whole = filled(piece.rows, config, NULL)
+    found = bad_rows(piece.rows, whole, config, checks.of(config), len(piece.rows), NULL).found
+    at = piece.of[found["row"].to_numpy()]
+    piece.refuse(dict(zip(at.tolist(), found["detail"].to_pylist(), strict=True)))
+    if not len(piece.rows):
+        return
+    piece.rows = _in_types(piece.rows, config)
+    if piece.unplaced:
+        piece.rows = completed(piece.rows, table, config, mode)
+    if lacks_values(piece.rows, mode):
+        positions, stale, told = homeless(piece.rows, table, config, mode)
+        lost = piece.of[positions[~stale]]
+        problems = dict(zip(lost.tolist(), told["detail"].to_pylist(), strict=True))
+        keep = np.ones(len(piece.rows), bool)
+        keep[positions[stale]] = False
+        piece.rows, piece.of = piece.rows.filter(pa.array(keep)), piece.of[keep]
+        piece.refuse(problems)
+    if piece.unplaced and len(piece.rows):
+        piece.rows = placed(piece.rows, table, config)
+
+
+def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Return rows in the types of the table. Raises DataError."""
+    for at, name in enumerate(rows.column_names):
+        if name in config.schema.names and rows.schema.field(at).type != config.schema.field(name).type:
+            field = pa.field(name, config.schema.field(name).type)
+            rows = rows.set_column(at, field, cast(rows[name], field))
+    return rows
+
+
+def _columns(config: TableConfig) -> pa.Schema:
+    """Return the columns of the table as a source is told them."""
+    hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    return placing_of(config).noted_on(hints)
+
+
+def _of_keys(config: TableConfig) -> pa.Schema:
+    """Return the columns that tell which version of which row a change is, as a source is told them."""
+    columns = _columns(config)
+    placing = replace(Placing.of(columns), placed_by=(), made=())
+    names = {*placing.key_names, *placing.order_by, IS_DELETED}
+    return placing.noted_on(pa.schema([field for field in columns if field.name in names]))
+
+
+__all__ = ["changes_of", "event_keys", "resolve_deleted"]

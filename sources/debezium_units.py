@@ -1,0 +1,69 @@
+"""Units of times whose unit no schema says: what the caller says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from hoodoo.arguments import EVERY_COLUMN
+from hoodoo.errors import ColumnError
+from hoodoo.redact import printable
+from hoodoo.sources.debezium_schemas import UNITS, Said
+
+TIME_UNITS = {
+    "ms": "io.debezium.time.Timestamp",
+    "us": "io.debezium.time.MicroTimestamp",
+    "ns": "io.debezium.time.NanoTimestamp",
+}
+
+
+def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, Said]:
+    """Return what schemas would say of the times in a table.
+
+    Args:
+        units: Units by column, as `hoodoo.arguments.time_units` returns them.
+        columns: The columns of the table.
+        unknown: True if events may have other columns too.
+
+    Returns:
+        What a schema would say of each time column whose unit is known.
+
+    Raises:
+        ColumnError: A column with a unit is not in the table, or has no times without a zone.
+    """
+    found = dict[str, Said]()
+    for field in columns:
+        unit = units.get(field.name, units.get(EVERY_COLUMN))
+        if unit is not None and (one := _said(field.type, TIME_UNITS[unit])) is not None:
+            found[field.name] = one
+    strange = [name for name in units if name != EVERY_COLUMN and name not in found]
+    strange = [name for name in strange if name in columns.names or not unknown]
+    if strange:
+        raise ColumnError(
+            f"Column {printable(strange[0])} cannot have a time_unit: expected a timestamp without a zone, or a time, "
+            f"of the table, got {columns.field(strange[0]).type if strange[0] in columns.names else 'no such column'}. "
+            "Leave the column out of time_unit.",
+            column=strange[0],
+        )
+    return found
+
+
+def with_units(said: Mapping[str, Said], units: Mapping[str, Said]) -> Mapping[str, Said]:
+    """Return what a schema says of columns, and the units of times that it does not say."""
+    return {**said, **{name: one for name, one in units.items() if not _says_unit(said.get(name))}} if units else said
+
+
+def _said(kind: pa.DataType, meaning: str) -> Said | None:
+    if pa.types.is_list(kind):
+        items = _said(kind.value_type, meaning)
+        return None if items is None else Said("array", items=items)
+    is_time = pa.types.is_time(kind) or pa.types.is_timestamp(kind) and kind.tz is None
+    return Said("int64", meaning) if is_time else None
+
+
+def _says_unit(said: Said | None) -> bool:
+    return said is not None and (said.meaning in UNITS or _says_unit(said.items))
+
+
+__all__ = ["TIME_UNITS", "assumed", "with_units"]

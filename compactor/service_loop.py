@@ -21,7 +21,7 @@ from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import failure, say
 from hoodoo.compactor.service_turn import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
 from hoodoo.engine.protocol import Engine
-from hoodoo.errors import TableReplaced
+from hoodoo.errors import TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.properties.config import TableConfig
@@ -126,7 +126,7 @@ class ServiceLoop:
         """
         try:
             busy = self.round()
-        except TableReplaced as problem:
+        except (TableReplaced, TableNotFound) as problem:
             return self._take_up(problem)
         except Exception as problem:
             wait = self.backoff.failed()
@@ -144,15 +144,21 @@ class ServiceLoop:
     def _now_ms(self) -> int:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
-    def _take_up(self, problem: TableReplaced) -> tuple[bool, float]:
-        """Serve the table that was created where one was dropped: nothing that is known of the old one counts."""
+    def _take_up(self, problem: TableReplaced | TableNotFound) -> tuple[bool, float]:
+        """Serve the table that is at the path now: a table that replaced another one, or one that was missing."""
         try:
             self.table = self.table.anew()
-        except Exception as refusal:  # there is none yet, or one that cannot be served
+        except Exception as refusal:
             wait = self.backoff.failed()
-            failure("round_failed", refusal, table=self.table.path, retry_s=wait)
+            missing = isinstance(refusal, TableNotFound)
+            if not missing or self.backoff.failures == 1:  # a missing table is logged once, however long it is missing
+                event = "table_missing" if missing else "round_failed"
+                failure(event, refusal, table=self.table.path, retry_s=wait)
             return False, wait
-        say(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
+        if isinstance(problem, TableReplaced):
+            say(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
+        else:
+            say(logging.INFO, "table_appeared", table=self.table.path)
         self.backoff.failures, self._problem, self.seen = 0, None, None
         self._told.clear()
         for duty in self.duties.values():

@@ -96,6 +96,20 @@ class Asked(Source):
             raise self._wrong("lag() returned", lag, "returns a hoodoo.sources.SourceLag")
         return lag
 
+    def refused(self, origin: str, problem: DataError) -> pa.Table | None:
+        """Ask the source to set aside a file whose columns do not match the table.
+
+        Args:
+            origin: The `origin` of the part that has the columns.
+            problem: The error.
+
+        Returns:
+            What the quarantine stores instead of the file, or None if the error stops the job.
+        """
+        refused = getattr(self.source, "refused", None)
+        with self._named():
+            return None if refused is None else refused(origin, problem)
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Turn errors of the source into errors that name it. An error of hoodoo goes through."""

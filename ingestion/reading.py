@@ -124,7 +124,7 @@ class Reading:
         columns = self.columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
         skipped, size, unavailable, position, emptied, unplaced, lost = 0, 0, None, "", False, False, 0
-        origins = list[str]()
+        origins, refused = list[str](), set[str]()
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
@@ -148,11 +148,18 @@ class Reading:
                 if part.unavailable is not None or part.unplaced:
                     self._require_upsert()
                     unavailable, unplaced = part.unavailable, unplaced or part.unplaced
-                if part.rows.num_columns:
+                if part.rows.num_columns and part.origin not in refused:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
-                        with _naming(part.origin):
-                            rows, bad, left_out = self._aligned(rows, columns, config)
+                        try:
+                            with _naming(part.origin):
+                                rows, bad, left_out = self._aligned(rows, columns, config)
+                        except ColumnError as problem:
+                            if (aside := self.source.refused(part.origin, problem)) is None:
+                                raise
+                            refused.add(part.origin)
+                            messages.append(aside)
+                            continue
                         bad = named_by_file(bad, [(part.origin, len(part.rows))])
                         if part.unavailable is not None:
                             bad = as_changes(bad, part.rows, ChangeContext(part.unavailable, part.unplaced))

@@ -52,7 +52,7 @@ class FileRows:
 
     @property
     def _shown(self) -> str:
-        return self.name.encode(errors="backslashreplace").decode()
+        return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
         """Take rows of a file that has types. Raises ColumnError if a column is there twice, or a key column lacks."""
@@ -131,14 +131,18 @@ class FileRows:
         )
 
 
+def shown(name: str) -> str:
+    """Return the path of a file as text: a file system may have paths that are not."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
     """Return the bad row, as BAD, that stands for a whole file. stamp: differs if the file is rewritten."""
-    shown = name.encode(errors="backslashreplace").decode()
     row = {
-        "place": _place(shown, "file", 0, stamp.encode()),
+        "place": _place(shown(name), "file", 0, stamp.encode()),
         "reason": "file",
         "detail": said(problem)[:500],
-        "payload": shown.encode(),
+        "payload": shown(name).encode(),
     }
     return pa.Table.from_pylist([row], BAD)
 

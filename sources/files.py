@@ -25,7 +25,7 @@ from hoodoo.errors import (
 )
 from hoodoo.redact import printable
 from hoodoo.sources.file_blocks import RowBatches, TextBlocks
-from hoodoo.sources.file_rows import FileRows, bad_file, damaged
+from hoodoo.sources.file_rows import FileRows, bad_file, damaged, shown
 from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
 from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
@@ -96,9 +96,9 @@ class Files(Source):
                 of this machine, 0 on S3, where an object appears as a whole.
             on_change: What to do if a file that was read is rewritten: 'fail' (default) stops the job, 'again' reads
                 the file once more.
-            on_bad_file: What to do if a file is damaged, cannot be read, lacks a key column, or has columns that cannot
-                be read: 'fail' (default) stops the job, 'quarantine' adds a row for the file to the quarantine and goes
-                on.
+            on_bad_file: What to do if a file is damaged, cannot be read, lacks a key column, or has a column whose type
+                does not match the table: 'fail' (default) stops the job, 'quarantine' adds a row for the file to the
+                quarantine and goes on.
             storage: Options for S3, as `hoodoo.open` takes them.
 
         Raises:
@@ -121,6 +121,8 @@ class Files(Source):
         self.passed_over: tuple[str, ...] = ()
         self._first_seen = dict[Listed, tuple[int, float]]()
         self._same = set[tuple[str, str]]()
+        self._planned = dict[str, Listed]()
+        self._refused = set[str]()
         self._open: tuple[tuple[str, str, int], _Reader] | None = None
         if wanted is None and is_file_name(pattern):
             kind_of(pattern)
@@ -190,6 +192,7 @@ class Files(Source):
     def _parts(self, work: _Work, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         limits, rows, size = work.limits, 0, 0
         entries = dict[str, Entry]()
+        self._planned, self._refused = {shown(file.name): file for file in work.files}, set()
 
         def position(partial: tuple[Listed, _Reader] | None = None) -> str:
             left = [file.time_ms for file in work.files if file.name not in entries]
@@ -214,7 +217,10 @@ class Files(Source):
             before = rows
             try:
                 reader = self._reader(file, work.before, columns, limits.bytes)
-                while (part := reader.next(decoder, limits.bytes - size, limits.rows - rows)) is not None:
+                while file.name not in self._refused:
+                    part = reader.next(decoder, limits.bytes - size, limits.rows - rows)
+                    if part is None:
+                        break
                     size, rows = size + reader.size, rows + len(part.rows) + len(part.bad)
                     full = rows >= limits.rows or size >= limits.bytes
                     if full and not reader.ended():
@@ -239,6 +245,22 @@ class Files(Source):
                     reader.close()
             entries[file.name] = Entry(file.stamp, digest)
         yield Part(pa.table({}), position=position())
+
+    def refused(self, origin: str, problem: DataError) -> pa.Table | None:
+        """Set aside a file whose columns do not match the table.
+
+        Args:
+            origin: Path of the file, as the part with the columns has it.
+            problem: The error.
+
+        Returns:
+            A row for the file, as `BAD`. None: on_bad_file is 'fail', so the error stops the job.
+        """
+        file = self._planned.get(origin)
+        if file is None or self.on_bad_file == "fail":
+            return None
+        self._refused.add(file.name)
+        return bad_file(file.name, file.stamp, problem)
 
     def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
         """Return a reader of a file that goes on where the file was left."""

@@ -16,7 +16,7 @@ from numbers import Integral, Real
 import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
-from hoodoo.errors import OptionError
+from hoodoo.errors import DataError, OptionError
 from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
@@ -248,6 +248,19 @@ class Source(ABC):
         Returns:
             How much waits, and for how long.
         """
+
+    def refused(self, origin: str, problem: DataError) -> pa.Table | None:
+        """Set aside a file whose columns do not match the table.
+
+        Args:
+            origin: The `origin` of the part that has the columns.
+            problem: The error.
+
+        Returns:
+            What the quarantine stores instead of the file, as `BAD`. The source then yields no more rows of the file
+            from this `read`. None (default): the error stops the job.
+        """
+        return None
 
     def to_hudi(self, position: str) -> str:
         """Spell a position as Apache Hudi's streamer does, which then can go on from there.

@@ -13,9 +13,10 @@ from typing import Any
 import hoodoo
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.service_log import failure
+from hoodoo.compactor.service_loop import ServiceTarget
 from hoodoo.errors import EngineError, TableNotFound
 from hoodoo.table import Table
+from hoodoo.writers.context import Context
 
 
 def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
@@ -87,20 +88,19 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo worker PATH...` and return the exit code. A table that is not there does not stop the others."""
+    """Run `hoodoo worker PATH...` and return the exit code. A table that is missing is served once it appears."""
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
-        tables, missing = list[Table](), list[TableNotFound]()
+        tables, missing = list[Table | ServiceTarget](), list[TableNotFound]()
         for path in given.paths:
             try:
                 tables.append(open_table(path))
             except TableNotFound as problem:
                 missing.append(problem)
-        if not tables:
+                tables.append(_missing(path, problem, open_table))
+        if len(missing) == len(tables):
             raise missing[0]
-        for absent in missing:
-            failure("table_missing", absent, table=str(absent.details.get("path", "")))
         worker = hoodoo.Worker(
             tables,
             given.services,
@@ -120,7 +120,16 @@ def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Tabl
     if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
         sys.stdout.flush()
         os._exit(0)
-    return int(given.once and bool(outcome.failed or missing))
+    return int(given.once and bool(outcome.failed))
+
+
+def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
+    """Return a table that is missing, which a worker looks for until it appears."""
+
+    def context() -> Context:
+        raise problem
+
+    return ServiceTarget(str(problem.details.get("path", path)), context, lambda: open_table(path).handle.services())
 
 
 def _engine(name: str) -> Any:

@@ -23,7 +23,7 @@ from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.worker import ServiceTarget, Worker, record
-from hoodoo.errors import OptionError, StoreUnavailable
+from hoodoo.errors import OptionError, StoreUnavailable, TableNotFound
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.properties.table_options import Options
 
@@ -159,6 +159,29 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
     serving.stop()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def test_a_table_that_is_missing_at_the_start_is_served_once_it_appears(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "late"
+
+    def missing() -> Any:
+        raise TableNotFound(f"There is no table at {path}.")
+
+    late = ServiceTarget(str(path), missing, lambda: hoodoo.open(path).handle.services())
+    with caplog.at_level("INFO", "hoodoo.worker"):
+        serving = Worker([table_of(tmp_path / "t").handle.services(), late], poll_s=0.02)
+        thread = threading.Thread(target=serving.run)
+        thread.start()
+        wait_for(lambda: "event=table_missing" in caplog.text, "the record of the missing table")
+        table = table_of(path)
+        for ts in range(7):
+            table.upsert(batch(np.arange(10), ts))
+        wait_for(lambda: table.lag().log_files_max < 5, "compaction of the table that appeared")
+        serving.stop()
+        thread.join(PATIENCE_S)
+    assert caplog.text.count("event=table_missing") == 1 and caplog.text.count("event=table_appeared") == 1
 
 
 def test_records_are_single_lines_without_secrets_or_control_characters(

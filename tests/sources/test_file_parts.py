@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
-from hoodoo.errors import DataError, EngineError, SourceLost, SourceUnavailable
+from hoodoo.errors import ColumnError, DataError, EngineError, SourceLost, SourceUnavailable
 from hoodoo.sources import Files, Limits, file_blocks
 from hoodoo.sources.file_blocks import TextBlocks
 
@@ -180,6 +180,35 @@ def test_a_damaged_file_is_quarantined_once_and_all_others_are_read(tmp_path: Pa
         assert report.bad == 1 and job.run().bad == 1
     else:
         assert report.passed_over == (name,) and job.source.lag(job.position()).waiting == 1
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "avro"])
+def test_a_file_with_a_column_of_another_type_is_quarantined_once_and_all_others_are_read(
+    tmp_path: Path, suffix: str
+) -> None:
+    """It stopped its job, whatever on_bad_file was."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = pa.table({"id": range(50), "v": [{"x": 1}] * 50})
+    if suffix == "parquet":
+        pa.parquet.write_table(rows, folder / "a.parquet", row_group_size=7)
+    else:
+        inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "long"}]}
+        fields = [{"name": "id", "type": "long"}, {"name": "v", "type": inner}]
+        with (folder / "a.avro").open("wb") as out:
+            fastavro.writer(out, {"type": "record", "name": "r", "fields": fields}, rows.to_pylist(), sync_interval=50)
+    write(folder, "b.jsonl", [{"id": 100, "v": "x"}])
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    with pytest.raises(ColumnError, match=f"a.{suffix}.*'v'"):
+        hoodoo.ingest(Files(folder, settle_s=0), table, name="job").run()
+    source = Files(folder, settle_s=0, on_bad_file="quarantine")
+    job = hoodoo.ingest(source, table, name="job", max_rows=10, max_bad_share=1)
+    assert job.check().bad == 1
+    job.run()
+    assert table.scan().to_arrow()["id"].to_pylist() == [100]
+    [row] = table.quarantine().rows().to_pylist()
+    assert (row["reason"], row["payload"]) == ("file", f"a.{suffix}".encode()) and "'v'" in row["detail"]
+    assert source.lag(job.position()).waiting == 0
 
 
 @pytest.mark.parametrize("code", ["EIO", "ESTALE", "EMFILE"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import re
 import socket
 import subprocess
@@ -14,13 +15,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 from mock_topics import COLUMNS, read
 from patience import PATIENCE_S
 
 import hoodoo
-from hoodoo.errors import ColumnError, OptionError, SourceUnavailable, TooManyBadRows
+from hoodoo.errors import ColumnError, DataError, OptionError, SourceUnavailable, TooManyBadRows
 from hoodoo.sources import Kafka, Limits, Planned, columns_of
 from hoodoo.sources.kafka_position import shares
 
@@ -405,3 +407,24 @@ def test_what_one_partition_does_not_need_the_others_get(
     waiting: dict[int, int], most: int, taken: dict[int, int]
 ) -> None:
     assert shares(waiting, most) == taken
+
+
+@pytest.mark.parametrize("call", ["list_topics", "get_watermark_offsets", "assign", "consume", "poll"])
+def test_whatever_the_client_raises_is_an_error_that_names_the_topic_and_nothing_is_written(
+    cluster: str, put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
+    put("raises", 0, {"id": 1})
+    for kind in (ValueError, KeyError, TypeError, RuntimeError, BufferError, MemoryError, OSError):
+
+        def fail(*_: Any, kind: type[Exception] = kind, **__: Any) -> Any:
+            raise kind("broken")
+
+        broken = type("Broken", (confluent_kafka.Consumer,), {call: fail})
+        with monkeypatch.context() as patch:
+            patch.setattr(confluent_kafka, "Consumer", broken)
+            with pytest.raises((DataError, SourceUnavailable)) as found:
+                hoodoo.ingest(Kafka(cluster, "raises"), table, name="raises").take()
+        assert "raises" in found.value.message and pickle.loads(pickle.dumps(found.value)).code
+        assert not table.count() and not table.application("raises").position
+    assert hoodoo.ingest(Kafka(cluster, "raises"), table, name="raises").run().rows == 1

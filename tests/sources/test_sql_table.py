@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import random
 import sqlite3
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.errors import ColumnError, OptionError, SourceLost, SourceUnavailable
+from hoodoo.errors import ColumnError, DataError, OptionError, SourceLost, SourceUnavailable
 from hoodoo.sources import Limits, SqlTable
 from hoodoo.sources.sql_position import SqlPosition
 
@@ -209,3 +210,38 @@ def test_a_table_with_nulls_only_in_the_growing_column_waits_and_is_named(
     put(database, (1, "a", None))
     orders = source(tmp_path)
     assert orders.plan("", Limits()) is None and orders.passed_over and orders.lag("").waiting == 1
+
+
+class Broken:
+    """A driver that raises an exception in one of its calls. It passes all other calls on."""
+
+    def __init__(self, driver: Any, call: str, problem: Exception) -> None:
+        self._driver, self._call, self._problem = driver, call, problem
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call:
+            raise self._problem
+        found = getattr(self._driver, name)
+        return (lambda: Broken(found(), self._call, self._problem)) if name == "cursor" else found
+
+
+@pytest.mark.parametrize("call", ["connect", "cursor", "execute", "fetchall", "fetchmany", "description", "close"])
+def test_whatever_a_driver_raises_is_an_error_that_names_the_source_and_nothing_is_written(
+    tmp_path: Path, database: sqlite3.Connection, call: str
+) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="version")
+    put(database, (1, "a", 1), (2, "b", 2))
+    kinds = (ValueError, KeyError, TypeError, RuntimeError, RecursionError, MemoryError, OSError, EOFError)
+    for problem in (sqlite3.OperationalError("broken"), *(kind("broken") for kind in kinds)):
+
+        def connect(problem: Exception = problem) -> Any:
+            if call == "connect":
+                raise problem
+            return Broken(sqlite3.connect(tmp_path / "db"), call, problem)
+
+        broken = SqlTable(connect, '"some orders"', "version", "id", 0, "sqlite")
+        with pytest.raises((SourceUnavailable, DataError)) as found:
+            hoodoo.ingest(broken, table, name="orders").take()
+        assert "some orders" in found.value.message and pickle.loads(pickle.dumps(found.value)).code
+        assert not table.count() and not table.application("orders").position
+    assert hoodoo.ingest(source(tmp_path), table, name="orders").run().rows == 2

@@ -1,7 +1,7 @@
-"""A part of a source that was read, and the next one, which is read while the last one is committed.
+"""Prefetch of the next batch during a commit.
 
-One part is read ahead, no more. What was read ahead counts only if the commit before it went through, and if the table
-still has the columns that it was read for: else it is thrown away and read anew. This module knows nothing of commits.
+At most one batch is prefetched. It is used only if the commit before it succeeded and the columns of the table did not
+change. Otherwise the batch is discarded and read again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hoodoo.sources.source import Planned
 
 @dataclass(frozen=True)
 class Taken:
-    """A part of a source.
+    """A batch that was read.
 
     Attributes:
-        planned: Which part.
-        columns: The columns of the table that it was read for.
-        found: What it brought, or why that is too bad.
-        seconds: How long each phase took.
+        planned: The range of the source.
+        columns: The columns of the table when the batch was read.
+        found: The rows, or the error if there are too many bad rows.
+        seconds: Duration of each phase in seconds.
     """
 
     planned: Planned
@@ -38,13 +38,13 @@ Take = Callable[[str], Taken | None]
 
 
 class Ahead:
-    """What one job has read ahead."""
+    """Prefetched batch of one job."""
 
     def __init__(self, take: Take) -> None:
-        """Begin with nothing.
+        """Start without a batch.
 
         Args:
-            take: What reads the part after a position, or says that there is none.
+            take: Function that reads the batch after a position. It returns None if there are no new rows.
         """
         self._take = take
         self._thread = ThreadPoolExecutor(1, "hoodoo-ingest-ahead")
@@ -52,26 +52,26 @@ class Ahead:
         self._reading: Future[Taken | None] | None = None
 
     def begin(self, key: str, position: str) -> None:
-        """Begin to read what follows.
+        """Start to read the next batch in another thread.
 
         Args:
-            key: The position, as the commit before it carries it.
-            position: The same, as the source understands it.
+            key: The position as the commit stores it.
+            position: The position as the source returned it.
         """
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
     def of(self, key: str, columns: Callable[[], pa.Schema]) -> Taken | None:
-        """Wait for what was read ahead, and forget it.
+        """Wait for the prefetched batch and return it.
 
         Args:
             key: The position of the newest commit.
-            columns: Looks up the columns of the table now, where something was read ahead.
+            columns: Function that returns the current columns of the table.
 
         Returns:
-            The part that follows; None where none was read ahead, or not of these.
+            The batch. None if there is no batch, or the position or the columns changed.
 
         Raises:
-            HoodooError: What reading it raised.
+            HoodooError: The batch could not be read.
         """
         reading, self._reading = self._reading, None
         if reading is None:
@@ -85,12 +85,12 @@ class Ahead:
         return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
-        """Wait until the source is not asked any more."""
+        """Wait until the thread has finished reading."""
         if self._reading is not None:
             self._reading.exception()
 
     def drop(self) -> None:
-        """Wait as well, and throw away what was read ahead."""
+        """Wait until the thread has finished reading, and discard the batch."""
         self.wait()
         self._reading = None
 

@@ -1,7 +1,4 @@
-"""The questions of a job to its source. A source may be a user's, so what it answers is looked at before it is used.
-
-It knows the kinds of answers only: what a position or a part means is not looked at.
-"""
+"""Validation of the results of a source. Users can write sources, so a job checks the type of each result."""
 
 from __future__ import annotations
 
@@ -17,35 +14,35 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class Asked(Source):
-    """A source, whose answers are of the kinds that `Source` says.
+    """Source whose results are checked against the types of `Source`.
 
     Attributes:
-        name: The name of the source; that of its class where it has none.
-        source: The source itself.
+        name: Name of the source; the name of its class if it has no name.
+        source: The source without the checks.
     """
 
     def __init__(self, source: Source) -> None:
         """Wrap a source.
 
         Args:
-            source: One of `hoodoo.sources`, or an object with the three methods of one.
+            source: One of `hoodoo.sources`, or an object with the methods of a source.
         """
         self.source = source
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Ask the source what the next commit brings.
+        """Call `plan` of the source.
 
         Args:
-            position: How far it was read.
-            limits: How much the commit takes.
+            position: Position of an earlier plan; '' for the first batch.
+            limits: Limits of the batch.
 
         Returns:
-            The part, or None.
+            The range, or None.
 
         Raises:
-            DataError: The source answered something else.
-            OptionError: It could not make its answer of what it has.
+            DataError: The source raised an exception, or returned a value of another type.
+            OptionError: The source created an invalid `Planned`.
         """
         with self._named():
             planned = self.source.plan(position, limits)
@@ -54,19 +51,19 @@ class Asked(Source):
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Have the source read a part.
+        """Call `read` of the source.
 
         Args:
-            planned: What `plan` returned.
+            planned: A result of `plan`.
             columns: The columns of the table.
-            unknown: Are other columns wanted too?
+            unknown: True if other columns are wanted too.
 
         Yields:
-            Rows, and what was none.
+            Rows and bad rows.
 
         Raises:
-            DataError: The source yielded something else.
-            OptionError: It could not make a part of what it has.
+            DataError: The source raised an exception, or yielded a value of another type.
+            OptionError: The source created an invalid `Part`.
         """
         with self._named():
             parts: Any = self.source.read(planned, columns, unknown)
@@ -78,17 +75,17 @@ class Asked(Source):
                 yield part
 
     def lag(self, position: str) -> SourceLag:
-        """Ask the source what is not in the table yet.
+        """Call `lag` of the source.
 
         Args:
-            position: How far it was read.
+            position: Position of an earlier plan; '' for the beginning.
 
         Returns:
-            How much waits, and for how long.
+            The number of items and the age of the oldest item.
 
         Raises:
-            DataError: The source answered something else.
-            OptionError: It could not make its answer of what it has.
+            DataError: The source raised an exception, or returned a value of another type.
+            OptionError: The source created an invalid `SourceLag`.
         """
         with self._named():
             lag = self.source.lag(position)
@@ -97,7 +94,7 @@ class Asked(Source):
         return lag
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Ask the source to set aside a file whose columns do not match the table.
+        """Call `refused` of the source, if the source has this method.
 
         Args:
             origin: The `origin` of the part that has the columns.

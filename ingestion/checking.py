@@ -1,4 +1,4 @@
-"""A look at what a job would do: a few rows are read as a batch would read them, and nothing is written."""
+"""Dry run of a job: it reads about a hundred rows and writes nothing."""
 
 from __future__ import annotations
 

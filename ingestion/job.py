@@ -1,9 +1,8 @@
-"""A job of ingestion: takes what a source has into a table, batch by batch, each row once.
+"""Ingestion jobs: copy a source into a table in batches, each row exactly once.
 
-The position of the source is part of the commit of the rows that were read up to it. So there is nothing beside the
-table that could disagree with it: a process that dies leaves rows and position, or neither; and of several processes of
-one job that read the same part one commits, while the others are told, throw their rows away, and look again. What is
-no row is set aside before that commit, so that it is never in neither place.
+The commit of a batch contains the rows and the position of the source after them. A process that dies leaves both or
+neither. If several processes of one job read the same batch, one process commits it; the other processes discard their
+rows and read on. Bad rows are quarantined before the commit, so a row is always in the table or in the quarantine.
 """
 
 from __future__ import annotations
@@ -67,38 +66,37 @@ def ingest(
     min_seconds: float = 5.0,
     max_rows_per_second: float | None = None,
 ) -> Job:
-    """Make a job that takes what a source has into a table, each row once. Nothing is read yet: call its `run`.
+    """Create a job that copies a source into a table, each row exactly once. Call `run` to start it.
 
     Args:
-        source: Where the rows come from: one of `hoodoo.sources`, or an object with the methods of
-            `hoodoo.sources.Source`.
+        source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.
         table: The table.
-        name: The application by which the table knows how far the source was read. Two jobs of one name are two
-            processes of one job. None (default): the name of the source.
-        operation: 'upsert' (default) inserts new keys and replaces rows of known ones, 'insert' and 'bulk_insert' keep
-            the rows that are there.
-        transform: A function that is given the rows of a batch, as a pyarrow Table, and returns those to write. Rows of
-            which `_hoodie_is_deleted` is true are deleted by an upsert. None (default): all rows as they are.
-        new_columns: What to do about columns that the table does not have: 'ignore' (default) leaves them out, 'add'
-            adds them to the table, 'fail' stops.
-        missing: What to do about columns that a batch lacks and that have no default: 'null' (default), 'fail', or
-            'keep', by which an upsert keeps the stored values.
-        max_rows: How many rows a batch has at most, where the source can count them before. Default 500,000.
+        name: Name under which the table stores the position of the source. Jobs with one name are processes of one job.
+            None (default): the name of the source.
+        operation: 'upsert' (default) inserts rows with new keys and replaces rows with known keys. 'insert' and
+            'bulk_insert' keep the stored rows.
+        transform: Function that receives the rows of a batch as a pyarrow Table and returns the rows to write. An
+            upsert deletes the rows whose `_hoodie_is_deleted` is true. None (default): the rows are not changed.
+        new_columns: Handling of columns that the table does not have: 'ignore' (default) leaves them out, 'add' adds
+            them to the table, 'fail' stops the job.
+        missing: Handling of columns that a batch lacks and that have no default: 'null' (default) writes null, 'fail'
+            stops the job, 'keep' lets an upsert keep the stored values.
+        max_rows: Maximum number of rows in a batch, if the source can count rows in advance. Default 500,000.
         max_bytes: Decoded bytes of the source that are in memory at most. A batch has a third of it, at least one item:
             the next batch is read while one batch is written from a sorted copy. The process needs about 200 MiB and
             three times `max_bytes`. Default 512 MiB.
-        max_bad_rows: How many rows of a batch may be set aside. Default 1,000; 0: none.
-        max_bad_share: Which share of a batch of 100 rows or more may be. Default 0.01.
-        min_seconds: How many seconds lie between two commits of a job that goes on (`run(once=False)`), from beginning
-            to beginning. Default 5: at most 17,280 commits a day.
-        max_rows_per_second: How many rows come in a second in the mean, where the source can count them before. None
-            (default): as many as there are.
+        max_bad_rows: Maximum number of quarantined rows in a batch. The job stops if there are more. Default 1,000.
+        max_bad_share: Maximum share of quarantined rows in a batch of 100 rows or more. Default 0.01.
+        min_seconds: Minimum time between the starts of two commits of a continuous job (`run(once=False)`), in seconds.
+            Default 5: at most 17,280 commits a day.
+        max_rows_per_second: Maximum average number of rows per second, if the source can count rows in advance. None
+            (default): no limit.
 
     Returns:
         The job.
 
     Raises:
-        OptionError: An argument does not have one of the values above, or the source is the table itself.
+        OptionError: An argument is invalid, or the source is the table itself.
     """
     bad_limits = BadRowLimits(
         number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
@@ -123,17 +121,17 @@ def ingest(
 
 
 class Job:
-    """One source, one table, and how the rows of one get into the other.
+    """Job that copies one source into one table.
 
     Attributes:
-        name: The application of its commits.
-        source: Where the rows come from.
-        table: Where they go.
-        report: What it has done so far.
-        pace: How fast it may go.
-        lag: What the source has that is not in the table, as it was measured last. None: it was not measured.
-        quarantined: How many rows wait in the table's quarantine, as counted last. None: they were not counted.
-        fine: False where the store or the source did not answer at the last look.
+        name: Name under which the table stores the position of the source.
+        source: Source of the rows.
+        table: Target table.
+        report: Report of everything that the job has done.
+        pace: Limits on the rate of rows and commits.
+        lag: Items of the source that are not in the table, as last measured. None: not measured yet.
+        quarantined: Number of rows in the quarantine that wait for a decision, as last counted. None: not counted yet.
+        fine: False if the store or the source did not answer the newest request.
     """
 
     def __init__(
@@ -155,7 +153,7 @@ class Job:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
 
     def stop(self) -> None:
-        """Let `run` return once the batch in hand is committed. It can be called in signal handlers and threads."""
+        """Stop `run` after the current batch is committed. Signal handlers and threads may call it."""
         self._stopped.set()
 
     def run(
@@ -165,29 +163,29 @@ class Job:
         each_batch: EachBatch | None = None,
         metrics_port: int | None = None,
     ) -> IngestReport:
-        """Take in what the source has.
+        """Copy new rows of the source into the table.
 
-        SIGTERM and SIGINT stop it as `stop` does, where it runs in the main thread; the second one ends it at once,
-        which leaves nothing to see of the batch in hand.
+        In the main thread, SIGTERM and SIGINT stop the job as `stop` does. A second signal stops it at once, and the
+        current batch is not committed.
 
         Args:
-            once: True (default) returns when the source has nothing new. False goes on until `stop` is called, and
-                waits out a store or a source that does not answer, and a store that is full; a process that comes
-                second to another one of the same job stands by.
-            poll_s: How many seconds pass between two looks at a source that has nothing new. Default 5.
-            each_batch: A function that is given a `BatchReport` after each commit. What it raises ends the run.
-            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text form, 0 for any free port. None
+            once: True (default) returns when the source has no new rows. False runs until `stop` is called. It retries
+                if the store or the source does not answer or the store is full. If another process of the job is
+                running, this process waits as a standby.
+            poll_s: Time between two requests to a source that has no new rows, in seconds. Default 5.
+            each_batch: Function that receives a `BatchReport` after each commit. An exception in it ends the run.
+            metrics_port: Port on 127.0.0.1 for metrics in Prometheus' text format; 0 chooses a free port. None
                 (default): no metrics.
 
         Returns:
-            What the job has done since it was made.
+            The report of everything that the job has done.
 
         Raises:
-            TooManyBadRows: A batch has more bad rows than it may have. The first hundred are set aside, nothing is
-                committed, and the job stands before that batch.
-            SourceLost: What comes next is gone from the source.
-            DataError: A file is damaged, or a transformation raises or does not return rows of the table.
-            CommitConflict: With `once`, another process of this job was first thirty times in a row: one is enough.
+            TooManyBadRows: A batch has more bad rows than the limits allow. The first hundred bad rows are quarantined,
+                and nothing is committed.
+            SourceLost: The next items were deleted from the source.
+            DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
+            CommitConflict: With `once`, another process of the job committed first thirty times in a row.
             TryAgainError: With `once`, the store or the source did not answer several times in a row.
             StoreFull: With `once`, the store was full several times in a row.
         """
@@ -204,43 +202,39 @@ class Job:
         return self.reported()
 
     def check(self) -> CheckReport:
-        """Read about a hundred rows of what comes next, as a batch would read them. Nothing is written.
+        """Read about a hundred of the next rows as a dry run. Nothing is written.
 
         Returns:
-            What would become of them.
+            The report of the dry run.
 
         Raises:
-            SourceLost: What comes next is gone from the source.
+            SourceLost: The next items were deleted from the source.
             SourceUnavailable: The source does not answer.
-            DataError: A file is damaged, or a transformation raises or does not return rows of the table.
+            DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
         """
         at = self.table.application(self.name)
         return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
-        """Look how far the source was read.
-
-        Returns:
-            The position of the newest commit, as the source says it; '' where it was not read.
-        """
+        """Return the position of the source after the newest commit; '' if there is no commit."""
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
     def reset(self, place: str, expect_number: int) -> Application:
-        """Go on from another place of the source. It is a commit with no rows: what was read stays in the table.
+        """Move the job to another position of the source, with a commit without rows. Rows in the table stay.
 
         Args:
-            place: 'earliest', 'latest', a time as ISO 8601 writes it, from which on rows are read, or a position; not
-                every source has all of them.
-            expect_number: The number of the job's newest commit, as `table.application` tells it; -1 where it has made
-                none. So of two who reset a job one is told.
+            place: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
+                only some of these.
+            expect_number: Number of the newest commit of the job, as `table.application` returns it; -1 if there is no
+                commit. It prevents that two people reset a job at the same time.
 
         Returns:
-            How far the job is now.
+            The new state of the job.
 
         Raises:
             CommitConflict: The newest commit has another number.
-            OptionError: The source has no such place.
-            SourceLost: The position is that of another source.
+            OptionError: The source does not support the place.
+            SourceLost: The position belongs to another source.
         """
         number_from("expect_number", expect_number, -1, whole=True, optional=False)
         if not isinstance(place, str) or not place:
@@ -248,23 +242,23 @@ class Job:
         return reset(self.source, self.table, self.name, place, expect_number)
 
     def go_on_from(self, other: str) -> Application:
-        """Begin where another application has read to, such as 'hudi-streamer', Apache Hudi's.
+        """Start at the position of another application, such as 'hudi-streamer', Apache Hudi's streamer.
 
         Args:
-            other: The name of the application. One of them may go on at a time.
+            other: Name of the application. Stop it before this job runs.
 
         Returns:
-            How far the job is now.
+            The new state of the job.
 
         Raises:
-            OptionError: This job has read something itself, the other one has not, or has read another source.
-            SourceLost: The other one's position is none of this source.
+            OptionError: This job already has a commit, or the other application has no position for this source.
+            SourceLost: The position of the other application belongs to another source.
         """
         require_application(other)
         return go_on_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
-        """Ask the source what is not in the table yet: `lag` is that from now on.
+        """Measure the lag of the job, and update the attribute `lag`.
 
         Raises:
             SourceUnavailable: The source does not answer.
@@ -275,41 +269,37 @@ class Job:
         self._passed_over()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
-        """Add to what the report says of looks that brought nothing.
+        """Add attempts without a commit to the report.
 
         Args:
-            lost_races: How often another process was first.
-            retries: How often the store or the source did not answer.
+            lost_races: Number of batches that another process committed first.
+            retries: Number of retries after the store or the source did not answer.
         """
         report = self.report
         self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
 
     def ended(self) -> None:
-        """Throw away what was read of a batch that is not taken any more."""
+        """Discard the prefetched batch, if there is one."""
         self._ahead.drop()
 
     def reported(self) -> IngestReport:
-        """Look how far the job is.
-
-        Returns:
-            What it has done since it was made, and its position now.
-        """
+        """Return the report of the job with its current position."""
         at = self.table.application(self.name)
         self.report = replace(self.report, version=at.version, position=at.position, passed_over=self._passed_over())
         return self.report
 
     # ---- one batch
     def take(self, goes_on: bool = False) -> BatchReport | None:
-        """Read what is new and commit it.
+        """Read and commit the next batch.
 
         Args:
-            goes_on: Does the job go on when the source has nothing new?
+            goes_on: True if the job continues when the source has no new rows.
 
         Returns:
-            What it was; None where there was nothing new.
+            The report of the batch; None if the source has no new rows.
 
         Raises:
-            CommitConflict: Another process of the job was first.
+            CommitConflict: Another process of the job committed first.
             TryAgainError: The store or the source did not answer.
         """
         self._level = logging.WARNING if goes_on else logging.INFO  # the report of a job that ends has it, too
@@ -349,7 +339,7 @@ class Job:
         return self._commit(found, transaction, watch, position if late else "")
 
     def _taken(self, position: str) -> Taken | None:
-        """Read what comes after a position."""
+        """Read the batch after a position; None if the source has no new rows."""
         watch = Stopwatch(time.monotonic)
         planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
         watch.ended("plan")
@@ -372,9 +362,9 @@ class Job:
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
     def _commit(self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, ahead: str) -> BatchReport:
-        """Commit what was read. Raises CommitConflict where another process was first.
+        """Commit a batch. Raises CommitConflict if another process committed first.
 
-        ahead: the position after which the next part is read meanwhile; '' where none is.
+        ahead: position after which the next batch is prefetched during the commit; '' for no prefetch.
         """
         aside = self._aside(transaction)
         if found.unavailable is not None:
@@ -471,7 +461,7 @@ class Job:
         Args:
             emptied: True if the source was emptied.
             rows: The rows.
-            transaction: What the commit carries.
+            transaction: Name, number and position that the commit stores.
             unavailable: String that stands for values that were not sent. None: there is no such string.
 
         Returns:
@@ -495,7 +485,7 @@ class Job:
         return written
 
     def _written(self, write: Callable[[], WriteResult]) -> WriteResult | None:
-        """Write; None where it is committed, and nobody says how."""
+        """Write the rows. Returns None if the write was committed but its result is unknown."""
         try:
             return write()
         except CommitUnknown as problem:
@@ -506,17 +496,17 @@ class Job:
 
 @contextmanager
 def metrics_of(jobs: Sequence[Job], number: int | None) -> Iterator[str]:
-    """Serve metrics of jobs.
+    """Serve the metrics of jobs.
 
     Args:
         jobs: The jobs.
-        number: The port on 127.0.0.1, 0 for any free one. None: nothing is served.
+        number: Port on 127.0.0.1; 0 chooses a free port. None: no metrics are served.
 
     Yields:
-        Where they are; '' where nothing is served.
+        The URL of the metrics; '' if no metrics are served.
 
     Raises:
-        OptionError: The port is in use, or this process may not have it.
+        OptionError: The port is in use, or the process lacks the permission.
     """
     if number is None:
         yield ""

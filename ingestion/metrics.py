@@ -1,4 +1,4 @@
-"""What jobs say to Prometheus. Nothing is asked of a source here: each job measures between two batches."""
+"""Prometheus metrics of ingestion jobs. A scrape never asks a source: each job measures its lag between batches."""
 
 from __future__ import annotations
 
@@ -13,37 +13,51 @@ from hoodoo.ingestion.turns import Running
 
 _LABELS = ["application", "table"]
 _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
-    "hoodoo_ingest_rows": ("Rows in commits, as they were read", lambda report: report.rows),
-    "hoodoo_ingest_bytes": ("Bytes of what was read, where the source counts them", lambda report: report.bytes),
-    "hoodoo_ingest_skipped": ("Messages that changed no row", lambda report: report.skipped),
-    "hoodoo_ingest_lost": ("Messages that are gone from the source and were not read", lambda report: report.lost),
+    "hoodoo_ingest_rows": ("Rows read", lambda report: report.rows),
+    "hoodoo_ingest_bytes": ("Bytes read from the source, if the source counts bytes", lambda report: report.bytes),
+    "hoodoo_ingest_skipped": ("Messages that change no row", lambda report: report.skipped),
+    "hoodoo_ingest_lost": (
+        "Messages that were deleted from the source before they were read",
+        lambda report: report.lost,
+    ),
     "hoodoo_ingest_batches": ("Commits", lambda report: report.batches),
-    "hoodoo_ingest_lost_races": ("Times that another process was first", lambda report: report.lost_races),
-    "hoodoo_ingest_retries": ("Times that the store or the source did not answer", lambda report: report.retries),
+    "hoodoo_ingest_lost_races": (
+        "Batches discarded because another process committed first",
+        lambda report: report.lost_races,
+    ),
+    "hoodoo_ingest_retries": ("Retries after the store or the source did not answer", lambda report: report.retries),
 }
 
 
 class JobCollector(Collector):
-    """Reads the reports of jobs when it is asked."""
+    """Collector of the metrics of several jobs."""
 
     def __init__(self, jobs: Sequence[Running]) -> None:
         self._jobs = jobs
 
     def collect(self) -> Iterable[Metric]:
         said = [((job.name, job.table.path), job.report, job.lag, job.fine, job.quarantined) for job in self._jobs]
-        up = GaugeMetricFamily("hoodoo_ingest_up", "1 if the job's last look at its source went well", labels=_LABELS)
+        up = GaugeMetricFamily("hoodoo_ingest_up", "1 if the newest batch succeeded", labels=_LABELS)
         waiting = GaugeMetricFamily(
-            "hoodoo_ingest_lag", "What waits in the source", labels=[*_LABELS, "unit", "partition"]
+            "hoodoo_ingest_lag",
+            "Items in the source that are not in the table yet",
+            labels=[*_LABELS, "unit", "partition"],
         )
-        age = GaugeMetricFamily("hoodoo_ingest_lag_seconds", "For how long the oldest of it has waited", labels=_LABELS)
-        bad = CounterMetricFamily("hoodoo_ingest_bad_rows", "Rows that were set aside", labels=[*_LABELS, "reason"])
-        phases = CounterMetricFamily("hoodoo_ingest_seconds", "Time of batches by phase", labels=[*_LABELS, "phase"])
-        waits = GaugeMetricFamily("hoodoo_ingest_quarantined", "Rows that wait in the quarantine", labels=_LABELS)
+        age = GaugeMetricFamily(
+            "hoodoo_ingest_lag_seconds", "Age of the oldest waiting item in seconds", labels=_LABELS
+        )
+        bad = CounterMetricFamily("hoodoo_ingest_bad_rows", "Rows quarantined", labels=[*_LABELS, "reason"])
+        phases = CounterMetricFamily("hoodoo_ingest_seconds", "Seconds of batches by phase", labels=[*_LABELS, "phase"])
+        waits = GaugeMetricFamily(
+            "hoodoo_ingest_quarantined", "Rows in the quarantine that wait for a decision", labels=_LABELS
+        )
         left_out = GaugeMetricFamily(
-            "hoodoo_ingest_left_out", "1 for each column that the table does not have", labels=[*_LABELS, "column"]
+            "hoodoo_ingest_left_out",
+            "1 for each column that is left out because the table does not have it",
+            labels=[*_LABELS, "column"],
         )
         skipped = GaugeMetricFamily(
-            "hoodoo_ingest_passed_over", "Files and subfolders that the newest look skipped", labels=_LABELS
+            "hoodoo_ingest_passed_over", "Files and subfolders that the newest listing skipped", labels=_LABELS
         )
         for labels, report, lag, fine, quarantined in said:
             up.add_metric(labels, float(fine))

@@ -1,7 +1,7 @@
-"""How fast a job may go: when its next batch may begin, and how large it may be.
+"""Limits on the rate of a job: the time between commits, and the number of rows per second.
 
-A batch is planned from what the source has, and never waits for more. So a source that brings little all the time would
-make a commit each time it is looked at; commits are kept apart instead.
+A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
+second; a minimum time between commits prevents this.
 """
 
 from __future__ import annotations
@@ -11,65 +11,65 @@ from dataclasses import dataclass, replace
 
 from hoodoo.sources.source import Limits
 
-_AT_ONCE_S = 10  # a batch has no more rows than may come in so many seconds, so that no wait is longer
+_AT_ONCE_S = 10  # a batch has at most the rows of 10 seconds, so that no wait between batches is longer
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a job may go.
+    """Limits on the rate of a job.
 
     Attributes:
-        min_seconds: So many seconds lie between the beginnings of two batches of a job that goes on.
-        rows_per_second: At most so many rows come in a second, in the mean. None: as many as there are.
+        min_seconds: Minimum time between the starts of two batches of a continuous job, in seconds.
+        rows_per_second: Maximum average number of rows per second. None: no limit.
     """
 
     min_seconds: float = 0.0
     rows_per_second: float | None = None
 
     def limited(self, limits: Limits) -> Limits:
-        """Bound a batch.
+        """Reduce the limits of a batch to the rate.
 
         Args:
-            limits: How large it may be for other reasons.
+            limits: Limits of a batch.
 
         Returns:
-            How large it may be.
+            The limits with at most the rows of 10 seconds.
         """
         if self.rows_per_second is None:
             return limits
         return replace(limits, rows=min(limits.rows, max(1, int(self.rows_per_second * _AT_ONCE_S))))
 
     def next(self, began: float, rows: int, goes_on: bool) -> float:
-        """Tell when the next batch may begin.
+        """Return the time at which the next batch may start.
 
         Args:
-            began: When the last one did, in seconds of any clock.
-            rows: How many rows it had.
-            goes_on: Does the job go on when the source has nothing new?
+            began: Start of the last batch, in seconds of any clock.
+            rows: Number of rows of the last batch.
+            goes_on: True for a continuous job.
 
         Returns:
-            The moment, of the same clock.
+            The time, in seconds of the clock of `began`.
         """
         apart = self.min_seconds if goes_on else 0.0
         return began + max(apart, rows / self.rows_per_second if self.rows_per_second else 0.0)
 
 
 class Stopwatch:
-    """How long each phase of a batch takes."""
+    """Stopwatch for the phases of a batch."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
-        """Begin with the next phase. clock: seconds; seconds: how long each phase before it took."""
+        """Start a phase. clock: returns seconds; seconds: durations of earlier phases."""
         self._last = clock()
         self.seconds = dict(seconds or {})
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """Note that a phase ends now, and that the next one begins."""
+        """End a phase and start the next phase."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def waited(self, seconds: float) -> None:
-        """Note that so much of the phase 'write' was spent waiting."""
+        """Move seconds from the phase 'write' to the phase 'wait'."""
         self.seconds["wait"] = seconds
         self.seconds["write"] = max(0.0, self.seconds.get("write", 0.0) - seconds)

@@ -18,7 +18,7 @@ _NAMED = "sha256:"
 
 
 def stored(store: Store, position: str) -> str:
-    """Return what a commit carries for a position. Raises OptionError where it begins as ours do."""
+    """Return the position or the digest that a commit stores. Raises OptionError if it begins with 'sha256:'."""
     if position.startswith(_NAMED):
         raise OptionError(f"A position does not begin with {_NAMED!r}: that names a file.", option="position")
     data = position.encode()
@@ -30,7 +30,7 @@ def stored(store: Store, position: str) -> str:
 
 
 def whole(store: Store, position: str) -> str:
-    """Inverse of `stored`. Raises CorruptTable where the file is gone or damaged."""
+    """Return the position for the result of `stored`. Raises CorruptTable if its file is missing or damaged."""
     key = position_key(position)
     if key is None:
         return position

@@ -1,4 +1,4 @@
-"""What a part of a source brings, read by the columns of a table: rows, and what is none. It writes nothing."""
+"""Reading of a batch: the rows of a source in the types of a table, and the bad rows. Nothing is written."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ RowTransform = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Read:
-    """What a part of a source brought.
+    """Contents of a batch.
 
     Attributes:
         rows: The rows.
-        messages: What was no row, as `BAD`.
-        misfits: Rows with values that the table's types do not have.
+        messages: Messages and files that could not be decoded, as `BAD`.
+        misfits: Rows with values that do not match the table.
         unknown: Columns that were left out.
-        skipped: How many messages change no row.
-        unavailable: The text that stands for a value that was not sent. None: there is no such text.
-        position: How far the source was read, where that is not as far as planned; else ''.
-        emptied: Was the source emptied at the end of it? Then there are no rows.
-        bytes: How many bytes it has in the source; 0 where that does not count them.
-        unplaced: May stored rows of its keys be in other partitions than it says?
-        lost: How many messages are gone from the source that were not read.
-        origins: File of each run of rows, with the number of its rows; empty if rows come from no file.
+        skipped: Number of messages that change no row.
+        unavailable: String that stands for a value that was not sent. None: there is no such string.
+        position: Position of the source after the batch, if it differs from the planned one; else ''.
+        emptied: True if the source was truncated at the end of the batch. Then there are no rows.
+        bytes: Number of bytes read; 0 if the source does not count bytes.
+        unplaced: True if stored rows of these keys may be in other partitions.
+        lost: Number of messages that were deleted from the source before they were read.
+        origins: File and number of rows of each run of rows; empty if the rows do not come from files.
     """
 
     rows: pa.Table
@@ -63,27 +63,27 @@ class Read:
 
     @property
     def bad(self) -> int:
-        """How much of it is bad."""
+        """Number of bad messages and rows."""
         return len(self.messages) + self.misfits.count
 
     @property
     def reasons(self) -> Counter[str]:
-        """How much of it is bad for each reason."""
+        """Number of bad messages and rows by reason."""
         return Counter(self.messages["reason"].to_pylist()) + self.misfits.reasons
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a source is read for a table.
+    """Reader of the batches of one source for one table.
 
     Attributes:
-        source: Where the rows come from.
-        table: Where they go.
-        operation: How they are written: changes of rows go by 'upsert' only.
-        transform: What makes rows of rows. None: they stay as they are.
-        new_columns: What to do about columns that the table does not have: 'ignore', 'add' or 'fail'.
-        missing: What to do about columns that are missing: 'null', 'fail' or 'keep'.
-        bad_max: How many bad rows a batch may have.
+        source: Source of the rows.
+        table: Target table.
+        operation: Write operation. Change events require 'upsert'.
+        transform: Function that converts the rows of a batch. None: the rows are not changed.
+        new_columns: Handling of columns that the table does not have: 'ignore', 'add' or 'fail'.
+        missing: Handling of missing columns: 'null', 'fail' or 'keep'.
+        bad_max: Maximum number of bad rows in a batch.
     """
 
     source: Source
@@ -95,31 +95,31 @@ class Reading:
     bad_max: int
 
     def columns(self, config: TableConfig) -> pa.Schema:
-        """Tell which columns a source is asked for.
+        """Return the columns that a source reads.
 
         Args:
             config: The configuration of the table.
 
         Returns:
-            Those of the table, by all names that they may have, with a note how the table tells rows apart.
+            The columns of the table by all their names. The metadata contains the `Placing` of the table.
         """
         return placing_of(config).noted_on(self._columns(config))
 
     def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
-        """Read a part.
+        """Read a batch.
 
         Args:
-            planned: What the source has planned.
+            planned: The range to read.
             config: The configuration of the table.
-            rows_max: With so many rows it ends early, for a look. None: all of them.
+            rows_max: Number of rows after which a dry run ends. None: no limit.
 
         Returns:
-            What it brought, rows not transformed yet.
+            The batch before `transform`.
 
         Raises:
-            TooManyBadRows: The source gave up; `details["found"]` has what is bad so far, as `BAD`.
-            ColumnError: The columns are none of the table, or go together with none of each other.
-            OptionError: The source brings changes of rows, and `operation` does not write them.
+            TooManyBadRows: There are too many bad rows. `details["found"]` contains them, as `BAD`.
+            ColumnError: The table has none of the columns, or a column has different types in two parts.
+            OptionError: The source has change events, and `operation` is not 'upsert'.
         """
         columns = self.columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
@@ -205,18 +205,18 @@ class Reading:
         raise AssertionError("rows that cannot be joined at once cannot be joined one by one")
 
     def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """Make rows of rows.
+        """Apply `transform`.
 
         Args:
-            rows: What was read.
+            rows: The rows of a batch.
 
         Returns:
-            What is written, with columns of the table only unless new ones are added, and the names of columns that
-            were left out because no table can have them.
+            The rows to write, and the names of columns that were left out because a table cannot store them. Columns
+            that the table does not have are removed, unless they are added to the table.
 
         Raises:
-            DataError: The transformation raises, or returns no table.
-            ColumnError: It returns a column that the table does not have, and new_columns is 'fail'.
+            DataError: `transform` raises an exception, or does not return a table.
+            ColumnError: `transform` returns a column that the table does not have, and new_columns is 'fail'.
         """
         if not len(rows):
             return rows, ()
@@ -239,11 +239,11 @@ class Reading:
         """Find the rows that a write would refuse.
 
         Args:
-            rows: What is written, by the names of the table.
-            most: With more of them the search ends.
+            rows: Rows to write, by the names of the table.
+            most: Number of bad rows after which the search ends.
 
         Returns:
-            The rows and what is wrong with each.
+            The bad rows with their problems.
         """
         config = self.table.handle.newest_config()
         if self.new_columns == "add":
@@ -253,9 +253,7 @@ class Reading:
         return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
-        """The columns of the table as a source is told them: a row needs those of the key, unless a transform makes
-        them.
-        """
+        """Return the columns that a source reads. Key columns are required, unless `transform` creates them."""
         hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
         if self.transform is not None or config.spellings:  # the key may come under another name
             return hints
@@ -264,10 +262,13 @@ class Reading:
     def _aligned(
         self, rows: pa.Table, columns: pa.Schema, config: TableConfig
     ) -> tuple[pa.Table, BadRows, tuple[str, ...]]:
-        """`rows` with the types of the table, so that parts of a batch have equal ones; the rows that do not fit; and
-        the new columns that no table can have.
+        """Convert rows to the types of the table, so that all parts of a batch have equal types.
 
-        No common type is looked for: numbers of two types would be made doubles, which do not hold all of them.
+        A common type of two parts is never chosen: a common type of numbers is double, which does not hold all
+        integers.
+
+        Returns:
+            The rows, the rows that do not match, and the new columns that a table cannot store.
         """
         left_out: tuple[str, ...] = ()
         if self.new_columns == "add":
@@ -306,7 +307,7 @@ class Reading:
 
 @contextmanager
 def _naming(origin: str) -> Iterator[None]:
-    """Have an error of the columns of a file name the file."""
+    """Add the path of the file to errors about its columns."""
     try:
         yield
     except DataError as problem:
@@ -320,14 +321,14 @@ def _naming(origin: str) -> Iterator[None]:
 
 
 def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
-    """Have the identity of bad rows contain their file: equal rows of two files are two rows.
+    """Add the file to the identity of bad rows, so that equal rows of two files are two rows.
 
     Args:
         bad: Bad rows.
-        origins: File of each run of rows, with the number of its rows.
+        origins: File and number of rows of each run of rows.
 
     Returns:
-        The bad rows; those that come from no file as they are.
+        The bad rows. Rows that do not come from a file are not changed.
     """
     if not bad.count or not origins:
         return bad

@@ -1,4 +1,4 @@
-"""What a job did: each batch, and all of them together."""
+"""Reports of ingestion jobs: for one batch, for a whole run, and for a dry run."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one commit of a job brought.
+    """Report of one commit of a job.
 
     Attributes:
-        application: The name of the job.
-        version: The number of the commit.
-        position: How far the source was read by it.
-        rows: Rows, as they were read.
-        bad: Rows that were set aside.
-        skipped: Messages that change no row.
-        bytes: How many bytes they had in the source; 0 where that does not count them.
-        seconds: How long each phase took: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait', for
-            workers that are far behind.
-        reasons: How many rows were set aside for each reason, such as 'cast'.
-        unknown: Columns that the table does not have, and that were left out.
-        passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
-            be read; of a table of a database, an entry for its rows with null in the growing column.
-        lost: Messages that are gone from the source and were not read.
+        application: Name of the job.
+        version: Number of the commit.
+        position: Position of the source after the commit.
+        rows: Number of rows read.
+        bad: Number of rows quarantined.
+        skipped: Number of messages that change no row.
+        bytes: Number of bytes read from the source; 0 if the source does not count bytes.
+        seconds: Duration of each phase in seconds: 'plan', 'read' (with decoding), 'transform', 'write', and 'wait',
+            the time that the write waited for compaction.
+        reasons: Number of quarantined rows by reason, such as 'cast'.
+        unknown: Columns that were left out because the table does not have them.
+        passed_over: Files and subfolders that were skipped, because they cannot be read or their names do not show
+            their format. For a database table: an entry if rows have null in the growing column.
+        lost: Number of messages that were deleted from the source before they were read.
     """
 
     application: str
@@ -43,25 +43,24 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What a job has done since it was made.
+    """Report of everything that a job has done since it was created.
 
     Attributes:
-        batches: Commits.
-        rows: Rows in these commits, as they were read.
-        bad: Rows that were set aside.
-        lost_races: How often another process of the same application committed first, so that what was read was thrown
-            away.
-        version: The number of the newest commit of the application; -1 where it has made none.
-        position: How far the source was read, as its commits say; '' where it was not.
-        unknown: Columns that the table does not have, and that were left out.
-        passed_over: Files and subfolders that were skipped, because their names do not say their format or they cannot
-            be read; of a table of a database, an entry for its rows with null in the growing column.
-        lost: Messages that are gone from the source and were not read.
-        skipped: Messages in these commits that change no row, such as the tombstones of Debezium.
-        retries: How often the store or the source did not answer, so that the job looked again.
-        bytes: How many bytes these commits had in the source; 0 where that does not count them.
-        seconds: How long each phase of all batches took, as `BatchReport` names them.
-        reasons: How many rows were set aside for each reason, such as 'cast'.
+        batches: Number of commits.
+        rows: Number of rows read.
+        bad: Number of rows quarantined.
+        lost_races: Number of batches that were discarded because another process of the job committed first.
+        version: Number of the newest commit of the job; -1 if there is no commit.
+        position: Position of the source after the newest commit; '' if there is no commit.
+        unknown: Columns that were left out because the table does not have them.
+        passed_over: Files and subfolders that were skipped, because they cannot be read or their names do not show
+            their format. For a database table: an entry if rows have null in the growing column.
+        lost: Number of messages that were deleted from the source before they were read.
+        skipped: Number of messages that change no row, such as the tombstones of Debezium.
+        retries: Number of retries after the store or the source did not answer.
+        bytes: Number of bytes read from the source; 0 if the source does not count bytes.
+        seconds: Duration of each phase in seconds, summed over all batches. `BatchReport` lists the phases.
+        reasons: Number of quarantined rows by reason, such as 'cast'.
     """
 
     batches: int = 0
@@ -82,21 +81,21 @@ class IngestReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a job would do: a few rows were read as a batch would read them, and nothing was written.
+    """Report of a dry run: the job read about a hundred rows and wrote nothing.
 
     Attributes:
-        application: The name of the job.
-        version: The number of its newest commit; -1 where it has made none.
-        position: How far the source was read, as that commit says; '' where it was not.
-        rows: Rows that were read, at most about a hundred.
-        bad: How many of them would be set aside.
-        problems: What is wrong with the first ten of these.
-        columns: The columns that would be written.
-        unknown: Columns that the table does not have, and that would be left out.
-        skipped: Messages that change no row.
-        waiting: How much the source has that is not in the table.
-        unit: What of, such as 'files'.
-        lag_seconds: How long the oldest of it has been waiting.
+        application: Name of the job.
+        version: Number of the newest commit of the job; -1 if there is no commit.
+        position: Position of the source after the newest commit; '' if there is no commit.
+        rows: Number of rows read.
+        bad: Number of rows that would be quarantined.
+        problems: Problems of the first ten bad rows.
+        columns: Columns that would be written.
+        unknown: Columns that would be left out because the table does not have them.
+        skipped: Number of messages that change no row.
+        waiting: Number of items in the source that are not in the table yet.
+        unit: Kind of these items, such as 'files'.
+        lag_seconds: Age of the oldest waiting item in seconds.
     """
 
     application: str

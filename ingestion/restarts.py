@@ -1,7 +1,7 @@
-"""A job that goes on from elsewhere: from a place that somebody names, or from where another one has read.
+"""Changes of the position of a job: to a given place, or to the position of another application.
 
-Both are a commit of the job with no rows. So they happen once, whoever else runs the job, and rows that were read
-before stay where they are.
+Each change is a commit of the job without rows. So it happens exactly once, even if other processes run the job. Rows
+in the table stay.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, place: str, expect_number: int) -> Application:
-    """Let a job go on from a place.
+    """Move a job to a place of its source.
 
     Args:
-        source: What it reads.
-        table: Where its rows go.
-        name: Its name.
-        place: As `Source.position_at` takes it.
-        expect_number: The number of its newest commit, -1 where it has made none.
+        source: Source of the job.
+        table: Table of the job.
+        name: Name of the job.
+        place: Argument of `Source.position_at`.
+        expect_number: Number of the newest commit of the job; -1 if there is no commit.
 
     Returns:
-        How far it is now.
+        The new state of the job.
 
     Raises:
         CommitConflict: Its newest commit has another number.
@@ -46,19 +46,19 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
 
 
 def go_on_from(source: Source, table: Table, name: str, other: str) -> Application:
-    """Let a job that has read nothing begin where another application has read to.
+    """Start a new job at the position of another application.
 
     Args:
-        source: What it reads.
-        table: Where its rows go.
-        name: Its name.
-        other: The other application; 'hudi-streamer' is Apache Hudi's.
+        source: Source of the job.
+        table: Table of the job.
+        name: Name of the job.
+        other: Name of the other application; 'hudi-streamer' for Apache Hudi's streamer.
 
     Returns:
-        How far it is now.
+        The new state of the job.
 
     Raises:
-        OptionError: The job has read something, the other one has not, or its position is none of the source.
+        OptionError: The job already has a position, or the other application has no position for this source.
     """
     at, theirs = table.application(name), table.application(other)
     if at.version >= 0 and at.position:
@@ -82,7 +82,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
 
 
 def _of(source: Source, method: str) -> Any:
-    """A method that sources of users may lack."""
+    """Return a method that a user's source may lack."""
     return getattr(source, method, None) or getattr(Source, method).__get__(source)
 
 

@@ -1,7 +1,6 @@
-"""How signals stop jobs: the first one lets the batch in hand end, the second one does not.
+"""Signals that stop jobs: the first signal stops a job after the current batch, the second signal stops it at once.
 
-A process that dies between two commits, or within one, leaves nothing to see of the batch in hand. So to end it is safe
-at any moment.
+A process may be killed at any time: the current batch is then either committed or has no effect.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from contextlib import contextmanager
 from typing import Any
 
 GAVE_UP = 6
-"""The exit code of a process whose batch in hand did not end in time."""
+"""Exit code of a process whose current batch did not finish in time."""
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 _MAIN_THREAD_S = 1.0  # for which the main thread may end the process itself, by the second signal
 
 
 @contextmanager
 def signals_stop(stopped: threading.Event) -> Iterator[None]:
-    """Set `stopped` at the first SIGTERM or SIGINT; the second one does what it did before. Other threads than the main
-    one cannot listen to signals, and do not.
+    """Set `stopped` at the first SIGTERM or SIGINT. The second signal calls the handler that was installed before.
+
+    Outside the main thread, signals are not handled.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -49,14 +49,14 @@ def signals_stop(stopped: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
-    """End this process some time after the first SIGTERM or SIGINT, and by the second one, whatever it does then.
+    """End this process some seconds after the first SIGTERM or SIGINT, or at the second signal.
 
-    Python's own handlers wait until the main thread runs Python again, which a library that hangs never does. So a
-    thread listens, to what the handlers of the C library write.
+    Python runs a signal handler only when the main thread runs Python code, which a library that hangs never does. So
+    another thread waits for the signal.
 
     Args:
-        seconds: For how long the batch in hand may go on.
-        end: What ends the process with an exit code. None: it ends without anything more.
+        seconds: Time that the current batch has to finish, in seconds.
+        end: Function that ends the process with an exit code. None: `os._exit`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -76,7 +76,7 @@ def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> It
 
 
 def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]) -> None:
-    """Wait for signals until the other side is closed."""
+    """Wait for signals until the other end of the socket is closed."""
     until: float | None = None
     while True:
         try:

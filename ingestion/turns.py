@@ -1,5 +1,7 @@
-"""When a job looks at its source: after a batch, after a while where there was nothing, and later each time that the
-store or the source does not answer, or the store is full. Several jobs take turns in one thread.
+"""Schedule of jobs in one thread: each job takes a batch in turn.
+
+A job with new rows gets its next turn at once, and a job without new rows after a pause. If the store or the source
+does not answer, or the store is full, the job retries with exponential backoff.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ EachBatch = Callable[[BatchReport], None]
 
 
 class Running(Protocol):
-    """What takes turns: a job, by what others need of it. Its attributes say what they say of `job.Job`."""
+    """Interface of a job that takes turns. `job.Job` documents the attributes."""
 
     name: str
     table: Table
@@ -47,25 +49,25 @@ class Running(Protocol):
 
 
 class Turns:
-    """The turns of one job.
+    """Turns of one job.
 
     Attributes:
         job: The job.
-        due: When it has its next turn, in seconds of `time.monotonic`.
-        over: True once it has none any more.
+        due: Time of the next turn, in seconds of `time.monotonic`.
+        over: True after the last turn.
     """
 
     def __init__(
         self, job: Running, once: bool, poll_s: float, each_batch: EachBatch | None = None, measure_lag: bool = False
     ) -> None:
-        """Give a job turns.
+        """Schedule the first turn of a job.
 
         Args:
             job: The job.
-            once: Are they over when the source has nothing new?
-            poll_s: How many seconds pass until the next one where it has nothing new.
-            each_batch: What is told of each commit.
-            measure_lag: Is `job.lag` kept up to date?
+            once: True if the job ends when the source has no new rows.
+            poll_s: Pause after a turn without new rows, in seconds.
+            each_batch: Function that receives a report of each commit.
+            measure_lag: True if `job.lag` is updated regularly.
         """
         self.job, self.due, self.over = job, 0.0, False
         self._once, self._poll_s, self._each_batch, self._measure_lag = once, poll_s, each_batch, measure_lag
@@ -73,7 +75,7 @@ class Turns:
         self._measured = float("-inf")
 
     def take(self) -> None:
-        """Take one batch, if there is something new. Raises what ends the job."""
+        """Take one batch, if there are new rows. Raises the errors that end the job."""
         began = time.monotonic()
         try:
             batch = self.job.take(not self._once)
@@ -99,7 +101,7 @@ class Turns:
             self._each_batch(batch)
 
     def _measure(self) -> None:
-        """Measure the lag, now and then. What it cannot tell says nothing of the batch, which is committed."""
+        """Measure the lag, if the last measurement is old. An error has no effect on the batch, which is committed."""
         if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             try:
@@ -108,7 +110,7 @@ class Turns:
                 self.job.lag = None  # the next look at the source says why
 
     def _lose(self, problem: CommitConflict, began: float) -> None:
-        """Another process of the job was first. One that goes on lets it, and stands by in case that it ends."""
+        """Handle a batch that another process of the job committed first. A continuous job becomes a standby."""
         self._lost += 1
         self.job.count(lost_races=1)
         if self._lost >= RACES_MAX:
@@ -131,12 +133,13 @@ class Turns:
 def run(
     turns: Sequence[Turns], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None = None
 ) -> None:
-    """Let jobs take turns until none has one any more.
+    """Run jobs in turn until all jobs have ended.
 
     Args:
-        turns: Those of each job.
-        stopped: What ends all of them after the batch in hand.
-        each_failure: What is told of a job that ended by an error, so that the others go on. None: it is raised.
+        turns: Turns of each job.
+        stopped: Event that stops all jobs after the current batch.
+        each_failure: Function that receives a job that ended with an error; the other jobs continue. None: the error is
+            raised.
     """
     try:
         _run(turns, stopped, each_failure)

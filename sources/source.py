@@ -1,8 +1,7 @@
-"""What a source is: three methods and one that it may leave out, and the values that they take and give.
+"""Interface of a source, and the values that its methods take and return.
 
-A position is a text that only its source understands. It lies in the table, with the commit of the rows that were read
-up to it. So a source keeps nothing that matters, and may be asked by several processes at once. It knows nothing of
-tables.
+A position is a string that only its source understands. The table stores it in the commit of the rows that were read up
+to it. So a source stores nothing itself, and several processes may use it at once. A source does not know the table.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from hoodoo.errors import DataError, OptionError
 from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
-"""What a source brings that is no row: where it stands, a word for what is wrong, one line that says it, its bytes."""
+"""Schema of bad rows: the location in the source, a short reason, a line of detail, and the original bytes."""
 REPLAYABLE = BAD.append(pa.field("kept", pa.binary()))
-"""`BAD` with the form in which the quarantine stores a message, so that a replay can decode it. Null: as its bytes."""
+"""`BAD` with the form in which the quarantine stores a message for a replay. Null: the original bytes are stored."""
 
 _PLACING = b"hoodoo.placing"
 _PLACE_BYTES_MAX = 64 << 10
@@ -30,12 +29,12 @@ _PLACE_BYTES_MAX = 64 << 10
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one commit takes, at least one item of the source.
+    """Limits of one batch. A batch has at least one item of the source.
 
     Attributes:
-        rows: Rows, where the source can count them before it commits them.
-        bytes: Bytes, as the source has them.
-        bad_rows: What is no row; with more of it reading may end with TooManyBadRows.
+        rows: Maximum number of rows, if the source can count rows in advance.
+        bytes: Maximum number of decoded bytes.
+        bad_rows: Maximum number of bad rows. A source may raise TooManyBadRows if there are more.
     """
 
     rows: int = 500_000
@@ -45,16 +44,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Planned:
-    """A part of a source that is read by one commit. It is bounded: what comes into the source later is not in it.
+    """Range of a source that one batch reads. Items that arrive later are not in the range.
 
     Attributes:
-        what: Which part. Its source knows what it means.
-        position: The position of the commit that brings this part: a text, not empty. One of more than 16 KiB is kept
-            beside the commit, which names it by its digest, `sha256:...`; `Job.reset` takes that as well. So a position
-            of a source does not begin with `sha256:`.
+        what: The range, in any form that the source chooses.
+        position: Position after the range: a string that is not empty and does not begin with `sha256:`. A position of
+            more than 16 KiB is stored in a file, and the commit contains its digest, `sha256:...`. `Job.reset` accepts
+            the digest too.
 
     Raises:
-        OptionError: The position is no such text.
+        OptionError: The position is invalid.
     """
 
     what: object
@@ -67,13 +66,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Placing:
-    """How a table tells rows apart: what a source needs to know that brings changes of rows.
+    """Key, partition and ordering columns of a table, for sources of change events.
 
     Attributes:
-        key: The columns of the key. A column that has two names has both of them, that of the table first.
-        placed_by: The columns that tell the partition of a row, by each of their names.
-        order_by: The columns that tell which version of a row is newer.
-        made: How partition columns are made of those in `placed_by` that are none themselves, such as 'day(ts)'.
+        key: Key columns, each with all its names. The name in the table comes first.
+        placed_by: Names of the columns that determine the partition of a row.
+        order_by: Names of the columns that determine which version of a row is newer.
+        made: Generated partition columns, such as 'day(ts)'.
     """
 
     key: tuple[tuple[str, ...], ...] = ()
@@ -83,29 +82,29 @@ class Placing:
 
     @property
     def key_names(self) -> frozenset[str]:
-        """All names of the columns of the key."""
+        """All names of the key columns."""
         return frozenset(name for names in self.key for name in names)
 
     def noted_on(self, columns: pa.Schema) -> pa.Schema:
-        """Note it on the columns that `Source.read` is given.
+        """Add this object to the metadata of the schema that `Source.read` receives.
 
         Args:
             columns: The columns of the table.
 
         Returns:
-            The same columns.
+            The schema with the metadata.
         """
         return columns.with_metadata({_PLACING: json.dumps(asdict(self))})
 
     @staticmethod
     def of(columns: pa.Schema) -> Placing:
-        """Read what was noted.
+        """Read the object from the metadata of a schema.
 
         Args:
-            columns: The columns that `Source.read` is given.
+            columns: The schema that `Source.read` receives.
 
         Returns:
-            How the table tells rows apart; of columns without a note, nothing.
+            The object; an empty one if the schema has no such metadata.
         """
         said = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
         key = tuple(tuple(names) for names in said.get("key", ()))
@@ -115,25 +114,26 @@ class Placing:
 
 @dataclass(frozen=True)
 class Part:
-    """What a source read.
+    """Rows that a source read, and bad rows.
 
     Attributes:
-        rows: The rows, with the columns that they have there.
-        bad: What was no row, as `BAD`. A place is the same whenever it is read.
-        unknown: Columns that were asked for by nobody, and left out.
-        skipped: How many messages change no row.
-        unavailable: The text that stands in these rows for a value that was not sent. None: there is no such text.
-        position: How far the source was read, where reading ended before what was planned. '' (default): it did not.
-        emptied: True where the source was emptied at the end of what was read: all rows of the table are deleted, and
-            none of this commit are written. `position` says where that is. Default False.
-        bytes: How many bytes were read, as the source has them. Default 0: it does not count them.
-        unplaced: True where the stored rows of these keys may be in other partitions, and deletes do not say theirs:
-            they are looked up. Default False.
-        lost: How many messages are gone from the source that were not read. Default 0.
-        origin: Path of the file that the rows come from, for errors and for the quarantine. Default '': not a file.
+        rows: The rows, with the columns of the source.
+        bad: The bad rows, as `BAD`. The place of a bad row is equal each time that the row is read.
+        unknown: Columns that were left out.
+        skipped: Number of messages that change no row.
+        unavailable: String that stands for a value that was not sent. None: there is no such string.
+        position: Position after the part, if reading ended before the end of the planned range. '' (default): reading
+            reached the end.
+        emptied: True if the source was truncated at `position`. Then all rows of the table are deleted, and no row of
+            the batch is written. Default False.
+        bytes: Number of bytes read. Default 0: the source does not count bytes.
+        unplaced: True if stored rows of these keys may be in other partitions, so that the job must look them up.
+            Default False.
+        lost: Number of messages that were deleted from the source before they were read. Default 0.
+        origin: Path of the file of the rows, for errors and for the quarantine. Default '': not a file.
 
     Raises:
-        OptionError: An attribute is not of its kind.
+        OptionError: An attribute has the wrong type.
     """
 
     rows: pa.Table
@@ -166,16 +166,16 @@ class Part:
 
 @dataclass(frozen=True)
 class SourceLag:
-    """What a source has that is not in the table yet.
+    """Items of a source that are not in the table yet.
 
     Attributes:
-        waiting: How many items.
-        unit: What an item is, such as 'files'.
-        seconds: How long the oldest of them has been waiting; 0 where none is.
-        partitions: How many of them are in each partition of a topic; empty for what has no partitions.
+        waiting: Number of items.
+        unit: Kind of the items, such as 'files'.
+        seconds: Age of the oldest item in seconds; 0 if there are no items.
+        partitions: Number of items in each partition of a topic; empty for other sources.
 
     Raises:
-        OptionError: An attribute is not of its kind.
+        OptionError: An attribute has the wrong type.
     """
 
     waiting: int
@@ -195,12 +195,12 @@ class SourceLag:
 
 
 class Source(ABC):
-    """Where rows come from.
+    """Interface of the sources of ingestion jobs.
 
     Attributes:
-        name: A name that stays the same from run to run: the application of its commits, where nobody names one.
-        reads_ahead: True where `plan` and `read` may be called in another thread, one call at a time, so that a job
-            which is behind reads the next part while it commits the last one. False (default): in one thread only.
+        name: Name that is equal in each run. It is the default name of the job.
+        reads_ahead: True if another thread may call `plan` and `read`, one call at a time. A job then prefetches the
+            next batch during a commit. False (default): one thread makes all calls.
     """
 
     name: str
@@ -208,45 +208,45 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose what the next commit brings.
+        """Choose the range of the next batch.
 
         Args:
-            position: How far the source was read: the position of an earlier plan, or '' where it never was.
-            limits: How much it takes.
+            position: Position of an earlier plan; '' for the first batch.
+            limits: Limits of the batch.
 
         Returns:
-            The part, or None where the source has nothing new.
+            The range; None if the source has no new items.
 
         Raises:
-            SourceLost: What comes after the position is gone.
+            SourceLost: The items after the position were deleted.
         """
 
     @abstractmethod
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read it, in the order in which later rows win.
+        """Read a range. If a key occurs more than once, its newest row comes last.
 
         Args:
-            planned: What `plan` gave, of this process.
-            columns: The columns of the table, as text is to be read. `Placing.of` tells which are its key.
-            unknown: Are other columns wanted too? If not they are left out, and named.
+            planned: A result of `plan` in this process.
+            columns: Columns of the table, with the types that text is converted to. `Placing.of` returns the key.
+            unknown: True if other columns are wanted too. False: they are left out, and `Part.unknown` lists them.
 
         Yields:
-            Rows, and what was none, in pieces of any size.
+            Rows and bad rows, in parts of any size.
 
         Raises:
-            SourceChanged: It is not there any more as it was planned. Plan again.
-            DataError: It cannot be read at all.
+            SourceChanged: The source changed after `plan`. The job then plans again.
+            DataError: The range cannot be read.
         """
 
     @abstractmethod
     def lag(self, position: str) -> SourceLag:
-        """Measure what is not in the table yet.
+        """Count the items after a position.
 
         Args:
-            position: How far the source was read.
+            position: Position of an earlier plan; '' for the beginning.
 
         Returns:
-            How much waits, and for how long.
+            The number of items and the age of the oldest item.
         """
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
@@ -263,43 +263,42 @@ class Source(ABC):
         return None
 
     def to_hudi(self, position: str) -> str:
-        """Spell a position as Apache Hudi's streamer does, which then can go on from there.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
-            position: The position of a plan.
+            position: Position of a plan.
 
         Returns:
-            Hudi's text; '' (unless a source says more) where Hudi has none that loses no row.
+            The checkpoint; '' (default) if no checkpoint is exact enough to lose no row.
         """
         return ""
 
     def from_hudi(self, place: str) -> str:
-        """Read a place of Apache Hudi's streamer.
+        """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: Hudi's text.
+            place: The checkpoint.
 
         Returns:
-            The position from which no row is left out.
+            A position from which no row is lost.
 
         Raises:
-            OptionError: The source reads none (unless it says more), or this one is not of it.
+            OptionError: The source does not support checkpoints (default), or the checkpoint is invalid.
         """
         raise OptionError(f"{printable(self.name)} cannot go on from where Apache Hudi's streamer is.", option="place")
 
     def position_at(self, place: str) -> str:
-        """Look a place up.
+        """Return the position of a place in the source.
 
         Args:
-            place: 'earliest', 'latest', a time as ISO 8601 writes it, from which on rows are read, or a position of an
-                earlier plan.
+            place: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: The source has no such place. Unless it says more, it has only positions.
-            SourceLost: The position is that of another source.
+            OptionError: The source does not support the place. By default, only positions are supported.
+            SourceLost: The position belongs to another source.
         """
         if not place.startswith("{"):
             raise OptionError(
@@ -324,14 +323,14 @@ def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
 
 
 def hudi_place(source: Source, position: str) -> str:
-    """Return what `source.to_hudi` says of a position.
+    """Convert a position to a checkpoint of Apache Hudi's streamer, if it is short enough to store in each commit.
 
     Args:
-        source: A source, or an object with the three methods of one.
-        position: The position of a plan.
+        source: A source, or an object with the methods of a source.
+        position: Position of a plan.
 
     Returns:
-        Hudi's text; '' where it is too long for each commit to repeat it, or the source has no such method.
+        The checkpoint; '' if it is too long or the source has no method `to_hudi`.
     """
     said: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
     return said if len(said.encode()) <= _PLACE_BYTES_MAX else ""

@@ -1,7 +1,7 @@
-"""A topic of Apache Kafka: rows, or change events of Debezium, as JSON or as Avro, each message once.
+"""Source for a topic of Apache Kafka, whose messages are rows or change events of Debezium, as JSON or Avro.
 
-Partitions are assigned, never subscribed to: the position in the table decides what is read, and no group and no
-rebalance does. Nothing is told to the broker. Only what is committed there is read.
+The source assigns partitions and never subscribes to a topic, so the position in the table alone determines which
+offsets are read. No offsets are committed to the broker. Only committed messages are read.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _log = logging.getLogger("hoodoo.ingest")
 DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
 FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
 OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
-"""Formats whose messages name schemas of a registry."""
+"""Formats whose messages contain the id of a schema in a registry."""
 _READS_EVENTS = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 
 @dataclass(frozen=True)
 class _Ranges:
-    """What is read: of each partition from an offset up to another one, that excluded, or less, if there are too many
-    bytes: how large a message is shows when it is here only.
+    """Offsets of one batch, by partition: the first offset, and the offset after the last.
+
+    Fewer messages are read if their bytes exceed `bytes_max`, since the size of a message is not known in advance.
     """
 
     of: Mapping[int, tuple[int, int]]
@@ -56,11 +57,11 @@ class _Ranges:
 
 
 class Kafka(Source):
-    """The messages of a topic.
+    """Source that reads the messages of a topic.
 
-    A message is a JSON object, which is a row, or an event that says how a row has changed. A table with a column
-    `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string) gets
-    what the broker says of it; what a sender says under these names is never taken.
+    A message is a row, as a JSON object or an Avro record, or a change event of Debezium. If the table has the columns
+    `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string), the
+    source fills them. Fields of a message with these names are ignored.
 
     Attributes:
         name: 'kafka:' and the topic.
@@ -85,29 +86,28 @@ class Kafka(Source):
         before: str = EVENT,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
-        """Name a topic. Nothing is asked yet.
+        """Describe a topic. The broker is not contacted yet.
 
         Args:
-            servers: Some brokers, as "broker-1:9092,broker-2:9092".
-            topic: The topic.
-            start: Where a job begins that has read nothing: 'earliest' (default) or 'latest'.
-            on_loss: What to do where messages are gone that were not read: 'fail' (default) raises SourceLost before
-                anything is read, 'skip' goes on with the oldest that are there, in the partition concerned only.
-            tombstones: What to do about messages without a value: 'quarantine' (default) or 'skip'. Those of Debezium
-                are always skipped: the delete stands before them.
-            idle_s: For how long the broker may send nothing of what is there, in seconds. Default 30.
-            settings: More settings of the client (librdkafka's), such as {"security.protocol": "SSL"}. Take secrets
-                from the environment: they are neither logged nor stored.
-            format: What messages are: 'json' (default) or 'avro', rows, or change events of Debezium: 'debezium-json',
-                with schemas or without, or 'debezium-avro'. Avro begins with a zero byte and the number of its schema
-                in four.
-            truncate: What to do where Debezium says that the source table was emptied: 'fail' (default), 'ignore',
-                which keeps the rows, or 'delete', which deletes all rows of the table, whoever wrote them. A topic of
-                several partitions does not tell which rows came before, so it cannot have the last one.
-            unavailable: The text by which Debezium says that it did not get a value, because it is large and did not
-                change: the connector's unavailable.value.placeholder. Default '__debezium_unavailable_value'.
-            told: True gives rows the four columns `_kafka_...`, for a transform, also where the table does not have
-                them. False (default): only those that it has.
+            servers: Addresses of one or more brokers, such as "broker-1:9092,broker-2:9092".
+            topic: Name of the topic.
+            start: Position of a new job: 'earliest' (default) or 'latest'.
+            on_loss: Handling of messages that were deleted before they were read: 'fail' (default) raises SourceLost
+                before anything is read, 'skip' continues with the oldest message of the partition.
+            tombstones: Handling of messages without a value: 'quarantine' (default) or 'skip'. Tombstones of Debezium
+                are always skipped, because a delete event precedes them.
+            idle_s: Time that a broker may take to send the next message, in seconds. Default 30.
+            settings: More settings of librdkafka, such as {"security.protocol": "SSL"}. Read secrets from the
+                environment: the source neither logs nor stores them.
+            format: Format of the messages: 'json' (default) or 'avro' for rows, 'debezium-json' (with or without
+                schemas) or 'debezium-avro' for change events. An Avro message begins with a zero byte and four bytes
+                of the id of its schema.
+            truncate: Handling of a truncate event of Debezium: 'fail' (default), 'ignore', which keeps the rows, or
+                'delete', which deletes all rows of the table. 'delete' requires a topic with one partition.
+            unavailable: Placeholder of Debezium for a large value that did not change: the connector's option
+                `unavailable.value.placeholder`. Default '__debezium_unavailable_value'.
+            told: True adds the four columns `_kafka_...` to the rows that a transform receives. False (default): only
+                the columns that the table has.
             registry: Which schema registry has the schemas of Avro, or its address, as "https://registry:8081".
                 Needed with 'avro' and 'debezium-avro', and for nothing else.
             before: Of Debezium: what tells in which partition of the table the row before a change was, where the table
@@ -153,19 +153,19 @@ class Kafka(Source):
 
     # ---- plan
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose offsets after a position.
+        """Choose the offsets of the next batch.
 
         Args:
-            position: The position of an earlier plan; '' for none.
-            limits: Of all partitions together at most `limits.rows` offsets are taken. Reading ends before them where
-                keys and values have more than `limits.bytes`; one message is read whatever it has.
+            position: Position of an earlier plan; '' for the first batch.
+            limits: Limits of the batch over all partitions. `limits.bytes` counts keys and values; at least one message
+                is read.
 
         Returns:
-            A range of each partition, or None where there is nothing new.
+            A range of offsets for each partition; None if there are no new messages.
 
         Raises:
-            SourceLost: Messages after the position are gone, or the topic is another one by now.
-            OptionError: The client refuses a setting.
+            SourceLost: Messages after the position were deleted, or the topic was deleted and recreated.
+            OptionError: librdkafka refuses a setting.
             SourceUnavailable: The broker does not answer.
         """
         was = TopicPosition.of(position, self.topic)
@@ -187,7 +187,7 @@ class Kafka(Source):
         return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
 
     def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
-        """Where each partition is read from."""
+        """Return the first offset to read of each partition."""
         known = was.offsets if was else {}
         if was and was.id and topic_id and was.id != topic_id:
             raise self._client.lost("the topic was deleted and made anew")
@@ -210,7 +210,7 @@ class Kafka(Source):
         return begin
 
     def _lost(self, was: TopicPosition | None, begin: Mapping[int, int]) -> int:
-        """Log the messages that are gone and were not read, and return their number."""
+        """Log the messages that were deleted before they were read, and return their number."""
         lost = 0
         for partition, at in begin.items():
             expected = was.offsets.get(partition, at) if was else at
@@ -223,23 +223,23 @@ class Kafka(Source):
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read ranges, in the order of partition and offset.
+        """Read the messages of a plan, in the order of partition and offset.
 
         Args:
-            planned: What `plan` gave.
-            columns: The columns of the table.
-            unknown: Are columns wanted that `columns` does not have?
+            planned: A result of `plan`.
+            columns: Columns of the table.
+            unknown: True if other columns are wanted too.
 
         Yields:
-            The rows, and the messages that are none.
+            Rows and bad messages.
 
         Raises:
-            SourceLost: Messages were deleted since they were planned.
-            SourceChanged: They were, and what is lost is skipped; or the topic is another one by now.
+            SourceLost: Messages were deleted after `plan`.
+            SourceChanged: Messages were deleted after `plan` and on_loss is 'skip', or the topic was recreated.
             SourceUnavailable: The broker or the schema registry does not answer.
-            TooManyBadRows: There are more bad messages than the plan was told.
-            OptionError: The brokers or the schema registry refuse to answer.
-            DataError: Change events have no key, or another one than the table, or do not say what the table needs.
+            TooManyBadRows: There are more bad messages than the limits of the plan allow.
+            OptionError: The broker or the schema registry refuses access.
+            DataError: Change events have no key, their key differs from the key of the table, or a column is missing.
         """
         ranges = cast("_Ranges", planned.what)
         taken = self._client.take(ranges.of, ranges.bytes_max)
@@ -280,7 +280,7 @@ class Kafka(Source):
         )
 
     def _changes(self, taken: Taken, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
-        """Change events as rows; a message without a value follows a delete, for those who compact the topic."""
+        """Convert change events to rows. Messages without a value are skipped: they only serve compacted topics."""
         messages = taken.messages
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
@@ -312,13 +312,13 @@ class Kafka(Source):
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:
-        """Count the offsets that wait, including marks of transactions and messages behind an open transaction.
+        """Count the offsets after a position, including transaction markers and messages after an open transaction.
 
         Args:
-            position: How far the topic was read.
+            position: Position of an earlier plan; '' for the beginning.
 
         Returns:
-            How many there are, and how old the oldest message of them is.
+            The number of offsets and the age of the oldest message.
         """
         was = TopicPosition.of(position, self.topic)
         bounds = self._client.bounds()
@@ -334,19 +334,19 @@ class Kafka(Source):
         )
 
     def position_at(self, place: str) -> str:
-        """Look a place up.
+        """Return the position of a place in the topic.
 
         Args:
-            place: 'earliest', 'latest', a time, from which on messages are read by their own times, an offset of each
-                partition such as 'orders,0:123,1:456', the same as Spark spells it, '{"orders":{"0":123,"1":456}}',
-                where -2 is the beginning of a partition and -1 its end, or a position.
+            place: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
+                each partition, such as 'orders,0:123,1:456'; offsets in the format of Spark,
+                '{"orders":{"0":123,"1":456}}', where -2 is the beginning of a partition and -1 its end; a position.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: It is none of these, or the topic has other partitions, or no such offset.
-            SourceLost: The position is that of another topic.
+            OptionError: The place is invalid, or the topic lacks a partition or an offset.
+            SourceLost: The position belongs to another topic.
             SourceUnavailable: The broker does not answer.
         """
         if is_position(place):
@@ -365,28 +365,28 @@ class Kafka(Source):
         return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
     def from_hudi(self, place: str) -> str:
-        """Read offsets as Apache Hudi's streamer has them.
+        """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: Such as 'orders,0:123,1:456'.
+            place: The checkpoint, such as 'orders,0:123,1:456'.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: They are none of the topic.
+            OptionError: The checkpoint belongs to another topic.
             SourceUnavailable: The broker does not answer.
         """
         return TopicPosition.of_hudi(place, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
-        """Spell the next offsets as Apache Hudi's streamer does.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
-            position: The position of a plan.
+            position: Position of a plan.
 
         Returns:
-            A text such as 'shop.orders,0:123,1:456'.
+            The checkpoint, such as 'shop.orders,0:123,1:456'.
         """
         was = TopicPosition.of(position, self.topic)
         return was.to_hudi() if was else ""

@@ -1,7 +1,6 @@
-"""A table of a database, read by a column that grows: each row once, and again whenever it gets a larger value.
+"""Source for a database table with a column that grows, such as a version number or a time of update.
 
-The connection is the caller's: any driver with Python's DBAPI. Deletes are not seen, as nothing is left that could be
-read.
+Any driver with Python's DB-API works. Deleted rows are not noticed: use change events of Debezium for deletes.
 """
 
 from __future__ import annotations
@@ -25,39 +24,40 @@ Connect = Callable[[], Any]
 
 
 class SqlTable(Source):
-    """The rows of a table in a database.
+    """Source that reads the rows of a database table.
 
-    A row is read when its column has grown beyond the last row that was read. A number or a time is taken when a row is
-    written, but seen when that commits: a row that commits late has a smaller value than others that were read before.
-    So rows that are younger than `lag` wait; transactions that take longer lose rows.
+    A row is read when its value in the growing column is larger than the last value that was read. A row gets its value
+    when it is written, but becomes visible when its transaction commits. So a row that commits late may have a smaller
+    value than rows that were already read. To prevent this, rows wait for the time `lag`. A transaction that takes
+    longer than `lag` may lose rows.
 
     Rows with null in the column are never read. They count in the lag, and the report of a job names them.
 
     Attributes:
         name: 'sql:' and the table.
-        passed_over: One entry if the newest look found rows with null in the column.
+        passed_over: One entry if the newest query found rows with null in the column.
     """
 
     def __init__(
         self, connect: Connect, table: str, column: str, key: str, lag: dt.timedelta | int | float, dialect: str = ""
     ) -> None:
-        """Name a table. Nothing is asked yet.
+        """Describe a table. The database is not contacted yet.
 
         Args:
-            connect: A function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each look and
-                each read opens one, and closes it.
-            table: The table, such as "shop.orders".
-            column: A column that grows whenever a row is written: a number, a time or a date. An index on it and the
-                key makes each look cheap.
-            key: A column that tells rows with one value of `column` apart.
-            lag: For how long a transaction may take that writes rows. With a column of times: a timedelta, and rows
-                younger than that, by the clock of this machine, wait. With one of numbers: how far behind the largest
-                number a row may be that is not seen yet. 0 where rows are written by one transaction after another.
-            dialect: How the database spells SQL, as sqlglot calls it: "postgres", "mysql", "tsql", "sqlite", ... ""
-                (default): the standard.
+            connect: Function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each query
+                opens a connection and closes it.
+            table: Name of the table, such as "shop.orders".
+            column: Column that grows each time that a row is written: a number, a time or a date. Create an index on
+                this column and the key.
+            key: Column that is unique among rows with equal values of `column`.
+            lag: Longest duration of a transaction that writes rows. For a column of times: a timedelta; newer rows
+                wait, by the clock of this machine. For a column of numbers: the largest difference between the largest
+                visible number and a number that is not visible yet. Use 0 if transactions never overlap.
+            dialect: SQL dialect by its name in sqlglot, such as "postgres", "mysql", "tsql" or "sqlite". "" (default):
+                standard SQL.
 
         Raises:
-            OptionError: An argument is not of the kind above.
+            OptionError: An argument is invalid.
         """
         for option, value in (("table", table), ("column", column), ("key", key)):
             if not isinstance(value, str) or not value:
@@ -88,19 +88,19 @@ class SqlTable(Source):
         return f"<rows of {self.table} by {self.column}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose rows after a position.
+        """Choose the rows of the next batch.
 
         Args:
-            position: The position of an earlier plan; '' for none.
-            limits: At most `limits.rows` are taken.
+            position: Position of an earlier plan; '' for the first batch.
+            limits: Limits of the batch. Only `limits.rows` is used.
 
         Returns:
-            The range, or None where no row has grown since, or all that have are too young.
+            The range; None if there are no new rows that are older than `lag`.
 
         Raises:
-            SourceLost: The position is of another source.
+            SourceLost: The position belongs to another source.
             SourceUnavailable: The database does not answer.
-            ColumnError: `column` has values that do not grow, such as texts.
+            ColumnError: The type of `column` is unsupported, such as a string.
         """
         after = SqlPosition.of(position, self.table)
         with closing(self._connected()) as connection:
@@ -120,21 +120,21 @@ class SqlTable(Source):
         return Planned((after, end), end.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read a range in the order of column and key.
+        """Read the rows of a plan, in the order of column and key.
 
-        A row that has grown out of it since it was planned is read by a later one.
+        A row that was updated after `plan` may have left the range. A later batch reads it.
 
         Args:
-            planned: What `plan` gave.
-            columns: The columns of the table of hoodoo.
-            unknown: Are columns wanted that `columns` does not have?
+            planned: A result of `plan`.
+            columns: Columns of the target table.
+            unknown: True if other columns are wanted too.
 
         Yields:
             The rows.
 
         Raises:
             SourceUnavailable: The database does not answer.
-            ColumnError: Values of one column are of several types.
+            ColumnError: A column has values of several types.
         """
         after, end = cast("tuple[SqlPosition | None, SqlPosition]", planned.what)
         select = self._select(after, end.value, end.key).select("*", append=False)
@@ -151,10 +151,10 @@ class SqlTable(Source):
         """Count the rows that were not read, including rows that are too young and rows with null in the column.
 
         Args:
-            position: How far the table was read.
+            position: Position of an earlier plan; '' for the beginning.
 
         Returns:
-            The number of rows, and the age of the oldest one if the column has times.
+            The number of rows, and the age of the oldest row if the column has times.
         """
         after = SqlPosition.of(position, self.table)
         column = exp.column(self.column, quoted=True)
@@ -171,7 +171,7 @@ class SqlTable(Source):
         return exp.Is(this=exp.column(self.column, quoted=True), expression=exp.Null())
 
     def _until(self, connection: Any) -> Any:
-        """The largest value that is old enough; None where there is no row."""
+        """Return the largest value that is older than `lag`; None if there are no rows."""
         column = exp.column(self.column, quoted=True)
         [(largest,)] = self._rows(connection, exp.select(exp.Max(this=column)).from_(self._table))
         if largest is None:
@@ -189,7 +189,7 @@ class SqlTable(Source):
         return largest - type(largest)(cast("float", self.waits))
 
     def _select(self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False) -> exp.Select:
-        """Column and key of the rows after a position, up to a value, or up to a key that has it, in order."""
+        """Select column and key of the rows after a position, up to a value, or up to a key with this value, in order."""
         columns = [exp.column(name, quoted=True) for name in (self.column, self.key)]
         select = exp.select(*columns).from_(self._table)
         select = select.order_by(*(exp.Ordered(this=each.copy(), desc=newest_first) for each in columns))
@@ -200,7 +200,7 @@ class SqlTable(Source):
         return select.where(exp.not_(self._beyond(value, key)))
 
     def _beyond(self, value: Any, key: Any) -> exp.Condition:
-        """Rows that come after one: not all databases compare pairs."""
+        """Return the condition for rows after a value and a key: not all databases compare pairs."""
         column, tie = (exp.column(name, quoted=True) for name in (self.column, self.key))
         larger = exp.GT(this=column, expression=exp.convert(value))
         equal = exp.EQ(this=column.copy(), expression=exp.convert(value))
@@ -227,13 +227,13 @@ class SqlTable(Source):
 
 
 def _now(like: dt.datetime) -> dt.datetime:
-    """The time, with a zone or in UTC without one, as another time has it."""
+    """Return the current time, with a time zone if the given time has one, else in UTC without a time zone."""
     now = dt.datetime.now(dt.timezone.utc)
     return now if like.tzinfo else now.replace(tzinfo=None)
 
 
 def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
-    """Values as the column of the table has them, if all fit; else as what they are, and the job finds the bad ones."""
+    """Convert values to the type of the table's column. If a value does not match, keep the types of the values."""
     kinds = [columns.field(name).type] if name in columns.names else []
     for kind in (*kinds, None):
         try:

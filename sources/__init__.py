@@ -1,4 +1,4 @@
-"""Where rows come from: the sources that a job of ingestion reads, and what makes a source.
+"""Sources for ingestion jobs, and the interface for sources of your own.
 
 job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Sources load what they need when they are first used."""
+    """Import a source when it is first used."""
     if name in _HOMES:
         return getattr(import_module(f"hoodoo.sources.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'hoodoo.sources' has no attribute {name!r}")

@@ -108,18 +108,17 @@ class Kafka(Source):
                 `unavailable.value.placeholder`. Default '__debezium_unavailable_value'.
             told: True adds the four columns `_kafka_...` to the rows that a transform receives. False (default): only
                 the columns that the table has.
-            registry: Which schema registry has the schemas of Avro, or its address, as "https://registry:8081".
-                Needed with 'avro' and 'debezium-avro', and for nothing else.
-            before: Of Debezium: what tells in which partition of the table the row before a change was, where the table
-                is partitioned by columns outside the key. 'event' (default): the event, for which the database logs
-                whole rows. 'lookup': each key of a batch is looked up in all partitions.
-            time_unit: Of Debezium: the unit of timestamps without a zone and of times, if no schema in the messages
-                says it. 'ms', 'us' or 'ns' for all columns, or a mapping of columns to these, such as
-                {"created": "ms"}. None (default): microseconds if a value cannot be anything else; other values go to
-                the quarantine.
+            registry: Schema registry, or its address, such as "https://registry:8081". Required for 'avro' and
+                'debezium-avro'.
+            before: For change events, if the table is partitioned by columns outside the key: how the former partition
+                of a row is determined. 'event' (default) reads it from the event; the database must log whole rows.
+                'lookup' searches all partitions for each key of a batch.
+            time_unit: For change events without a schema: unit of times and of timestamps without a zone. 'ms', 'us' or
+                'ns' for all columns, or a mapping of columns to units, such as {"created": "ms"}. None (default):
+                microseconds if a value allows no other unit; other values are quarantined.
 
         Raises:
-            OptionError: An argument does not have one of the values above, or a setting would lose messages.
+            OptionError: An argument is invalid, or a setting would lose messages.
             EngineError: confluent-kafka is not installed.
         """
         for option, value in (("servers", servers), ("topic", topic), ("unavailable", unavailable)):

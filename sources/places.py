@@ -1,22 +1,22 @@
-"""Places in a source, as people say them: its beginning, its end, or a time. Knows no source."""
+"""Places in a source that people can name: the beginning, the end, or a time."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 EARLIEST, LATEST = "earliest", "latest"
-KNOWN = f"'{EARLIEST}', '{LATEST}', a time as ISO 8601 writes it, such as '2026-11-27T09:00:00Z'"
-"""The places that people say, in words for an error."""
+KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:00Z'"
+"""List of places for error messages."""
 
 
 def time_ms(place: str) -> int | None:
-    """Read a time.
+    """Convert a time to milliseconds since 1970.
 
     Args:
-        place: A time as ISO 8601 writes it, in UTC where it says no zone, such as '2026-11-27T09:00:00Z'.
+        place: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.
 
     Returns:
-        It in ms since 1970; None where the text is no time.
+        The milliseconds; None if the string is not a time.
     """
     try:
         moment = dt.datetime.fromisoformat(place)

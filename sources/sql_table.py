@@ -189,7 +189,7 @@ class SqlTable(Source):
         return largest - type(largest)(cast("float", self.waits))
 
     def _select(self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False) -> exp.Select:
-        """Select column and key of the rows after a position, up to a value, or up to a key with this value, in order."""
+        """Select column and key of the rows after a position, up to a value or a pair of value and key, in order."""
         columns = [exp.column(name, quoted=True) for name in (self.column, self.key)]
         select = exp.select(*columns).from_(self._table)
         select = select.order_by(*(exp.Ordered(this=each.copy(), desc=newest_first) for each in columns))

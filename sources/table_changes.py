@@ -1,4 +1,4 @@
-"""A table as a source: what changes in it, deletes too, so that another table follows it."""
+"""Source for the changes of another table, including deletes."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ T = TypeVar("T")
 
 
 class TableChanges(Source):
-    """The changes of a table, hoodoo's or Apache Hudi's: new rows, new versions of rows, and deletes.
+    """Source that reads the changes of a hoodoo or Apache Hudi table: inserts, updates and deletes.
 
-    A batch has the changes of whole commits, one for each key. A job that has read nothing gets all rows first.
+    A batch contains the changes of complete commits, one change for each key. A new job reads all rows first.
 
     Attributes:
         name: 'table:' and the path of the table.
     """
 
     def __init__(self, table: Table, moves: Sequence[str] = (), hold: str | None = None) -> None:
-        """Name a table. Nothing is read yet.
+        """Describe a table to follow. Nothing is read yet.
 
         Args:
             table: The table to follow.
-            moves: Columns of which the partitions of the table that follows are made, if they are not the same: where
-                one of them changes, the row is deleted from the partition in which it was. Default: none.
-            hold: The name of a consumer of `table`, by which cleaning keeps what the job has not read. None (default):
-                what is cleaned away before it was read is lost to the job, which then says so.
+            moves: Partition columns of the target table, if they differ from those of `table`. If one of these columns
+                changes, the row is deleted from its former partition. Default: none.
+            hold: Name of a consumer of `table`. Cleaning keeps the changes that the consumer has not read. None
+                (default): if cleaning removes changes before they are read, the job raises SourceLost.
 
         Raises:
-            OptionError: `table` is no table, or an argument is not of the kind above.
+            OptionError: `table` is not a table, or an argument is invalid.
             ColumnError: The table does not have a column of `moves`.
         """
         if not isinstance(table, Table):
@@ -67,17 +67,17 @@ class TableChanges(Source):
         return f"<changes of {self.table.path}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose commits after a position.
+        """Choose the commits of the next batch.
 
         Args:
-            position: The position of an earlier plan; '' for none.
-            limits: The commits have at most `limits.rows` changes together; one commit may have more.
+            position: Position of an earlier plan; '' for the first batch.
+            limits: The commits have at most `limits.rows` changes in total. A single commit may have more.
 
         Returns:
-            A range of slots, or None where no row has changed since.
+            A range of slots; None if no row has changed.
 
         Raises:
-            SourceLost: The changes since the position were cleaned away or taken back, or the table is another one.
+            SourceLost: The changes after the position were cleaned or undone, or the table was replaced.
         """
         after = self._slot(position)
         if self.hold is not None:
@@ -102,12 +102,12 @@ class TableChanges(Source):
         """Read a range of slots.
 
         Args:
-            planned: What `plan` gave.
-            columns: The columns of the table that follows.
-            unknown: Are columns wanted that `columns` does not have?
+            planned: A result of `plan`.
+            columns: Columns of the target table.
+            unknown: True if other columns are wanted too.
 
         Yields:
-            Rows; those with `_hoodie_is_deleted` are deletes.
+            Rows. Rows whose `_hoodie_is_deleted` is true are deletes.
 
         Raises:
             SourceLost: The range was cleaned away or taken back since it was planned.
@@ -121,7 +121,7 @@ class TableChanges(Source):
             yield Part(rows.drop_columns(list(strange)), unknown=tuple(one for one in strange if one != IS_DELETED))
 
     def _rows(self, changes: pa.Table) -> pa.Table:
-        """Changes as rows to upsert: what is gone first, so that what is there now wins over it."""
+        """Convert changes to rows to upsert. Deletes come first, so that a new row of a deleted key is kept."""
         kinds = changes["op"].combine_chunks()
         before, after = (changes[name].combine_chunks() for name in ("before", "after"))
         gone = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
@@ -133,13 +133,13 @@ class TableChanges(Source):
         return pa.concat_tables([_marked(before, gone, True), _marked(after, there, False)])
 
     def lag(self, position: str) -> SourceLag:
-        """Count the commits that wait.
+        """Count the commits after a position.
 
         Args:
-            position: How far the table was read.
+            position: Position of an earlier plan; '' for the beginning.
 
         Returns:
-            How many commits changed rows since, and how old the oldest of them is.
+            The number of commits that changed rows, and the age of the oldest one.
         """
         after = self._slot(position)
         config, history, view = self.table.handle.look()
@@ -153,13 +153,13 @@ class TableChanges(Source):
         return SourceLag(len(waiting), "commits", age)
 
     def to_hudi(self, position: str) -> str:
-        """Spell a position as Apache Hudi's streamer does.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
-            position: The position of a plan.
+            position: Position of a plan.
 
         Returns:
-            When the newest commit that was read completed, as 17 digits; '' where nothing was read.
+            The completion time of the newest commit that was read, as 17 digits; '' if nothing was read.
         """
         slot = self._slot(position)
         if not slot:
@@ -168,19 +168,19 @@ class TableChanges(Source):
         return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, place: str) -> str:
-        """Look a place up.
+        """Return the position of a place in the table.
 
         Args:
-            place: 'earliest' (all rows that there are, then what changes), 'latest', a time, after which changes are
-                read, or a position.
+            place: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
+                position.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: It is none of these.
-            PositionError: The table has nothing of that time any more.
-            SourceLost: The position is that of another table.
+            OptionError: The place is invalid.
+            PositionError: The table has no changes of that time any more.
+            SourceLost: The position belongs to another table.
         """
         if place.startswith("{"):
             return super().position_at(place)
@@ -198,7 +198,7 @@ class TableChanges(Source):
 
     # ---- positions
     def _slot(self, position: str) -> int:
-        """The slot up to which the table was read; 0 for none."""
+        """Return the slot up to which the table was read; 0 if nothing was read."""
         if not position:
             return 0
         try:

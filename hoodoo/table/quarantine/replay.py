@@ -30,6 +30,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 
 _DIGITS = re.compile(r"\d+")
 _NAMED = 10  # bad rows whose details are told
+_NOT_SENT = "A value was not sent, and the row was quarantined by a version that did not store which. Drop this row."
 _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this one."
 
 
@@ -113,6 +114,10 @@ class Replay(Generic[T]):
         held, missing = checks.of(config), self.missing
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=False)
+            not_sent = pc.equal(rows["reason"], "unavailable")
+            if count := pc.sum(not_sent).as_py():
+                rows = rows.filter(pc.invert(not_sent))
+                yield rows.slice(0, 0), config.schema.empty_table(), [_NOT_SENT] * count
             lost = len(rows)
             for positions, data, why in renamed_to_today(decoded(rows, config), config):
                 lost -= len(positions)

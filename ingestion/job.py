@@ -216,7 +216,11 @@ class Job:
         return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
-        """Return the position of the source after the newest commit; '' if there is no commit."""
+        """Look up the position of the source after the newest commit.
+
+        Returns:
+            The position; '' if there is no commit.
+        """
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
     def reset(self, place: str, expect_number: int) -> Application:
@@ -283,7 +287,11 @@ class Job:
         self._ahead.drop()
 
     def reported(self) -> IngestReport:
-        """Return the report of the job with its current position."""
+        """Update the position in the report.
+
+        Returns:
+            The report of everything that the job has done.
+        """
         at = self.table.application(self.name)
         self.report = replace(self.report, version=at.version, position=at.position, passed_over=self._passed_over())
         return self.report

@@ -90,7 +90,9 @@ def test_a_table_that_follows_another_one_is_reset_by_time_or_to_all_of_it(tmp_p
     job.reset("earliest", table_version(copy))
     job.run()
     assert ids(copy) == [1, 2]
-    with pytest.raises(OptionError, match="'somewhere' is no place in a table. Give 'earliest', 'latest', a time"):
+    with pytest.raises(
+        OptionError, match="'somewhere' is no place in a table. Give 'earliest', 'latest', an ISO 8601 time"
+    ):
         job.reset("somewhere", table_version(copy))
 
 

@@ -414,7 +414,8 @@ def test_whatever_the_client_raises_is_an_error_that_names_the_topic_and_nothing
     cluster: str, put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
-    put("raises", 0, {"id": 1})
+    topic = f"raises_{call}"
+    put(topic, 0, {"id": 1})
     for kind in (ValueError, KeyError, TypeError, RuntimeError, BufferError, MemoryError, OSError):
 
         def fail(*_: Any, kind: type[Exception] = kind, **__: Any) -> Any:
@@ -424,7 +425,7 @@ def test_whatever_the_client_raises_is_an_error_that_names_the_topic_and_nothing
         with monkeypatch.context() as patch:
             patch.setattr(confluent_kafka, "Consumer", broken)
             with pytest.raises((DataError, SourceUnavailable)) as found:
-                hoodoo.ingest(Kafka(cluster, "raises"), table, name="raises").take()
-        assert "raises" in found.value.message and pickle.loads(pickle.dumps(found.value)).code
-        assert not table.count() and not table.application("raises").position
-    assert hoodoo.ingest(Kafka(cluster, "raises"), table, name="raises").run().rows == 1
+                hoodoo.ingest(Kafka(cluster, topic), table, name="job").take()
+        assert topic in found.value.message and pickle.loads(pickle.dumps(found.value)).code
+        assert not table.count() and not table.application("job").position
+    assert hoodoo.ingest(Kafka(cluster, topic), table, name="job").run().rows == 1

@@ -8,7 +8,7 @@ import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import pyarrow as pa
@@ -421,8 +421,14 @@ def read_properties(store: Store) -> dict[str, str]:
 def parse(values: Mapping[str, str]) -> TableConfig:
     """Return the configuration that these properties give.
 
-    Raises CorruptTable where one is missing, UnsupportedTable where one asks for what hoodoo does not do.
+    Raises CorruptTable if a property is missing, UnsupportedTable if a property requires an unsupported feature.
     """
+    return _parsed(tuple(values.items()))
+
+
+@lru_cache(maxsize=64)  # each look at a table parses its properties, which rarely change
+def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
+    values = dict(properties)
     _require_supported(values)
     named = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
     order = tuple(name.strip() for name in named.split(",") if name.strip())
@@ -443,7 +449,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
         options=table_options.from_properties(values),
-        raw=dict(values),
+        raw=values,
     )
     _require_sure_keys(config)
     return config

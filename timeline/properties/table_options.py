@@ -147,6 +147,7 @@ READ_OPTIMIZED, MERGED = "read_optimized", "merged"
 """What an export makes of logs: it passes over them, or it says which rows of base files they replaced or deleted, and
 writes the rows that they made.
 """
+_NAMES = frozenset(field.name for field in fields(Options))
 EXPORT_MODES = (READ_OPTIMIZED, MERGED)
 _WORDS = {
     "compression": ("zstd", "snappy", "gzip", "lz4", "none"),
@@ -227,7 +228,7 @@ def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
 
 def is_option(name: str) -> bool:
     """Tell whether `name` is that of a property with an option known here."""
-    return name.startswith(PREFIX) and name[len(PREFIX) :] in {field.name for field in fields(Options)}
+    return name.startswith(PREFIX) and name[len(PREFIX) :] in _NAMES
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:

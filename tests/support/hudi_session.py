@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from spark_settings import local_settings
+from spark_settings import QUICK_JVM, local_settings
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 DELTA = "io.delta:delta-spark_2.12:3.3.2"
@@ -60,7 +60,7 @@ def hudi_session(folder: Path, zone: str = "UTC", more: Mapping[str, str] | None
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": f"{HUDI_EXTENSION},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Duser.timezone={zone} -Dderby.system.home={folder}",
         "spark.default.parallelism": "2",
         **(more or {}),
     }

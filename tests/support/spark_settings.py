@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of the JVM: tests run much code a few times, so that compiling it well takes longer than it saves."""
+
+
 def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": zone,

@@ -323,7 +323,7 @@ LINES: dict[str, dict[str, str]] = {
     "Quarantine.count": {"state": "plain"},
     "Quarantine.original": {"position": "plain"},
     "Quarantine.drop": {"positions": "plain"},
-    "Quarantine.replay": {"overwrite": "plain", "missing": "plain"},
+    "Quarantine.replay": {"overwrite": "plain", "missing": "plain", "time_unit": "plain"},
 }
 """call -> parameter -> what it takes besides ODD. Of `**options` each is named."""
 

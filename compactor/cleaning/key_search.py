@@ -1,4 +1,6 @@
-"""Which data files hold given record keys. Index entries say where a look is worth it; the word of the files themselves
+"""Search for the data files that hold given record keys.
+
+Index entries say where a look is worth it; the word of the files themselves
 is final.
 
 Compares keys, not only hashes. A file that cannot be read counts as holding them: nobody can show that it does not.

@@ -57,7 +57,7 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer is named in th
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """What a purge did, and what its second search found.
+    """Result of a purge: the rows and files that it removed, and the files that may still hold a value.
 
     Attributes:
         keys: How many keys were to be purged.
@@ -76,8 +76,8 @@ class PurgeReport:
         bounds_in_slots: True if a slot or a checkpoint may still hold a value of a purged row, as the minimum or
             maximum of a deleted file.
         bounds: The files in `.hoodie/.hoodoo` that hold these values.
-        bounds_until: The time (UTC) from which `archive` deletes these files, unless a snapshot, a savepoint or a plan
-            still needs them. None if there are no such files.
+        bounds_until: The time (UTC) from which `archive` deletes the files of `bounds`, unless a snapshot, a savepoint
+            or a plan still needs them. None if `bounds` is empty.
         quarantined: How many rows of the quarantine were purged.
         quarantine_unread: How many rows of the quarantine are cut, or were no row, so that their keys cannot be read.
         exports: The files in `_delta_log` and `metadata` that may hold a value of a purged row, as the minimum or

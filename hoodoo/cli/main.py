@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         "--missing",
         choices=("fail", "keep", "null"),
         default="fail",
-        help="what to do about a column that FILE lacks and that has no default; keep: stored values stay (as by "
+        help="handling of a column that FILE lacks and that has no default; keep: stored values stay (as by "
         "--columns given), null: overwrites stored values with null",
     )
     writing.add_argument(

@@ -340,7 +340,7 @@ CONTENDERS: dict[str, type] = {
     "hoodoo-cow-by-time": HoodooCowByTime,
     "deltalake": DeltaLake,
     "ducklake": DuckLake,
-    "polars by hand": PolarsByHand,
+    "polars script": PolarsByHand,
     "decode+encode": Limit,
 }
 

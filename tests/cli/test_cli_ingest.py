@@ -302,6 +302,7 @@ def test_a_port_that_is_in_use_is_named_with_its_option(
         (["kafka://b:1/t", "--settings-from", "nowhere"], "Cannot read 'nowhere'"),
         (["in", "--on-loss", "skip"], "--on-loss is about a topic of Kafka"),
         (["kafka://b:1/t", "--format", "csv"], "--format csv is for a folder"),
+        (["landing", "--time-unit", "ms"], "--time-unit is about a topic"),
         (["in", "--format", "debezium-json"], "--format debezium-json is for a topic of Kafka"),
         (["in", "--registry", "http://r"], "--registry is about a topic of Kafka"),
         (["kafka://b:1/t", "--registry", "http://r"], "--registry is about --format avro or debezium-avro"),

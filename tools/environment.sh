@@ -11,7 +11,7 @@ make_environment() {
     is_old "$venv/stamp" || return 0
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
     grep -Ev "^($others)==" requirements-dev.txt >"$venv/constraints.txt"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$venv/constraints.txt" \
+    "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --constraint "$venv/constraints.txt" \
         pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis "$@"
     touch "$venv/stamp"
 }

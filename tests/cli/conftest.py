@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,28 +50,22 @@ def lines(run: Any) -> Callable[..., list[Any]]:
     return call
 
 
+@pytest.fixture(scope="session")
+def made_trips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the table `trips` and its two batches, which tests copy."""
+    folder = tmp_path_factory.mktemp("made")
+    path = str(folder / "trips")
+    names = ["--key", "id", "--partition-by", "city", "--order-by", "at", "--option", "compact_after_logs=7"]
+    assert main(["create", path, "--schema", COLUMNS, *names]) == 0
+    first = json_file(folder / "first.jsonl", [row("a"), row("b"), row("c", city="y")])
+    second = json_file(folder / "second.jsonl", [row("a", 10.0, 2)])
+    for batch in (first, second):
+        assert main(["upsert", path, str(batch)]) == 0
+    return folder
+
+
 @pytest.fixture
-def trips(tmp_path: Path, run: Any) -> Path:
+def trips(tmp_path: Path, made_trips: Path) -> Path:
     """A table with rows a, b in partition x and c in y, from two commits."""
-    path = tmp_path / "trips"
-    assert (
-        run(
-            "create",
-            path,
-            "--schema",
-            COLUMNS,
-            "--key",
-            "id",
-            "--partition-by",
-            "city",
-            "--order-by",
-            "at",
-            "--option",
-            "compact_after_logs=7",
-        )[0]
-        == 0
-    )
-    first = json_file(tmp_path / "first.jsonl", [row("a"), row("b"), row("c", city="y")])
-    second = json_file(tmp_path / "second.jsonl", [row("a", 10.0, 2)])
-    assert run("upsert", path, first)[0] == run("upsert", path, second)[0] == 0
-    return path
+    shutil.copytree(made_trips, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "trips"

@@ -15,6 +15,7 @@ import pytest
 from hudi_rows import hudi_rows
 from memory_store import Died, MemoryStore
 from scenario import SCHEMA, Clock, opened, rows
+from tiers import sized
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import ClusterResult, cluster
@@ -155,7 +156,8 @@ def test_updates_and_deletes_logged_while_a_unit_works_are_brought_along(tmp_pat
     assert table.verify().problems == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.both
+@pytest.mark.parametrize("seed", range(sized(4, 12)))
 def test_whatever_is_logged_while_units_work_the_table_is_as_if_nothing_had_been_clustered(seed: int) -> None:
     rng = random.Random(seed)
     store, clock = in_memory()

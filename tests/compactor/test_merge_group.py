@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from figures import record
+from tiers import sized
 
 import hoodoo
 from hoodoo.compactor import limits
@@ -81,6 +82,7 @@ def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: o
     )
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("order_by", ["ts", ("tens", "ts"), None], ids=["ts", "tens, ts", "None"])
 @pytest.mark.parametrize("deletes", [False, True])
 @pytest.mark.parametrize("small", [0, 1 << 40], ids=["in place", "as a whole"])
@@ -91,7 +93,7 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
     small: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for seed in range(3):
+    for seed in range(sized(1, 3)):
         table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
         expected = slices.read_slice(
             table.handle.store, table.handle.config, only_group(table), table.handle.config.stored_schema

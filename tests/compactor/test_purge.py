@@ -14,6 +14,7 @@ from purged import KINDS, SCHEMA, batch, content, files, key, keys_of, make, whe
 from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
 from tables import later
+from tiers import sized
 
 import hoodoo
 from hoodoo.compactor.cleaning.purge import PurgeReport
@@ -25,8 +26,9 @@ from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties import table_options
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(sized(3, 8)))
 def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_are_as_before(
     tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -92,8 +94,15 @@ def test_no_value_of_a_purged_row_stays_in_a_dictionary_or_footer_of_a_file(tmp_
     ]
 
 
-@pytest.mark.parametrize("outcome", ["die", "die after"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("merge_on_read", "die"),
+        ("copy_on_write", "die after"),
+        pytest.param("merge_on_read", "die after", marks=pytest.mark.deep),
+        pytest.param("copy_on_write", "die", marks=pytest.mark.deep),
+    ],
+)
 def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_calling_again(
     kind: str, outcome: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tables import later
+from tiers import sized
 
 import hoodoo
 from hoodoo.compactor.cleaning.retention import outlived
@@ -70,8 +71,9 @@ def test_without_hours_a_slot_of_this_very_millisecond_keeps_nothing(tmp_path: P
 
 
 # ---- versions
+@pytest.mark.both
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(sized(2, 6)))
 def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_that_is_left_reads_right(
     tmp_path: Path, kind: str, seed: int
 ) -> None:

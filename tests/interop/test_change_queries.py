@@ -37,6 +37,17 @@ SCHEMA = pa.schema(
 DDL = "id string, city string, ts bigint, fare double, `in` struct<a: int, t: array<string>>"
 MODES = {"before_after": "DATA_BEFORE_AFTER", "before": "DATA_BEFORE", "keys": "OP_KEY_ONLY"}
 KINDS = pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+KINDS_AND_MODES = pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("copy_on_write", "before_after"),
+        ("merge_on_read", "before"),
+        ("copy_on_write", "keys"),
+        pytest.param("merge_on_read", "before_after", marks=pytest.mark.deep),
+        pytest.param("copy_on_write", "before", marks=pytest.mark.deep),
+        pytest.param("merge_on_read", "keys", marks=pytest.mark.deep),
+    ],
+)
 Change = tuple[str, str, Any, Any]
 """(operation, record key, before, after)"""
 
@@ -138,8 +149,7 @@ def told(table: Table, first: int, last: int) -> list[Change]:
     )
 
 
-@KINDS
-@pytest.mark.parametrize("mode", MODES)
+@KINDS_AND_MODES
 def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_services(
     hudi: SparkSession, tmp_path: Path, kind: str, mode: str
 ) -> None:
@@ -228,8 +238,7 @@ def test_a_log_of_several_blocks_is_read_by_hudi(
     require_same(hudi, table, path, 2)
 
 
-@KINDS
-@pytest.mark.parametrize("mode", MODES)
+@KINDS_AND_MODES
 def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_write_on(
     hudi: SparkSession, hudi_write: Callable[..., None], tmp_path: Path, kind: str, mode: str
 ) -> None:

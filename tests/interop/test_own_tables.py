@@ -36,11 +36,16 @@ History = list[tuple[str, Rows]]
 """Instant, and the rows of the table as of it."""
 
 TABLES = [
-    (type_, by, order)
-    for type_ in ("merge_on_read", "copy_on_write")
-    for by in ("city", None)
-    for order in ("ts", None)
+    ("merge_on_read", "city", "ts"),
+    ("merge_on_read", None, None),
+    ("copy_on_write", "city", None),
+    ("copy_on_write", None, "ts"),
+    pytest.param("merge_on_read", "city", None, marks=pytest.mark.deep),
+    pytest.param("merge_on_read", None, "ts", marks=pytest.mark.deep),
+    pytest.param("copy_on_write", "city", "ts", marks=pytest.mark.deep),
+    pytest.param("copy_on_write", None, None, marks=pytest.mark.deep),
 ]
+"""Each pair of two settings is in a table of the quick tier."""
 
 
 def batch(*rows: tuple[str, str, int, float]) -> pa.Table:
@@ -123,8 +128,15 @@ class Between(LocalEngine):
         return made
 
 
-@pytest.mark.parametrize("by", [(), ("fare", "id")])
-@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize(
+    ("type_", "by"),
+    [
+        ("merge_on_read", ("fare", "id")),
+        ("copy_on_write", ()),
+        pytest.param("merge_on_read", (), marks=pytest.mark.deep),
+        pytest.param("copy_on_write", ("fare", "id"), marks=pytest.mark.deep),
+    ],
+)
 def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_writes_on(
     hudi_rows: Callable[..., list[dict[str, Any]]],
     hudi_write: Callable[..., None],
@@ -214,8 +226,15 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     assert same() == []
 
 
-@pytest.mark.parametrize("vectorised", [True, False])
-@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize(
+    ("type_", "vectorised"),
+    [
+        ("merge_on_read", True),
+        ("copy_on_write", True),
+        ("copy_on_write", False),
+        pytest.param("merge_on_read", False, marks=pytest.mark.deep),
+    ],
+)
 def test_apache_hudi_reads_row_groups_put_together_from_old_and_new_columns(
     hudi_rows: Callable[..., list[dict[str, Any]]], hudi: SparkSession, tmp_path: Path, type_: str, vectorised: bool
 ) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hudi_rows import hudi_rows as by_hudi_rs
 from pyspark.sql import SparkSession
+from tiers import sized
 
 import hoodoo
 from hoodoo.compactor.compaction.log_compaction import compact_logs
@@ -56,6 +57,7 @@ def merged_by_hudi(spark: SparkSession, path: Path, blocks: str, ts: int, fares:
         spark.sql("DROP TABLE partial_rows")
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("kind", "order_by", "blocks"),
     [("merge_on_read", "ts", "avro"), ("merge_on_read", None, "parquet"), ("copy_on_write", "ts", "avro")],
@@ -82,7 +84,7 @@ def test_both_take_turns_with_rows_of_which_some_values_change(
         return {"fare": pa.compute.add(stored["fare"], newer["fare"]), "ts": newer["ts"]}
 
     table.insert(arrow(*wanted.values()))
-    for turn in range(2):
+    for turn in range(sized(1, 2)):
         ts = 10 * (turn + 1)
         table.upsert([{"id": "a", "ts": ts, "note": f"ours {turn}", "city": "rome"}], columns="given")
         wanted["a"] |= {"ts": ts, "note": f"ours {turn}"}
@@ -117,8 +119,15 @@ def logs(table: hoodoo.Table) -> list[DataFile]:
     return [log.file for group in table.handle.history.head().groups() for log in group.logs]
 
 
-@pytest.mark.parametrize("log_format", ["avro", "parquet"])
-@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.parametrize(
+    ("log_format", "by_row"),
+    [
+        ("avro", True),
+        ("parquet", False),
+        pytest.param("avro", False, marks=pytest.mark.deep),
+        pytest.param("parquet", True, marks=pytest.mark.deep),
+    ],
+)
 def test_partial_blocks_of_ours_are_read_written_over_and_compacted_by_hudi(
     hudi: SparkSession,
     hudi_rows: Callable[..., list[dict[str, Any]]],

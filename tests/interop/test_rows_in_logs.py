@@ -29,7 +29,12 @@ DDL = "id string, city string, ts bigint, fare double"
 WITHOUT_METADATA = {"hoodie.metadata.enable": "false"}
 Read = Callable[..., list[dict[str, Any]]]
 Write = Callable[..., None]
-KINDS = [(log_format, order_by) for log_format in ("avro", "parquet") for order_by in ("ts", None)]
+KINDS = [
+    ("avro", "ts"),
+    ("parquet", None),
+    pytest.param("avro", None, marks=pytest.mark.deep),
+    pytest.param("parquet", "ts", marks=pytest.mark.deep),
+]
 kinds = pytest.mark.parametrize(("log_format", "order_by"), KINDS)
 
 

@@ -22,7 +22,7 @@ from hoodoo.timeline.commits.transaction import Transaction
 PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
 ALTERNATIONS = 250
 pytestmark = pytest.mark.deep
-IN_SAMPLE = ("upsert", "delete", "compaction", "restore")
+IN_SAMPLE = ("upsert", "compaction")
 ROWS = [pytest.param(a, marks=[pytest.mark.sample] if a in IN_SAMPLE else []) for a in OPERATIONS]
 
 

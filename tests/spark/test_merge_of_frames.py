@@ -97,8 +97,15 @@ MODES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "order_by"), KINDS)
-@pytest.mark.parametrize("mode", MODES)
+SESSIONS_KINDS_AND_MODES = [
+    pytest.param(session, *table, mode, marks=[] if (j + k) % 3 == i else [pytest.mark.deep])
+    for i, session in enumerate(("classic", "connect"))
+    for j, table in enumerate(KINDS)
+    for k, mode in enumerate(MODES)
+]
+
+
+@pytest.mark.parametrize(("session", "kind", "order_by", "mode"), SESSIONS_KINDS_AND_MODES, indirect=["session"])
 def test_rows_of_a_key_take_over_stored_values_in_their_order_in_tasks_as_here(
     session: Any, tmp_path: Path, kind: str, order_by: str | None, mode: str
 ) -> None:

@@ -191,6 +191,7 @@ def write_stream(session: Any, source: hoodoo.Table, target: hoodoo.Table, check
         query.stop()
 
 
+@pytest.mark.parametrize("session", ["connect", pytest.param("classic", marks=pytest.mark.deep)], indirect=True)
 def test_a_stream_is_written_by_format_exactly_once(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
     other = hoodoo.create(tmp_path / "copy", SCHEMA, key="id", partition_by="city")
     checkpoint = tmp_path / "checkpoint"

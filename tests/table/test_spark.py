@@ -22,8 +22,15 @@ def always_staged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
 
 
-@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
-@pytest.mark.parametrize("order", ["ts", None])
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [
+        ("merge_on_read", "ts"),
+        ("copy_on_write", None),
+        pytest.param("merge_on_read", None, marks=pytest.mark.deep),
+        pytest.param("copy_on_write", "ts", marks=pytest.mark.deep),
+    ],
+)
 @pytest.mark.usefixtures("always_staged")
 def test_any_sequence_of_operations_through_spark_gives_the_rows_of_a_dict(
     tmp_path: Path, spark: Any, kind: str, order: str | None

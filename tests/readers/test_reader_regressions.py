@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pytest
 from golden_tables import unpack
 from table_machine import Machine
+from tiers import sized
 
 import hoodoo
 from hoodoo.format.table_schema import TableSchema
@@ -43,7 +44,8 @@ def position(table: hoodoo.Table, seq: int) -> hoodoo.Cursor:
     return hoodoo.Cursor(table.cursor.table, seq)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.both
+@pytest.mark.parametrize("seed", range(sized(2, 4)))
 def test_a_table_that_only_hudis_timeline_describes_gives_the_same_changes(tmp_path: Path, seed: int) -> None:
     """Its files say neither who wrote them nor how many rows they took away: deletes got the wrong instants, ranges
     were called damaged, and a key

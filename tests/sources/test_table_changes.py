@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tiers import sized
 
 import hoodoo
 from hoodoo.errors import ColumnError, OptionError, SourceLost
@@ -36,8 +37,9 @@ def content(table: hoodoo.Table) -> list[str]:
     return sorted(map(str, table.scan().to_arrow().select(SCHEMA.names).to_pylist()))
 
 
+@pytest.mark.both
 @KINDS
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(sized(2, 4)))
 def test_a_table_that_follows_has_the_rows_of_the_other_one_after_each_run(
     tmp_path: Path, kind: str, seed: int
 ) -> None:

@@ -27,7 +27,11 @@ CASES = [
     ("copy_on_write", (), "ts"),
 ]
 LIMITS = [{}, {"maxCommitsPerTrigger": 2}, {"maxFilesPerTrigger": 3}, {"maxRowsPerTrigger": 5}]
-BOTH = [(case, LIMITS[(number + more) % len(LIMITS)]) for number, case in enumerate(CASES) for more in (0, 1)]
+BOTH = [
+    pytest.param(case, LIMITS[(number + more) % len(LIMITS)], marks=[pytest.mark.deep] if more else [])
+    for number, case in enumerate(CASES)
+    for more in (0, 1)
+]
 STEPS = ["upsert"] * 4 + ["flagged"] * 3 + ["delete"] * 2 + ["keep", "overwrite", "whole", "drop", "compact", "cluster"]
 
 

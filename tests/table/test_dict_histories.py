@@ -24,7 +24,7 @@ CASES = [
     for kind in ("merge_on_read", "copy_on_write")
     for partition in ((), ("city",))
 ]
-STEPS = int(os.environ.get("HOODOO_MODEL_STEPS", "40"))
+STEPS = int(os.environ.get("HOODOO_MODEL_STEPS", sized(24, 40)))
 SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", sized(1, 4)))
 HUDI_EVERY = 5
 

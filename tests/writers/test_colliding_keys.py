@@ -182,9 +182,19 @@ def test_an_insert_conflicts_with_an_append_that_took_its_key_for_another(tmp_pa
         table.delete(rows((B, 0)))
 
 
-@pytest.mark.parametrize("partition", [(), ("city",)], ids=["whole", "by city"])
-@pytest.mark.parametrize("order", ["ts", None])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "order", "partition"),
+    [
+        ("merge_on_read", "ts", ("city",)),
+        ("merge_on_read", None, ()),
+        ("copy_on_write", "ts", ()),
+        ("copy_on_write", None, ("city",)),
+        pytest.param("merge_on_read", "ts", (), marks=pytest.mark.deep),
+        pytest.param("merge_on_read", None, ("city",), marks=pytest.mark.deep),
+        pytest.param("copy_on_write", "ts", ("city",), marks=pytest.mark.deep),
+        pytest.param("copy_on_write", None, (), marks=pytest.mark.deep),
+    ],
+)
 def test_any_history_of_keys_with_few_hashes_is_that_of_a_dict(
     tmp_path: Path, kind: str, partition: tuple[str, ...], order: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tiers import sized
 
 import hoodoo
 from hoodoo.timeline.timeline import TableTimeline
@@ -139,7 +140,8 @@ def some(rng: random.Random, count: int) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.both
+@pytest.mark.parametrize("seed", range(sized(5, 12)))
 def test_any_clauses_on_any_rows_do_what_those_of_deltalake_do(tmp_path: Path, kind: str, seed: int) -> None:
     deltalake = pytest.importorskip("deltalake")
     rng = random.Random(f"{kind} {seed}")

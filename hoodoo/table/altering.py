@@ -1,7 +1,7 @@
-"""Methods that change a table's columns, and show what the columns were.
+"""Methods that change the schema of a table and list its former schemas.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; what a change does to files is in
-hoodoo.compactor.alter.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.compactor.alter`, which changes
+the files.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AlterResult:
-    """What a change of columns did.
+    """The result of a schema change.
 
     Attributes:
-        cursor: The position of the commit, or the newest slot where nothing was to be changed.
-        instant: The instant of the commit, 17 digits UTC, or '' where nothing was to be changed.
-        groups: How many file groups were rewritten.
-        rows: How many rows their new base files have.
+        cursor: The position of the commit, or the newest slot if there was nothing to change.
+        instant: The instant of the commit, 17 digits UTC, or '' if there was nothing to change.
+        groups: The number of rewritten file groups.
+        rows: The number of rows in their new base files.
         bytes_written: The size of their new base files, in bytes.
     """
 
@@ -46,14 +46,14 @@ class AlterResult:
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """One of the schemas that a table has had.
+    """A current or former schema of a table.
 
     Attributes:
-        id: The number of the schema, counted from 1.
-        cursor: The slot since which it holds; slot 0 for the schema of the creation.
+        id: The schema id, starting at 1.
+        cursor: The slot at which the schema became valid; slot 0 for the schema at creation.
         schema: The columns.
-        ids: The id of each column by its dotted path. A column keeps its id for ever.
-        changes: What made it of the schema before, in words.
+        ids: The id of each column by its dotted path. The id of a column never changes.
+        changes: Descriptions of the changes since the previous schema.
     """
 
     id: int
@@ -65,7 +65,7 @@ class SchemaVersion:
 
 @explained
 class Alterable:
-    """The methods of `Table` that change its columns."""
+    """Base class with the schema change methods of `Table`."""
 
     handle: TableHandle
 
@@ -78,29 +78,31 @@ class Alterable:
         first: bool = False,
         rewrite: bool = False,
     ) -> AlterResult:
-        """Add a column, which is null in the rows there are.
+        """Add a column, with null in all existing rows.
 
-        It writes no data file, with two exceptions: a field of a struct is added after logs are merged into their
-        bases, and a name that files still hold has these files rewritten.
+        This call only writes data files in two cases. To add a struct field, it first compacts log files into base
+        files. To reuse the name of a dropped column, it rewrites the files that still contain the old column.
 
         Args:
-            name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and
-                '{}' the value of a map.
-            type: The type of the column, of pyarrow or as text: "int64", "decimal(10, 2)", "list<string>".
-            default: The value that later batches without the column mean, None for null. For a field of a struct only
-                None can be a default. NO_DEFAULT (default): such batches are refused.
-            after: The column after which it stands. None (default): it is the last, unless `first` is True.
-            first: True makes it the first column. Default False.
-            rewrite: True allows base files to be rewritten. Default False.
+            name: The name of the column, or the dotted path of a struct field such as 's.f'. In a path, '[]' stands for
+                list items and '{}' for map values.
+            type: The type of the column: a pyarrow type, or a string such as "int64", "decimal(10, 2)" or
+                "list<string>".
+            default: The value for later batches without the column, None for null. Struct fields only support None.
+                NO_DEFAULT (default): batches without the column are rejected.
+            after: The existing column after which to insert the new column. None (default): at the end, unless `first`
+                is True.
+            first: True makes the column the first one. Default False.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: The table cannot have a column of this name or type, or there is one already. Also if the
-                column cannot hold `default`, `after` is not a column, or both `after` and `first` are given.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The name is invalid or already used, the type is unsupported, or `default` cannot be converted
+                to it. Or `after` is not a column, or the call has both `after` and `first`.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
             OptionError: `first` or `rewrite` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import AddColumn
@@ -108,22 +110,22 @@ class Alterable:
         return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite)
 
     def drop_column(self, name: str, rewrite: bool = False) -> AlterResult:
-        """Drop a column, whose values stay in the snapshots from before.
+        """Drop a column. Earlier snapshots keep its values.
 
-        To drop a column writes no data file. To drop a field of a struct merges logs into their bases.
+        Dropping a top-level column writes no data files. Dropping a struct field compacts log files into base files.
 
         Args:
-            name: The name of the column; dotted for a field of a struct, as in `add_column`.
-            rewrite: True allows base files to be rewritten. Default False.
+            name: The name of the column, or the dotted path of a struct field, as in `add_column`.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: There is no such column, it is the last one, it is a key, partition or ordering column, a
-                partition column is made of it, or a check looks at it.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The column does not exist, is the only column, or is a key, partition or ordering column. Or a
+                partition column is derived from it, or a check uses it.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import DropColumn
@@ -131,23 +133,23 @@ class Alterable:
         return self.alter([DropColumn(name)], rewrite)
 
     def rename_column(self, name: str, to: str, rewrite: bool = False) -> AlterResult:
-        """Give a column another name.
+        """Rename a column.
 
-        It rewrites every file that holds the column, because other engines find columns by their names.
+        This call rewrites every file that contains the column, because other engines find columns by name.
 
         Args:
-            name: The name of the column; dotted for a field of a struct, as in `add_column`.
-            to: The new name, without a path.
-            rewrite: True allows base files to be rewritten. Default False.
+            name: The name of the column, or the dotted path of a struct field, as in `add_column`.
+            to: The new name, without the path.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: There is no such column, it is a key, partition or ordering column, or the new name is taken or
-                is no name of a column.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The column does not exist, or is a key, partition or ordering column. Or the new name is
+                already used or invalid.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import RenameColumn
@@ -155,22 +157,20 @@ class Alterable:
         return self.alter([RenameColumn(name, to)], rewrite)
 
     def move_column(self, name: str, after: str | None = None, first: bool = False) -> AlterResult:
-        """Move a column behind another one, or to the front.
-
-        It writes no data file.
+        """Move a column after another column, or to the front. This call writes no data files.
 
         Args:
             name: The name of the column. Fields of structs cannot be moved.
-            after: The column after which it stands from now on. None (default): `first` has to be True.
-            first: True makes it the first column. Default False.
+            after: The column after which to put it. None (default): `first` must be True.
+            first: True makes the column the first one. Default False.
 
         Returns:
             The cursor of the commit.
 
         Raises:
-            SchemaError: There is no such column, it is a field of a struct, or not exactly one of `after` and `first`
-                is given.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The column does not exist or is a struct field, or the call has both or neither of `after` and
+                `first`.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
             OptionError: `first` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import MoveColumn
@@ -178,25 +178,26 @@ class Alterable:
         return self.alter([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
-        """Give a column a type that has every value of the present type.
+        """Change the type of a column to a wider type that can store all values of the current type.
 
-        The types are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to float64; and
-        decimals to more digits. Logs are merged into their bases. Files that hold a float column, or a value within a
-        struct, list or map, are rewritten.
+        Supported changes are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to
+        float64; and decimals to decimals with more digits. This call compacts log files into base files. It rewrites
+        the files of float columns and of values inside a struct, list or map.
 
         Args:
-            name: The name of the column; dotted for a value within a struct, list or map, as in `add_column`.
-            type: The new type, of pyarrow or as text.
-            rewrite: True allows base files to be rewritten. Default False.
+            name: The name of the column, or the dotted path of a value inside a struct, list or map, as in
+                `add_column`.
+            type: The new type: a pyarrow type or a string, as in `add_column`.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: There is no such column, the new type does not have all its values, it is a key, partition or
-                ordering column, a partition column is made of it, or a check looks at it.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The column does not exist, the new type cannot store all its values, or the column is a key,
+                partition or ordering column. Or a partition column is derived from it, or a check uses it.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import WidenColumn
@@ -204,28 +205,31 @@ class Alterable:
         return self.alter([WidenColumn(name, type)], rewrite)
 
     def retype_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
-        """Give a column a type that has not every value of the present type, where each stored value is one of it.
+        """Change the type of a column, if every stored value can be converted without loss.
 
-        Numbers become another type of number where that has the same ones, such as whole doubles an int64; texts
-        become numbers, dates, timestamps or booleans where each is written as the value would be ('7', not '007').
-        All rows are looked at before anything is written. Then files that hold the column are rewritten, in one commit
-        that conflicts with whoever wrote meanwhile. Logs are compacted first. Where `widen_column` would do, it is
-        that. No row changes: `changes` shows nothing of it, and snapshots from before have the former type.
+        Numbers convert to another numeric type that has the same values, for example doubles without fractions to
+        int64. Strings convert to numbers, dates, timestamps or booleans if they have the canonical format of the value
+        ('7', not '007').
+
+        This call checks all rows before it writes anything. It compacts log files, and then rewrites the files that
+        contain the column in one commit, which conflicts with concurrent writes. If the new type is a widening, this
+        call works like `widen_column`. Row values do not change, so the commit does not appear in `changes`. Earlier
+        snapshots keep the old type.
 
         Args:
-            name: The name of the column, which is not within a struct, list or map.
-            type: The new type, of pyarrow or as text.
-            rewrite: True allows base files to be rewritten. Default False.
+            name: The name of a top-level column.
+            type: The new type: a pyarrow type or a string, as in `add_column`.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: There is no such column, or a stored value is none of the new type; the error names the first
-                such value, its key and how many there are. Also if the column is a key, partition or ordering column, a
-                partition column is made of it, it has a default, or a check looks at it.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. The columns are as they were.
+            SchemaError: The column does not exist, or a stored value cannot be converted. The error names the first
+                such value, its key, and the number of such values. Also if the column has a default or is a key,
+                partition or ordering column, if a partition column is derived from it, or if a check uses it.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. The columns are unchanged.
             OptionError: `rewrite` is neither True nor False.
         """
         from hoodoo.timeline.columns.alterations import RetypeColumn
@@ -233,9 +237,7 @@ class Alterable:
         return self.alter([RetypeColumn(name, type)], rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
-        """Let a column take nulls that was created with nullable=False.
-
-        It writes no data file.
+        """Allow nulls in a column that was created with nullable=False. This call writes no data files.
 
         Args:
             name: The name of the column.
@@ -244,33 +246,34 @@ class Alterable:
             The cursor of the commit.
 
         Raises:
-            SchemaError: There is no such column, or it is a key column or an ordering column.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            SchemaError: The column does not exist, or is a key or ordering column.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
         """
         from hoodoo.timeline.columns.alterations import MakeNullable
 
         return self.alter([MakeNullable(name)])
 
     def alter(self, alterations: Sequence[Alteration], rewrite: bool = False) -> AlterResult:
-        """Make several changes of columns, one after the other, in one commit.
+        """Apply several schema changes, one after the other, in one commit.
 
-        No row changes: incremental reads and changes show nothing of it. `alter([], rewrite=True)` changes no column.
-        It rewrites the files that other engines read wrong because one of them changed the columns.
+        Row values do not change, so the commit does not appear in `incremental` and `changes`. `alter([],
+        rewrite=True)` keeps the columns. It rewrites files that other engines read incorrectly after one of them
+        changed the columns.
 
         Args:
             alterations: A list of AddColumn, DropColumn, RenameColumn, MoveColumn, WidenColumn, RetypeColumn and
                 MakeNullable.
-            rewrite: True allows base files to be rewritten. Default False.
+            rewrite: True allows rewriting base files. Default False.
 
         Returns:
-            The cursor of the commit, and what was rewritten.
+            The cursor of the commit, and the amount of rewritten data.
 
         Raises:
-            SchemaError: A change is refused; see the method of the same name. The error names the column.
-            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. The error says how many file groups,
-                rows and bytes. Nothing was changed.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
-            CorruptTable: A file that has to be rewritten is damaged.
+            SchemaError: A change is invalid, see the method with the corresponding name. The error names the column.
+            RewriteNeeded: The change must rewrite base files and `rewrite` is False. The error contains the number of
+                file groups, rows and bytes. Nothing was changed.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was changed.
+            CorruptTable: A file to be rewritten is damaged.
             OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
         from hoodoo.compactor.alter import alter
@@ -298,26 +301,25 @@ class Alterable:
         return AlterResult(cursor_at(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
-        """Show the columns as of a position, as `scan(as_of=...)` gives them.
+        """Return the schema as of a position, which `scan(as_of=...)` uses.
 
         Args:
-            position: The position, as `scan` takes it.
+            position: The position, as in `scan`.
 
         Returns:
             The columns.
 
         Raises:
             PositionError: `position` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot, or the position is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         return self.handle.at(position).config.declared_schema
 
     def schemas(self) -> list[SchemaVersion]:
-        """List the schemas that the table has had, the oldest first.
+        """List the current and former schemas of the table, oldest first.
 
-        Only those are listed that are still needed: the schemas of readable snapshots, and those under which files of
-        the table were written.
+        The list contains only the schemas of readable snapshots and of existing files.
 
         Returns:
             The schemas.

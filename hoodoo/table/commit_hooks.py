@@ -1,7 +1,8 @@
-"""Hooks: what a program wants to be told of the commits that it makes. A hook is a function, or a URL that gets JSON.
+"""Commit hooks: functions to call, or URLs to send JSON to, after each commit of this process.
 
-A hook is told after the commit, by the process that committed, and at most once: a process that dies in between tells
-nobody. A hook that fails is a line in the log, since the commit is final. Knows nothing of how commits are made.
+The committing process calls a hook after the commit, at most once. If the process crashes in between, the hook is not
+called. The commit is final even if a hook fails. The failure is only logged. This module is independent of how commits
+are made.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _URL = re.compile(r"https?://[^\s/]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CommitEvent:
-    """A commit of rows, as hooks are told of it.
+    """A commit of rows, in the form that hooks receive.
 
     Attributes:
         path: The full path of the table.
-        position: The cursor of the commit as text, which reads take as a position.
+        position: The cursor of the commit as a string, which reads accept as a position.
         instant: The instant of the commit, 17 digits UTC.
-        inserted: How many rows are new.
-        updated: How many rows replaced an older version.
-        deleted: How many rows were deleted.
-        exact: False where the counts are estimates.
-        files: How many data files the commit has.
+        inserted: The number of new rows.
+        updated: The number of rows that replaced an older version.
+        deleted: The number of deleted rows.
+        exact: False if the counts are estimates.
+        files: The number of data files in the commit.
         bytes_written: The size of these files, in bytes.
     """
 
@@ -52,12 +53,12 @@ class CommitEvent:
 
 
 Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
-"""A function, or the http:// or https:// address that gets the event as JSON, in a POST."""
+"""A function, or an http:// or https:// URL that receives the event as JSON in a POST request."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Registered:
-    """A hook, the table that it is for, None for all, and what it is told by."""
+    """A hook, its table path (None for all tables), and the function that delivers events to it."""
 
     hook: Hook
     path: str | None
@@ -70,22 +71,22 @@ _telling = threading.local()
 
 
 def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callable[[], None]:
-    """Have `hook` told of each commit of rows that this process makes from now on.
+    """Call `hook` after each commit of rows that this process makes from now on.
 
-    It is called in the thread that wrote, before the write returns. It is not told of commits that a hook makes, nor of
-    those of table services and purges. `df.write` and `writeStream` of Spark commit in a process of Spark's, which has
-    no hooks.
+    The hook runs in the writing thread, before the write returns. Commits made by a hook, by table services or by
+    purges do not call hooks. `df.write` and `writeStream` of Spark commit in a separate Spark process, where this hook
+    is not registered.
 
     Args:
-        hook: A function that takes a CommitEvent; or a URL, to which the event is sent as JSON. A URL has 10 seconds to
-            answer.
-        path: The table that it is for, as its `path` says. None (default): every table.
+        hook: A function that takes a CommitEvent, or a URL that receives the event as JSON. The timeout for a URL is 10
+            seconds.
+        path: The path of the table to watch. None (default): all tables.
 
     Returns:
-        A function that takes the hook back.
+        A function that removes the hook.
 
     Raises:
-        OptionError: `hook` is neither a function nor a URL, or `path` is no path.
+        OptionError: `hook` is neither a function nor a URL, or `path` is not a path.
     """
     global _registered
     if isinstance(hook, str) and _URL.match(hook):
@@ -112,7 +113,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
 
 
 def tell_hooks(path: str, done: Committed) -> None:
-    """Tell the hooks of a commit to the table at `path`, if there was one. Raises nothing."""
+    """Call the hooks for a commit to the table at `path`, unless nothing was committed. Never raises."""
     if not done.instant or not _registered or getattr(_telling, "now", False):
         return
     counts = (done.inserted, done.updated, done.deleted, done.exact, done.files, done.bytes_written)
@@ -129,7 +130,7 @@ def tell_hooks(path: str, done: Committed) -> None:
 def _tell(one: _Registered, event: CommitEvent) -> None:
     try:
         one.tell(event)
-    except Exception as problem:  # whatever it is: the commit is final
+    except Exception as problem:  # any error, because the commit is final
         named = redact(one.hook) if isinstance(one.hook, str) else printable(one.hook)
         log.warning(
             "The hook %s failed after the commit %s of %s: %s: %s",
@@ -143,27 +144,29 @@ def _tell(one: _Registered, event: CommitEvent) -> None:
 
 @dataclass(frozen=True)
 class _Posted:
-    """Sends events to a URL."""
+    """Callable that sends events to a URL."""
 
     url: str
 
     def __call__(self, event: CommitEvent) -> None:
-        import urllib.request  # dear, and few have a URL
+        import urllib.request  # slow import, and few hooks are URLs
 
         class Stays(urllib.request.HTTPRedirectHandler):
-            """Follows no redirection: the request that comes of it would be a GET without the event."""
+            """Redirect handler that follows no redirects, because the redirected request would be a GET without the
+            event.
+            """
 
             def redirect_request(self, *_: object) -> None:
                 return None
 
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url, json.dumps(asdict(event)).encode(), headers, method="POST")
-        with urllib.request.build_opener(Stays).open(request, timeout=_TIMEOUT_S):  # an answer that is an error raises
+        with urllib.request.build_opener(Stays).open(request, timeout=_TIMEOUT_S):  # raises on an error status
             pass
 
 
 def _full(path: str) -> str:
-    """The path of a table as the table says it."""
+    """Return a table path in the form of `Table.path`."""
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 

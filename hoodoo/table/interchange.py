@@ -1,8 +1,7 @@
-"""What a table has to do with other engines' formats: exports to Iceberg and Delta, and the adoption of tables that
-Apache Hudi wrote.
+"""Methods of a table for other formats: exports to Iceberg and Delta, and adoption of Apache Hudi tables.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; how it is done is in hoodoo.exports, and in
-hoodoo.compactor.upgrade and hoodoo.writers.adopt.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.exports`,
+`hoodoo.compactor.upgrade` and `hoodoo.writers.adopt`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @explained
 class Interchanged:
-    """The methods of `Table` for other engines' formats."""
+    """Base class with the methods of `Table` for other formats."""
 
     handle: TableHandle
 
@@ -43,45 +42,44 @@ class Interchanged:
         catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
     ) -> ExportResult:
-        """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
+        """Write Delta or Iceberg metadata, so that engines with Delta or Iceberg support can read the table.
 
-        No row is copied: the metadata name the table's base files. The export goes up to the newest slot, and later
-        commits show after the next one. See docs/other-engines.md.
+        The metadata references the base files of the table, so rows are not copied. The export includes all commits up
+        to the newest slot. Later commits become visible with the next export. See docs/other-engines.md.
 
         Args:
-            delta: True writes a Delta log in the folder `_delta_log`: a version for each slot that changed base files.
-                Default False.
-            iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export, or with
-                `history` for each slot that changed base files. Default False.
-            mode: What readers see of a merge-on-read table. 'read_optimized': its base files, whose rows are as of the
-                last compaction of each file group. 'merged': the rows of the table; the export marks the rows of base
-                files that logs replaced or deleted, and writes small files of what became of them. None (default): the
-                option `export_mode`, which is 'read_optimized' where it was not set.
-            history: Which slots Iceberg's readers can go back to. 'newest' (default): those of exports. 'all': each
-                that changed base files since the newest snapshot, at a first export since the oldest readable slot. Not
-                with the mode 'merged'.
-            rebuild: True makes the metadata right whatever another writer made of them. Default False.
-            register: The Iceberg table in a catalog, 'namespace.table', which is created or moved to the newest
-                metadata. None (default): no catalog. It needs `hoodoo[iceberg]`.
-            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. None (default): the one
-                that is called 'default' there.
-            catalog_properties: Properties of a catalog that is named, which go before those in the configuration, as
-                `{"type": "sql", "uri": "sqlite:///lake.db"}`. Default none.
+            delta: True writes a Delta log to the folder `_delta_log`, with one version for each slot that changed base
+                files. Default False.
+            iceberg: True writes Iceberg metadata to the folder `metadata`, with one snapshot for each export. With
+                `history='all'`, one snapshot for each slot that changed base files. Default False.
+            mode: The rows of a merge-on-read table that readers see. 'read_optimized': the rows of its base files, as
+                of the last compaction of each file group. 'merged': the current rows of the table. For 'merged', the
+                export marks base file rows that log files replaced or deleted, and writes the new rows to small files.
+                None (default): the option `export_mode`, whose default is 'read_optimized'.
+            history: The slots available for Iceberg time travel. 'newest' (default): only exported slots. 'all': also
+                every slot that changed base files since the newest Iceberg snapshot, or since the oldest readable slot
+                for a first export. 'all' cannot be used with mode 'merged'.
+            rebuild: True rebuilds the metadata even if another writer changed it. Default False.
+            register: The name 'namespace.table' of the Iceberg table in a catalog. The catalog entry is created, or
+                updated to the newest metadata. Requires `hoodoo[iceberg]`. None (default): no catalog.
+            catalog: A pyiceberg catalog, or the name of a catalog in the pyiceberg configuration. None (default): the
+                catalog named 'default'.
+            catalog_properties: Properties of a named catalog, which override those in the configuration, for example
+                `{"type": "sql", "uri": "sqlite:///lake.db"}`. Default: no properties.
 
         Returns:
-            The slot that the formats show, and what was written of each.
+            The exported slot, and the metadata written for each format.
 
         Raises:
-            OptionError: Neither `delta` nor `iceberg` is True, there is no such `mode` or `history`, or all slots are
-                asked for in the mode 'merged'. It is raised before anything is written.
-            SchemaError: A format cannot hold a column. It is raised before anything is written.
-            PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
-                before anything is written.
-            ForeignExport: Another writer committed to the metadata, or they are another table's.
-            EngineError: A catalog is asked for, and pyiceberg is not installed. It is raised before anything is
-                written.
-            CatalogRefused: The catalog has another table of that name, or no such namespace. The export is done.
-            UnsupportedTable: Another engine wrote to the table what hoodoo cannot adopt.
+            OptionError: Neither `delta` nor `iceberg` is True, `mode` or `history` is unknown, or `history='all'` is
+                used with mode 'merged'. Nothing was written.
+            SchemaError: A format does not support a column. Nothing was written.
+            PartitionValueError: A partition folder has the same name as the metadata folder. Nothing was written.
+            ForeignExport: Another writer committed to the metadata, or the metadata belongs to another table.
+            EngineError: `register` needs pyiceberg, which is not installed. Nothing was written.
+            CatalogRefused: The catalog has a different table with this name, or the namespace does not exist. The
+                export is complete.
+            UnsupportedTable: Another engine made commits that hoodoo cannot adopt.
         """
         if not flag("delta", delta) | flag("iceberg", iceberg):
             raise OptionError(
@@ -133,32 +131,33 @@ class Interchanged:
     def register(
         self, name: str, *, catalog: object = None, catalog_properties: Mapping[str, str] | None = None
     ) -> RegisterResult:
-        """Let engines that read Apache Hudi find the table in a Hive metastore or in Glue: create or refresh its entry.
+        """Create or refresh the entry of the table in a Hive metastore or in Glue, for engines that read Apache Hudi.
 
-        The entry is what Apache Hudi's own sync makes of the table: columns, partitions with their places, and what
-        Spark asks for. A merge-on-read table gets three: `<name>` and `<name>_rt` show its rows, `<name>_ro` its base
-        files. Rows of later commits show without another call; columns and partitions that come or go after it. It is
-        cheap where nothing changed. See docs/other-engines.md.
+        The entry is equivalent to that of Apache Hudi's own catalog sync: it has the columns, the partitions with their
+        locations, and the properties for Spark. A merge-on-read table gets three entries: `<name>` and `<name>_rt`
+        return current rows, and `<name>_ro` returns the rows of base files. Later commits are visible without another
+        call. Call `register` again after columns or partitions changed. The call is cheap if nothing changed. See
+        docs/other-engines.md.
 
         Args:
-            name: The table in the catalog, 'namespace.table'. The namespace has to be there.
-            catalog: A catalog of pyiceberg of the kind 'hive' or 'glue', or the name of one in pyiceberg's
-                configuration. None (default): the one that is called 'default' there. It needs `hoodoo[iceberg]`.
-            catalog_properties: Properties of a catalog that is named, which go before those in the configuration, as
-                `{"type": "hive", "uri": "thrift://localhost:9083"}`. Default none.
+            name: The name of the table in the catalog, 'namespace.table'. The namespace must exist.
+            catalog: A pyiceberg catalog of type 'hive' or 'glue', or the name of one in the pyiceberg configuration.
+                None (default): the catalog named 'default'. Requires `hoodoo[iceberg]`.
+            catalog_properties: Properties of a named catalog, which override those in the configuration, for example
+                `{"type": "hive", "uri": "thrift://localhost:9083"}`. Default: no properties.
 
         Returns:
-            What became of each entry.
+            The result for each entry.
 
         Raises:
-            OptionError: `name` is not a namespace and a table, or there is no such catalog.
+            OptionError: `name` does not have the form 'namespace.table', or the catalog does not exist.
             EngineError: pyiceberg is not installed.
-            CatalogRefused: The catalog has another table of that name, or no such namespace, or is of another kind, or
-                does not take the change.
-            SchemaError: Names of columns differ in case only. Nothing was written.
-            UnsupportedTable: The folders of partitions do not tell the values of partition columns. Nothing was
+            CatalogRefused: The catalog has a different table with this name, has an unsupported type, or rejects the
+                change. Or the namespace does not exist.
+            SchemaError: Two column names differ only in case. Nothing was written.
+            UnsupportedTable: The partition folder names do not contain the values of the partition columns. Nothing was
                 written.
-            TryAgainError: Others changed the entry again and again.
+            TryAgainError: Other processes repeatedly changed the entry at the same time.
         """
         from hoodoo.exports.catalogs.hudi_registration import HudiRegistration, require_hudi_identifier
         from hoodoo.exports.catalogs.opening import opener
@@ -173,18 +172,18 @@ class Interchanged:
         return registration.run(self.handle.store, look)
 
     def adopt(self) -> AdoptResult:
-        """Make a table that Apache Hudi wrote one that hoodoo writes to: what Hudi committed becomes slots.
+        """Adopt an Apache Hudi table, so that hoodoo can write to it. Hudi's commits become slots.
 
-        The first write does that, too. A table of version 6 is upgraded to version 9 before, as Hudi 1.x upgrades it:
-        its logs are compacted, and its timeline is written anew. No other process may write to it meanwhile. After a
-        crash at any step, call `adopt` again; the table can be read before and after. Time travel and changes then
-        begin at the upgrade where the table had logs or archived commits.
+        The first write to the table also adopts it, except for tables of version 6. `adopt` first upgrades these to
+        version 9, as Hudi 1.x does: it compacts log files and rewrites the timeline. During an upgrade, other processes
+        must not write to the table. After a crash at any step, call `adopt` again. The table is readable before and
+        after. If it had log files or archived commits, time travel and change reads start at the upgrade.
 
         Returns:
-            The version that the table had, and what was done.
+            The previous version of the table, and the steps that were taken.
 
         Raises:
-            UnsupportedTable: Something is in the way, which the error names. Nothing was written.
+            UnsupportedTable: The table cannot be adopted, for the reason in the error. Nothing was written.
             CorruptTable: A file is damaged.
         """
         from hoodoo.compactor import upgrade

@@ -1,6 +1,7 @@
-"""What keeps snapshots of a table readable, and brings one back: pins, savepoints, consumers, restore.
+"""Methods that protect snapshots from cleaning or restore them: pins, savepoints, consumers, restore.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; how files are held is in hoodoo.timeline.holds.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.timeline.holds`, which protects
+the files.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ if TYPE_CHECKING:
 
 @explained
 class Keeping:
-    """The methods of `Table` that keep snapshots and bring them back."""
+    """Base class with the methods of `Table` that protect and restore snapshots."""
 
     handle: TableHandle
 
     def pin(self, as_of: PositionLike | None = None, hours: float = 1.0) -> Pin:
-        """Hold a snapshot for a time, in which no clean deletes a file of it.
+        """Protect the files of a snapshot from cleaning for a limited time.
 
-        Use the pin in a `with` block, or call its `release()`. It writes a lease into the table, so it needs permission
-        to write.
+        Use the pin in a `with` block, or call its `release()`. A pin writes a lease file to the table, so this call
+        requires write permission.
 
         Args:
-            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
-            hours: How long the snapshot is held, in hours, above 0 and at most 168. Default 1.0. `renew()` of the pin
-                holds it for longer.
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
+            hours: The protection time in hours, above 0 and at most 168. Default 1.0. Call `renew()` of the pin to
+                extend it.
 
         Returns:
-            The pin, which reads the snapshot by its `scan()`.
+            The pin. Its `scan()` reads the snapshot.
 
         Raises:
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            SnapshotExpired: Cleaning deleted the snapshot, or the position is before the first slot of the table.
             PositionError: `as_of` is not a position of this table.
-            OptionError: `hours` is not a number within these bounds.
-            RangeUndone: Another engine took the snapshot back.
+            OptionError: `hours` is not a number above 0 and at most 168.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.readers.pin import Pin
         from hoodoo.timeline.holds import leases
@@ -50,22 +51,23 @@ class Keeping:
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
     def savepoint(self, name: str, as_of: PositionLike | None = None) -> Cursor:
-        """Keep a snapshot readable under a name until `delete_savepoint` gives it up.
+        """Keep a snapshot readable under a name until `delete_savepoint` is called.
 
-        `scan(as_of=name)` then reads it, and `restore(name)` makes the table like it again.
+        Use `scan(as_of=name)` to read the savepoint, and `restore(name)` to reset the table to it.
 
         Args:
-            name: The name: at most 200 letters, digits, `.`, `_`, `-` and blanks, not digits alone, and not 'earliest'.
-            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+            name: The name of the savepoint: at most 200 letters, digits, `.`, `_`, `-` and spaces, not only digits, and
+                not 'earliest'.
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:
-            The position of the commit under the savepoint: the newest one up to `as_of` that changed files.
+            The position of the commit that the savepoint keeps: the newest commit up to `as_of` that changed files.
 
         Raises:
-            OptionError: The name is not of this form or is taken, or that commit has a savepoint already.
+            OptionError: The name is invalid or already used, or the commit already has a savepoint.
             PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.timeline import savepoints
 
@@ -77,45 +79,45 @@ class Keeping:
         """List the savepoints of the table.
 
         Returns:
-            The position of each savepoint by its name.
+            The position of each savepoint, by name.
         """
         view = self.handle.look().view
         return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
 
     def delete_savepoint(self, name: str) -> None:
-        """Give up a savepoint.
+        """Delete a savepoint.
 
-        The next clean may delete the files that only this savepoint holds.
+        The next clean operation may delete the files that only this savepoint needs.
 
         Args:
             name: The name of the savepoint.
 
         Raises:
-            PositionError: The table has no savepoint of this name.
+            PositionError: A savepoint with this name does not exist.
         """
         from hoodoo.timeline import savepoints
 
         savepoints.give_up(self.handle.context().timeline, name)
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
-        """Find a consumer by its name, or register a new one.
+        """Return the consumer with a name, and register it if it does not exist.
 
-        A consumer is a named reader whose position the table keeps. Cleaning keeps what it has not read, for up to
-        `consumer_hours` beyond retention. A consumer at 'earliest' holds nothing, because its first read is the newest
-        snapshot.
+        A consumer is a named reader whose position is stored in the table. Cleaning keeps the files of unread changes
+        for up to `consumer_hours` beyond retention. A consumer at 'earliest' does not protect any files, because its
+        first read is the newest snapshot.
 
         Args:
-            name: The name of the consumer: at most 100 letters, digits, `.`, `_` and `-`, without a dot in front.
-            start: Where a new consumer starts: 'earliest' (default) if it has read nothing, or a position as `scan`
-                takes it, up to which it has read. A known consumer keeps its position.
+            name: The name of the consumer: at most 100 letters, digits, `.`, `_` and `-`, not starting with a dot.
+            start: The position that a new consumer has already read, as in `scan`, or 'earliest' (default) if it has
+                read nothing. An existing consumer keeps its position.
 
         Returns:
             The consumer.
 
         Raises:
-            OptionError: The name is not of this form.
+            OptionError: The name is invalid.
             PositionError: `start` is not a position of this table.
-            SnapshotExpired: The consumer is new, and the snapshot at `start` was cleaned away.
+            SnapshotExpired: The consumer is new, and cleaning deleted the snapshot at `start`.
         """
         from hoodoo.table.consumer import Consumer
         from hoodoo.timeline.holds import consumers
@@ -125,10 +127,10 @@ class Keeping:
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
-        """List every consumer of the table, and how far behind it is.
+        """List all consumers of the table with their lag.
 
         Returns:
-            The consumers in the order of their names.
+            The consumers, sorted by name.
         """
         from hoodoo.table.consumer import lags
 
@@ -136,27 +138,27 @@ class Keeping:
         return lags(self.handle.timeline, history, view, config)
 
     def restore(self, to: PositionLike) -> WriteResult:
-        """Make the rows and columns what they were at a savepoint or at any readable position.
+        """Restore the rows and columns of a savepoint or of any other readable position.
 
-        It is a new commit; what came in between stays readable. A write that comes in between is undone as well, never
-        half. Versions of `transaction=` are not undone.
+        The restore is a new commit, so snapshots between the position and the restore stay readable. A write that
+        commits during the restore is undone as a whole. Versions of `transaction=` are not undone.
 
         Args:
-            to: The position, as `scan` takes it.
+            to: The position, as in `scan`.
 
         Returns:
-            The cursor of the commit, and counts of rows: `inserted` rows come back, `updated` ones get earlier values,
-            `deleted` ones go; `rows_rewritten` counts all rows of the file groups that were written for that. Where
-            file groups of more than 64 MiB differ, their rows are counted as inserted and deleted, and `exact` is
-            False.
+            The cursor of the commit, and counts of rows: `inserted` rows reappear, `updated` rows get earlier values,
+            and `deleted` rows disappear. `rows_rewritten` counts all rows in the rewritten file groups. If changed file
+            groups are larger than 64 MiB, all their rows count as inserted and deleted, and `exact` is False.
 
         Raises:
             PositionError: `to` is not a position of this table.
-            SnapshotExpired: The snapshot at `to` was cleaned away.
-            RangeUndone: Another engine took `to` back.
-            SchemaError: A check looks at a column that came after `to`, or that had another type then.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            SnapshotExpired: Cleaning deleted the snapshot at `to`.
+            RangeUndone: Another engine rolled back `to`.
+            SchemaError: A check uses a column that was added after `to`, or that had a different type at `to`.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
         """
         from hoodoo.writers import restore as restoring
 

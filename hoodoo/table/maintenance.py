@@ -1,6 +1,6 @@
-"""Maintenance methods of a table: its services, and what checks and mends it.
+"""Maintenance methods of a table: table services, verification and repair.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; what each service does is in hoodoo.compactor.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.compactor`, which does the work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RESTORES = (
 
 @explained
 class Maintained:
-    """The maintenance methods of `Table`."""
+    """Base class with the maintenance methods of `Table`."""
 
     handle: TableHandle
 
@@ -58,23 +58,23 @@ class Maintained:
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
     ) -> CompactionResult:
-        """Run open compaction plans, then compact every file group with at least `logs_min` logs.
+        """Run open compaction plans, then compact every file group with at least `logs_min` log files.
 
         Args:
-            logs_min: How many log files make a file group due. Default 1.
-            strategy: Which file groups come first: 'log_size' (default) takes those with the most log bytes,
-                'newest_partitions' takes partitions in descending order of their path, 'whole_partition' takes every
-                file group with logs of a partition where one is due.
-            memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. None
+            logs_min: The minimum number of log files of a file group to compact. Default 1.
+            strategy: The order of file groups: 'log_size' (default) starts with the largest log files,
+                'newest_partitions' sorts partitions by path in descending order. 'whole_partition' selects all file
+                groups with log files of each partition that has at least one due file group.
+            memory_bytes: The memory limit for all concurrent file groups together, in bytes, at least 1 MiB. None
                 (default): 1 GiB.
-            bytes_per_second: How many bytes are read and written per second at most. None (default): no limit.
-            groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
+            bytes_per_second: The maximum number of bytes to read and write per second. None (default): no limit.
+            groups_at_once: The maximum number of concurrent file groups. None (default): one per core.
 
         Returns:
-            The number of file groups compacted, the bytes read and written, and the instants of the completed plans.
+            The number of compacted file groups, the bytes read and written, and the instants of the completed plans.
 
         Raises:
-            OptionError: An argument does not have one of the values above.
+            OptionError: An argument has an invalid value.
             CorruptTable: A file is damaged. The other file groups are compacted first.
         """
         from hoodoo.compactor.compaction import plans
@@ -99,26 +99,26 @@ class Maintained:
     ) -> ClusterResult:
         """Sort the rows of each partition by columns, or pack small files into larger ones.
 
-        Reads that filter by the columns then skip more. No row changes, so reads of changes show nothing of it.
+        Reads that filter by these columns then skip more data. Clustering does not change rows, so it does not appear
+        in change reads.
 
         Args:
             by: The column or columns to sort by, at most 8. None (default): only pack small files.
-            order: 'linear' (default); or 'zorder' or 'hilbert', for several columns that are filtered alike.
-            partitions: The partitions to sort or pack, as values or dicts, as `delete_partitions` takes them. None
-                (default): all.
-            memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. None
+            order: 'linear' (default), or 'zorder' or 'hilbert' if queries filter by several columns equally often.
+            partitions: The partitions to sort or pack, as values or dicts, see `delete_partitions`. None (default): all
+                partitions.
+            memory_bytes: The memory limit for all concurrent file groups together, in bytes, at least 1 MiB. None
                 (default): 1 GiB.
-            bytes_per_second: How many bytes are read and written per second at most. None (default): no limit.
-            groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
+            bytes_per_second: The maximum number of bytes to read and write per second. None (default): no limit.
+            groups_at_once: The maximum number of concurrent file groups. None (default): one per core.
 
         Returns:
-            The numbers of units done and given up, of files before and after, and of bytes read and written.
+            The numbers of completed and abandoned units, of files before and after, and of bytes read and written.
 
         Raises:
-            ColumnError: `by` names a column that the table does not have, or whose type has no order.
-            OptionError: Another argument does not have one of the values above, or `by` names a column twice or more
-                than 8.
-            PartitionValueError: The table has no partitions, or a value does not fit its column.
+            ColumnError: `by` names an unknown column, or a column whose type cannot be sorted.
+            OptionError: Another argument has an invalid value, or `by` has a duplicate column or more than 8 columns.
+            PartitionValueError: The table is unpartitioned, or a value cannot be converted to its column type.
             CorruptTable: A file is damaged. The other files are clustered first.
         """
         from hoodoo.compactor.clustering import cluster as clustering
@@ -129,16 +129,16 @@ class Maintained:
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
-        """Describe the state of the table's services, in figures and in words.
+        """Report the state of the table services, as numbers and as text.
 
-        It says which work is owed, which workers live, what is held, and what to do where something is behind. It
-        changes nothing.
+        The report lists the pending work, the live workers, the snapshots protected from cleaning, and advice if a
+        service lags. This call changes nothing.
 
         Returns:
-            The figures, the workers, the plans and the advice.
+            The numbers, the workers, the plans and the advice.
 
         Raises:
-            UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
+            UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
         """
         from hoodoo.compactor.status import advice
 
@@ -151,23 +151,24 @@ class Maintained:
     ) -> CleanResult:
         """Delete files that no snapshot within retention needs.
 
-        Files that a savepoint, a pin, an open plan or a consumer needs stay too. The arguments replace the table's
-        options for this call only.
+        Files that a savepoint, a pin, an open plan or a consumer needs are kept as well. The arguments override the
+        table options for this call only.
 
         Args:
             retain_hours: Snapshots younger than this many hours stay readable. None (default): the option
                 `retain_hours`.
             retain_commits: At least this many of the newest commits stay readable. None (default): the option
                 `retain_commits`.
-            retain_versions: At most this many versions of a file group stay, whatever the other two would keep. None
-                (default): the option `retain_versions`.
+            retain_versions: At most this many versions of each file group are kept. This limit overrides the other two
+                arguments. None (default): the option `retain_versions`.
 
         Returns:
-            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable; where nothing
-            was deleted, `why`.
+            The number and size of the deleted files, and the oldest slot whose snapshot stays readable. If nothing was
+            deleted, `why` gives the reason.
 
         Raises:
-            OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
+            OptionError: An argument is not a number of at least 0, or `retain_versions` is not an integer of at least
+                1.
         """
         from hoodoo.compactor import export_service
         from hoodoo.compactor.cleaning import clean as cleaning
@@ -191,20 +192,22 @@ class Maintained:
         )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
-        """Drop the partitions in which no row was written for a time.
+        """Drop partitions without recent writes.
 
-        It drops them as `delete_partitions` does. A partition that is written meanwhile stays.
+        The call drops partitions like `delete_partitions`. A partition that receives a write during the call is kept.
 
         Args:
-            older_than_hours: The time in hours. None (default): the option `partition_ttl_hours`.
+            older_than_hours: The minimum time since the last write, in hours. None (default): the option
+                `partition_ttl_hours`.
 
         Returns:
             The paths of the dropped partitions, the number of their rows, and the instant of the commit.
 
         Raises:
-            OptionError: The table has no partitions, or neither the argument nor the option gives a number above 0.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was dropped.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            OptionError: The table is unpartitioned, or neither the argument nor the option is a number above 0.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was dropped.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
         """
         from hoodoo.compactor.cleaning import retention as retaining
 
@@ -222,22 +225,22 @@ class Maintained:
         return expired
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
-        """Delete slots that nothing needs, and move old instants into the history folder of Hudi's timeline.
+        """Delete unneeded slots, and move old instants to the history folder of Hudi's timeline.
 
-        The arguments replace the table's options for this call only. What retention keeps readable is never touched.
+        The arguments override the table options for this call only. Snapshots within retention always stay readable.
 
         Args:
-            older_than_hours: Slots and instants older than this many hours may go, never younger ones than retention
-                keeps. None (default): slots go by the option `archive_after_hours`, instants once they are older than
-                retention.
-            keep_instants: How many of the newest instants of Hudi's timeline stay, from 1. None (default): the option
-                `archive_keep_instants`.
+            older_than_hours: The minimum age in hours of the slots and instants to archive. Retention still applies.
+                None (default): the option `archive_after_hours` for slots, and retention for instants.
+            keep_instants: The number of newest instants to keep in Hudi's timeline, at least 1. None (default): the
+                option `archive_keep_instants`.
 
         Returns:
-            The numbers of slots deleted and of instants moved, the oldest slot that stays, and why it stays.
+            The numbers of deleted slots and moved instants, the oldest remaining slot, and the reason why it remains.
 
         Raises:
-            OptionError: `older_than_hours` is not a number from 0, or `keep_instants` is not a whole number from 1.
+            OptionError: `older_than_hours` is not a number of at least 0, or `keep_instants` is not an integer of at
+                least 1.
         """
         from hoodoo.compactor.cleaning import archive as archiving
 
@@ -249,18 +252,18 @@ class Maintained:
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
-        """Roll back writes that never ended, and delete files that dead writers left.
+        """Roll back abandoned writes, and delete orphaned files of crashed writers.
 
-        It lists the whole table.
+        This call lists all files of the table.
 
         Args:
-            older_than_hours: Only writes begun and files left longer ago than this many hours are touched. Default 24.
+            older_than_hours: The minimum age in hours of the writes and files to remove. Default 24.
 
         Returns:
-            The number of instants rolled back, and the files deleted by kind.
+            The number of instants rolled back, and the deleted files by kind.
 
         Raises:
-            OptionError: `older_than_hours` is not a number from 0.
+            OptionError: `older_than_hours` is not a number of at least 0.
         """
         from hoodoo.compactor.cleaning import sweep as sweeping
 
@@ -268,31 +271,33 @@ class Maintained:
         return sweeping.sweep(self.handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, older_than_hours: float = 24.0) -> PurgeReport:
-        """Make rows unrecoverable, and prove it.
+        """Delete rows permanently, and verify that no file contains their keys.
 
-        It deletes the keys, rewrites and deletes every file that holds one, and then reads the keys of all files again.
-        Snapshots from before are no longer readable afterwards. Rows of the quarantine that have one of the keys are
-        purged first, by the same rules, in whatever partition. Of rows of the quarantine that are cut only the
-        beginning was kept, so their keys cannot be read: while there are any, nothing is proved. Hudi's metadata table,
-        whose indexes hold keys, is deleted, and Hudi builds it anew.
+        The call deletes the keys, rewrites and deletes every file that contains one of them, and then reads the keys of
+        all files again. Earlier snapshots are no longer readable afterwards.
+
+        Matching rows in the quarantine are purged first, in every partition and with the same guarantees. The keys of
+        truncated quarantine rows are unreadable, so `proved` is False while the quarantine contains such rows. Hudi's
+        metadata table is deleted, because its indexes contain keys. Hudi rebuilds it.
 
         Args:
-            data: Rows, as `delete` takes them, with the key and partition columns.
-            older_than_hours: What writers left that died longer ago than this many hours is deleted too. Younger
-                remains are named in the report, which is `proved` only without any. Default 24.
+            data: The rows to purge, with the key and partition columns, in any form that `delete` accepts.
+            older_than_hours: The minimum age in hours of the crashed writers' files to delete as well. The report lists
+                younger files, and is `proved` only without them. Default 24.
 
         Returns:
-            What was deleted, which files still hold a key, and whether the purge is `proved`.
+            The deleted files, the files that still contain a key, and whether the purge is `proved`.
 
         Raises:
-            PurgeBlocked: A savepoint, a pin or a consumer needs a file that holds a key. It is raised before any row
-                changes.
-            OptionError: `older_than_hours` is not a number from 0.
-            ColumnError: A key or partition column is missing, or a value does not fit its column.
+            PurgeBlocked: A savepoint, a pin or a consumer needs a file that contains a key. No row of the table was
+                changed.
+            OptionError: `older_than_hours` is not a number of at least 0.
+            ColumnError: A key or partition column is missing, or a value cannot be converted to its column type.
             KeyValueError: A key is null, too long or ambiguous.
-            PartitionValueError: A partition value cannot be the name of a folder.
-            CommitConflict: Other writers came first more than `max_retries` times.
-            CommitUnknown: The store did not say in time whether a commit succeeded; ask its `resolve()`.
+            PartitionValueError: A partition value is not a valid folder name.
+            CommitConflict: Other writers committed first more than `max_retries` times.
+            CommitUnknown: The store did not confirm in time that a commit succeeded. Call `resolve()` of the error to
+                find out.
         """
         from hoodoo.compactor.cleaning import purge as purging
         from hoodoo.readers.spark_spellings import by_table_names
@@ -315,55 +320,56 @@ class Maintained:
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:
-        """End a pending instant for good, and delete its files.
+        """Roll back a pending write permanently, and delete its files.
 
-        It undoes no commit; `restore` makes the table what it was before one.
+        Use `restore` to undo a completed commit.
 
         Args:
-            instant: The 17 digits of the instant, as `timeline` shows them.
+            instant: The instant as 17 digits, as `timeline` shows it.
 
         Raises:
-            AlreadyCommitted: The instant is completed, or was rolled back before.
-            PositionError: `instant` is not 17 digits, nobody began it on this table, or it is no write but, for
-                example, a compaction.
+            AlreadyCommitted: The instant is already completed or rolled back.
+            PositionError: `instant` is not 17 digits, does not exist in this table, or is not a write but, for example,
+                a compaction.
         """
         self.handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
-        """Settle whether an instant was committed.
+        """Find out whether an instant was committed, and roll it back if it is pending.
 
-        It is for CommitUnknown from another process. A pending instant is rolled back by a slot, so that it never comes
-        true later.
+        Use it after a CommitUnknown error in another process. Rolling back a pending instant ensures that it cannot be
+        committed later.
 
         Args:
-            instant: The 17 digits of the instant, from the `details` of CommitUnknown.
+            instant: The instant as 17 digits, from the `details` of CommitUnknown.
 
         Returns:
-            True if the instant was committed. False if it was not and never will be.
+            True if the instant was committed, False if it never will be.
 
         Raises:
-            PositionError: `instant` is not 17 digits, or nobody began it on this table.
-            StoreUnavailable: The store does not answer.
-            CommitUnknown: The store still does not say what it holds.
+            PositionError: `instant` is not 17 digits, or does not exist in this table.
+            StoreUnavailable: The store does not respond.
+            CommitUnknown: The store still does not confirm its content.
         """
         return self.handle.context().timeline.resolve(instant_text(instant))
 
     def verify(self) -> Report:
-        """Check slots, files, keys and index against each other, and rows against the table's checks.
+        """Check the consistency of slots, files, keys and index, and check rows against the table's checks.
 
-        It reads the whole table. What a dead writer left unpublished is published first, as by whoever opens a table.
+        This call reads the whole table. It first publishes commits that a crashed writer left unpublished, as opening a
+        table does.
 
         Returns:
-            The report, which names every problem; `ok` is True if there is none. Also a table that is damaged, deleted
-            or replaced by another one is a problem in the report and no error.
+            The report, which lists all problems. `ok` is True if it lists zero problems. A damaged, deleted or replaced
+            table is reported as a problem and does not raise an error.
 
         Raises:
-            UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
+            UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
         """
         from hoodoo.readers.verify import Verifier
         from hoodoo.timeline.hudi.foreign import Overlay
 
-        with suppress(CorruptTable, TableNotFound, TableReplaced):  # what cannot be looked at is what the report says
+        with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
             seen = self.handle.heal()
             if not (isinstance(seen.history, Overlay) and seen.history.lost()):
                 self.handle.require_adopted(seen, "it can be verified once a write of hoodoo has adopted that")
@@ -372,32 +378,31 @@ class Maintained:
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again.
 
-        Every sound row stays, in new base files, and the damaged files are copied to `.hoodie/.hoodoo/salvaged/`. It is
-        one commit and reads the whole table. A key whose newest version is damaged is a loss: it keeps its last sound
-        version, if there is one, and is in the report's `lost`. A row whose delete is damaged comes back; it is a loss
-        too.
+        The call keeps all readable rows in new base files, and copies the damaged files to `.hoodie/.hoodoo/salvaged/`.
+        It reads the whole table and makes one commit. A key whose newest version is damaged is lost: it reverts to its
+        last readable version, if any, and appears in `lost` of the report. If a delete is damaged, the deleted row
+        reappears, which also counts as a loss.
 
         Args:
-            dry_run: True only reports what would be done. Default False.
-            accept_loss: True accepts losses. Default False.
+            dry_run: True returns the report without changing the table. Default False.
+            accept_loss: True continues although keys are lost. Default False.
 
         Returns:
             The damage, the losses, and the copies of the damaged files.
 
         Raises:
-            OptionError: There is a loss, and neither `accept_loss` nor `dry_run` is True. It is raised before anything
-                is written.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            OptionError: Keys are lost, and neither `accept_loss` nor `dry_run` is True. Nothing was written.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
         """
         from hoodoo.compactor import table_salvage as salvaging
 
         return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
-        """Measure the work that the table's services owe.
+        """Measure the pending work of the table services.
 
         Returns:
-            The lag, in which every figure is 0 when nothing is owed.
+            The lag. All its numbers are 0 if no work is pending.
         """
         from hoodoo.compactor.status import lag
 

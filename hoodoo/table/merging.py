@@ -1,6 +1,7 @@
-"""The merge of a table with a source: clauses in Delta Lake's words, carried out in one commit.
+"""Builder for a merge of source rows into a table, with clauses named as in Delta Lake, executed in one commit.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; what a merge does is in hoodoo.writers.merging.
+This module is part of `hoodoo.table.Table`. It checks arguments and calls `hoodoo.writers.merging`, which does the
+merge.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class _Said:
-    """A clause as the caller said it. values: by column, _ALL for every column of the source; None deletes."""
+    """A clause with its arguments as the caller passed them.
+
+    values: new values by column, _ALL for all columns of the source, or None to delete.
+    """
 
     kind: Kind
     values: Mapping[str, object] | str | None
@@ -51,29 +55,29 @@ class _Said:
 
 @explained
 class Merge:
-    """A merge in the making; `Table.merge` begins one, and `execute` carries it out.
+    """A merge under construction. `Table.merge` creates it, and `execute` runs it.
 
-    A source row and a stored row match if they have the same key and the same partition. Add at least one clause. Of
-    the clauses for matched rows, for new rows and for rows without a source row, the first one of its kind whose
-    condition is true counts for a row, in the order in which they were added.
+    A source row matches a stored row if both have the same key and partition. Add at least one clause. There are three
+    kinds of clauses: for matched rows, for source rows without a match, and for stored rows without a match. If several
+    clauses of a kind apply to a row, the one that was added first is used.
 
-    Expressions are SQL, which DuckDB evaluates: `source.fare` and `target.fare` are the columns of the two rows, and
-    the name alone will do where one of them has it.
+    Expressions are SQL and are evaluated by DuckDB. `source.fare` and `target.fare` refer to the columns of the source
+    row and the stored row. The column name alone is enough if only one of the two rows has the column.
     """
 
     def __init__(self, handle: TableHandle, source: ArrowLike) -> None:
-        """Begin a merge; use `Table.merge`.
+        """Create a merge. Use `Table.merge` instead of this constructor.
 
         Args:
             handle: The table.
-            source: The rows that are merged into it.
+            source: The rows to merge into the table.
         """
         self._handle, self._source, self._said = handle, source, list[_Said]()
 
-    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
         def __getattr__(self, name: str) -> None:
-            """Say what a clause is called here."""
+            """Raise an AttributeError that suggests a similar method name."""
             raise AttributeError(hint_for(name, type(self), "merge", {}))
 
     def __repr__(self) -> str:
@@ -81,121 +85,124 @@ class Merge:
         return f"<hoodoo merge into {self._handle.store.uri}: {clauses}>"
 
     def when_matched_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
-        """Give stored rows that match new values.
+        """Update the matched stored rows.
 
         Args:
-            set: By column, an SQL expression over both rows, or a value that is no text.
-            where: A condition over both rows. None (default): all that match.
+            set: The new value by column: a string is an SQL expression over both rows, any other object is a value.
+            where: A condition over both rows. None (default): all matched rows.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.MATCHED, set, where, "when_matched_update")
 
     def when_matched_update_all(self, where: str | None = None) -> Merge:
-        """Replace stored rows that match by the source rows, which need all columns of the table.
+        """Replace the matched stored rows with their source rows, which must have all columns of the table.
 
-        Source columns that the table does not have are not written; conditions can use them.
-        In a table with `order_by`, a source row with a smaller ordering value is stale, as in `upsert`.
+        Source columns missing from the table are not written, but conditions can use them. In a table with `order_by`,
+        a source row with a smaller ordering value is stale, as in `upsert`.
 
         Args:
-            where: A condition over both rows. None (default): all that match.
+            where: A condition over both rows. None (default): all matched rows.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.MATCHED, _ALL, where, "when_matched_update_all")
 
     def when_matched_delete(self, where: str | None = None) -> Merge:
-        """Delete stored rows that match.
+        """Delete the matched stored rows.
 
         Args:
-            where: A condition over both rows. None (default): all that match.
+            where: A condition over both rows. None (default): all matched rows.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.MATCHED, None, where, "when_matched_delete")
 
     def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
-        """Insert rows for source rows that match no stored row.
+        """Insert new rows for source rows without a matching stored row.
 
-        Key and partition columns come from the source, named or not, or are made of its columns. Columns that `values`
-        does not name get their defaults, or null.
+        Key and partition columns are always taken from the source or derived from its columns. Other columns missing
+        from `values` get their default or null.
 
         Args:
-            values: By column, an SQL expression over the source row, or a value that is no text.
-            where: A condition over the source row. None (default): all that do not match.
+            values: The value by column: a string is an SQL expression over the source row, any other object is a value.
+            where: A condition over the source row. None (default): all source rows without a match.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.NOT_MATCHED, values, where, "when_not_matched_insert")
 
     def when_not_matched_insert_all(self, where: str | None = None) -> Merge:
-        """Insert the source rows that match no stored row; they need all columns of the table.
+        """Insert source rows without a matching stored row. They must have all columns of the table.
 
-        Source columns that the table does not have are not written; conditions can use them.
+        Source columns missing from the table are not written, but conditions can use them.
 
         Args:
-            where: A condition over the source row. None (default): all that do not match.
+            where: A condition over the source row. None (default): all source rows without a match.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
 
     def when_not_matched_by_source_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
-        """Give stored rows that no source row matches new values. It reads the whole table.
+        """Update stored rows without a matching source row. This clause reads the whole table.
 
         Args:
-            set: By column, an SQL expression over the stored row, or a value that is no text.
-            where: A condition over the stored row. None (default): all that are not matched.
+            set: The new value by column: a string is an SQL expression over the stored row, any other object is a
+                value.
+            where: A condition over the stored row. None (default): all stored rows without a match.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, set, where, "when_not_matched_by_source_update")
 
     def when_not_matched_by_source_delete(self, where: str | None = None) -> Merge:
-        """Delete stored rows that no source row matches. It reads the whole table.
+        """Delete stored rows without a matching source row. This clause reads the whole table.
 
         Args:
-            where: A condition over the stored row. None (default): all that are not matched.
+            where: A condition over the stored row. None (default): all stored rows without a match.
 
         Returns:
-            The merge itself.
+            This merge, to chain calls.
         """
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
 
     def execute(self, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
-        """Carry the merge out, in one commit.
+        """Run the merge in one commit.
 
         Args:
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
-            if_head: A position as `scan` takes it. The merge is committed only if no row was written since. None
-                (default): it does not matter.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
+            if_head: A position, as in `scan`. The merge is committed only if no rows were written after this position.
+                None (default): no condition.
 
         Returns:
-            The cursor of the commit, and counts of rows and files. `stale` counts source rows that lost to stored rows
-            by the ordering columns.
+            The cursor of the commit, and counts of rows and files. `stale` counts source rows with smaller ordering
+            values than the stored rows.
 
         Raises:
-            OptionError: The merge has no clause, or an argument is not as described.
-            ColumnError: The source lacks a key or partition column, or one that a clause needs; a clause sets a column
-                that the table does not have, a key or partition column, or one of which a partition column is made; or
-                a value does not fit its column or the partition of the row.
+            OptionError: The merge does not have a clause, or an argument is invalid.
+            ColumnError: The source lacks a key or partition column, or a column that a clause needs. Or a clause sets
+                an unknown column, a key or partition column, or the source column of a partition column. Or a value
+                cannot be converted to its column type, or does not match the partition of the row.
             KeyValueError: A key of the source is null, too long or ambiguous.
-            PartitionValueError: A partition value of the source cannot be the name of a folder.
-            DuplicateKeys: A key occurs twice in the source.
+            PartitionValueError: A partition value of the source is not a valid folder name.
+            DuplicateKeys: A key occurs more than once in the source.
             CheckFailed: A row would fail one of the table's checks.
-            ExpressionError: An expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row.
+            ExpressionError: An expression cannot be parsed, does not match the columns, or cannot be evaluated for a
+                row.
             EngineError: An expression needs DuckDB, which is not installed.
             PositionError: `if_head` is not a position of this table.
-            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+            CommitConflict: Other writers committed first more than `max_retries` times, or rows were written after
                 `if_head`. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         if not self._said:
             raise OptionError(
@@ -219,17 +226,17 @@ class Merge:
 
             frame = by_table_names(self._source, config.spellings)
             schema = merge_schema(frame, config)
-            clauses(schema, config)  # before the frame is evaluated
+            clauses(schema, config)  # check the clauses before the frame is evaluated
             with staged_for_merge(context, config, frame) as (context, staged):
                 return self._handle.finished(context, merge(context, staged, partial(clauses, schema), version))
-        rows = self._source = _rows_here(self._source, config)  # kept: a reader can be read once only
+        rows = self._source = _rows_here(self._source, config)  # stored, because a reader can only be read once
         source = InMemory(MergeSource.of(rows, config))
         clauses(rows.schema, config)
         return self._handle.finished(context, merge(context, source, partial(clauses, rows.schema), version))
 
     @property
     def _is_upsert(self) -> bool:
-        """Whether it does with every row what an upsert does, which reads no stored rows."""
+        """Whether the merge is equivalent to an upsert, which does not read stored rows."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
@@ -263,7 +270,7 @@ class Merge:
 def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
     rows = config.spellings.rows(to_arrow(source, config.spellings.hints(config.schema)))
     if not rows.num_columns and not len(rows):
-        return config.schema.empty_table()  # an empty list says nothing of columns
+        return config.schema.empty_table()  # an empty list has no column names
     return source_rows(rows, config)
 
 
@@ -293,7 +300,11 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
 
 
 def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.datetime) -> Mapping[str, object]:
-    """What a clause sets, without key and partition columns that it sets to what they are."""
+    """Return the values of a clause without key and partition columns.
+
+    Raises:
+        ColumnError: The clause sets a key or partition column to anything except its own value.
+    """
     assert isinstance(said.values, Mapping)
     fixed, values = {*config.key, *config.partition_by}, dict[str, object]()
     for name, given in said.values.items():

@@ -1,7 +1,7 @@
 """Read methods of a table: snapshots, changes, look-ups by key, history.
 
-A part of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in
-hoodoo.readers.
+These methods are part of `hoodoo.table.Table` and write nothing. They check arguments, resolve positions, and call
+`hoodoo.readers`, which does the read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @explained
 class Readable:
-    """The read methods of `Table`."""
+    """Base class with the read methods of `Table`."""
 
     handle: TableHandle
 
@@ -51,35 +51,35 @@ class Readable:
         verified: bool = False,
         names: str = CURRENT,
     ) -> Scan:
-        """Read the live rows of a snapshot, each once and in no order.
+        """Read the current rows of a snapshot, each row once and in arbitrary order.
 
-        The snapshot is fixed when this is called; the rows are read when one of the scan's `to_...` methods is called.
+        This call fixes the snapshot. A `to_...` method of the returned scan reads the rows.
 
         Args:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
-            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. With DuckDB a text may
-                be any boolean SQL expression over the columns of the row. None (default): all rows.
-            as_of: The position of the snapshot: the number of a slot; a commit of `history`, a write result or a read;
-                a cursor or its text; an instant; a datetime with a zone; a date, which is its beginning in UTC; a
-                timedelta, which is how long ago; ISO 8601 text, in UTC if it has no zone; text such as '1d' or '2 hours
-                ago'; or the name of a savepoint. None (default): the newest slot.
-            read_optimized: True reads base files only, without what logs changed since. Default False.
-            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
-            verified: True reads each file whole and compares it with its digest in the slot. False (default) checks the
-                size of each file and Parquet's page checksums only.
-            names: 'original' gives columns the names that they were created from with rename="snake", where they have
-                one. 'current' (default) gives them the names that the table has.
+            where: A filter condition: a string with SQL-like syntax, or a pyarrow expression. If DuckDB is installed, a
+                string can be any boolean SQL expression over the columns. None (default): all rows.
+            as_of: The position of the snapshot: a slot number; a commit of `history`, a write result or a read; a
+                cursor or its string; an instant; a datetime with a time zone; a date, which means its start in UTC; a
+                timedelta, which counts back from now; an ISO 8601 string, in UTC if it has no time zone; a string such
+                as '1d' or '2 hours ago'; or the name of a savepoint. None (default): the newest slot.
+            read_optimized: True reads only base files and ignores the newer changes in log files. Default False.
+            meta: True makes Hudi's five meta columns available, and reads them if `columns` is None. Default False.
+            verified: True reads each file completely and compares it with its digest in the slot. False (default)
+                checks only file sizes and Parquet page checksums.
+            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
+                returns columns under their current names.
 
         Returns:
             The scan, with the position of its snapshot in `cursor`.
 
         Raises:
-            ColumnError: `columns` is empty, is a text, or has a name twice or one that the snapshot does not have.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
+            ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
             PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.readers.scan import Scan
 
@@ -89,7 +89,7 @@ class Readable:
         return named(found, names, seen.config.spellings)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """Find the slot after which a range begins, and the table as of the range's end."""
+        """Return the slot after which a range starts, and the table as of the end of the range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
@@ -101,15 +101,15 @@ class Readable:
         return after, seen
 
     def __len__(self) -> int:
-        """Count the rows of the newest snapshot, as `count` does."""
+        """Return the number of rows in the newest snapshot, like `count`."""
         return self.count()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows of the newest snapshot in Arrow's stream protocol, which DuckDB, polars and pyarrow take."""
+        """Export the rows of the newest snapshot as an Arrow C stream, for example to DuckDB, polars or pyarrow."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
-        """Return True: a table is there, though it may have no row."""
+        """Return True, also for a table without rows."""
         return True
 
     def count(self) -> int:
@@ -119,23 +119,23 @@ class Readable:
             The number of rows.
 
         Raises:
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         return self.scan().count()
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Read a few rows of the newest snapshot, to look at.
+        """Return a few rows of the newest snapshot, as a preview.
 
         Args:
-            rows: How many rows at most, from 0. Default 10. Which rows these are is not said.
+            rows: The maximum number of rows, at least 0. Default 10. The choice of rows is arbitrary.
 
         Returns:
             The rows.
 
         Raises:
-            OptionError: `rows` is not a whole number from 0.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            OptionError: `rows` is not an integer of at least 0.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         return self.scan().head(rows)
@@ -150,36 +150,36 @@ class Readable:
         deletes: bool = False,
         names: str = CURRENT,
     ) -> Scan | IncrementalRows:
-        """Read the newest version of each row that changed after `since`, as it stands at `until`.
+        """Read the newest version at `until` of each row that changed after `since`.
 
-        The range excludes `since` and includes `until`. Pass `cursor` of the result as the next `since`. To keep
-        another table the same, call `other.upsert(table.incremental(since, deletes=True))`; create the other table
-        without `order_by`, because which version is newer was decided here.
+        The range excludes `since` and includes `until`. Pass `cursor` of the result as `since` of the next call. To
+        replicate changes to another table, call `other.upsert(table.incremental(since, deletes=True))`. Create the
+        other table without `order_by`, because this table has already decided which version is newer.
 
         Args:
-            since: A position as `scan` takes it, or 'earliest'.
-            until: A position as `scan` takes it. None (default): the newest slot.
-            columns: Names of the columns to read. None (default): all columns that the table has at `until`.
-            where: A condition that rows have to meet, as `scan` takes it. None (default): all rows. A deleted row has
-                to meet it as it was at `since`.
-            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
-            deletes: True adds the column `_hoodie_is_deleted`, and a row for each key that was deleted in the range. In
-                such a row the column is true, the key, partition and ordering columns are filled and the others are
-                null. The snapshot at `since` must then be readable. Default False.
-            names: 'original' gives columns the names that they were created from with rename="snake", where they have
-                one. 'current' (default) gives them the names that the table has.
+            since: A position, as in `scan`, or 'earliest'.
+            until: A position, as in `scan`. None (default): the newest slot.
+            columns: Names of the columns to read. None (default): all columns of the table at `until`.
+            where: A filter condition, as in `scan`. For a deleted row, it applies to the row as it was at `since`. None
+                (default): all rows.
+            meta: True makes Hudi's five meta columns available, and reads them if `columns` is None. Default False.
+            deletes: True adds the column `_hoodie_is_deleted`, and one row for each key that was deleted in the range.
+                In this row, `_hoodie_is_deleted` is true, the key, partition and ordering columns have values, and all
+                other columns are null. True also requires that the snapshot at `since` is readable. Default False.
+            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
+                returns columns under their current names.
 
         Returns:
-            The rows, with the position of their end in `cursor`.
+            The rows, with the end position of the range in `cursor`.
 
         Raises:
-            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
+            ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
-            SnapshotExpired: The snapshot at `until` was cleaned away, a slot of the range was archived, or, with
-                `deletes`, the snapshot at `since` was cleaned away.
-            RangeUndone: Another engine took `since` or `until` back.
+            SnapshotExpired: Cleaning deleted the snapshot at `until`, or a slot of the range was archived. With
+                `deletes`, also if cleaning deleted the snapshot at `since`.
+            RangeUndone: Another engine rolled back `since` or `until`.
         """
         after, seen = self._between(since, until)
         found = rows_changed(seen, after, columns, where, meta, deletes)
@@ -194,34 +194,34 @@ class Readable:
         versions: str = "net",
         names: str = CURRENT,
     ) -> Changes:
-        """Read every insert, update and delete after `since` up to `until`, one row for each.
+        """Read every insert, update and delete after `since` and up to `until`, as one row per change.
 
-        The rows have the columns `op` ("i", "u" or "d"), `instant`, and the structs `before` and `after`. The range
+        The rows have the columns `op` ("i", "u" or "d") and `instant`, and the structs `before` and `after`. The range
         excludes `since` and includes `until`.
 
         Args:
-            since: A position as `scan` takes it, or 'earliest'.
-            until: A position as `scan` takes it. None (default): the newest slot.
-            columns: Names of the columns of `before` and `after`. Changes of other columns do not count. None
-                (default): all columns that the table has at `until`.
-            where: A condition, as `scan` takes it, for the rows whose changes are read. A row that ceases to meet it is
-                a delete. None (default): all rows.
-            versions: 'net' (default) compares the two snapshots: a key has at most one change, and none if its row is
-                the same at both ends. 'all' gives what each commit did, in their order.
-            names: 'original' gives columns the names that they were created from with rename="snake", where they have
-                one. 'current' (default) gives them the names that the table has.
+            since: A position, as in `scan`, or 'earliest'.
+            until: A position, as in `scan`. None (default): the newest slot.
+            columns: Names of the columns in `before` and `after`. Changes of other columns are ignored. None (default):
+                all columns of the table at `until`.
+            where: A filter condition, as in `scan`. Only changes of matching rows are read. A row that no longer
+                matches after a change is reported as a delete. None (default): all rows.
+            versions: 'net' (default) compares the two snapshots and returns at most one change for each key. Keys whose
+                rows are equal in both snapshots are omitted. 'all' returns the changes of each commit, in commit order.
+            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
+                returns columns under their current names.
 
         Returns:
-            The changes, with the position of their end in `cursor`.
+            The changes, with the end position of the range in `cursor`.
 
         Raises:
-            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `versions` or `names` is neither of its values, or `where` is neither text nor a pyarrow
+            ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `versions` or `names` has an invalid value, or `where` is neither a string nor a pyarrow
                 expression.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
-            SnapshotExpired: Files of the range were cleaned away. The error names the earliest usable position.
-            RangeUndone: Another engine took `since` or `until` back.
+            SnapshotExpired: Cleaning deleted files of the range. The error names the earliest usable position.
+            RangeUndone: Another engine rolled back `since` or `until`.
         """
         from hoodoo.readers.changes.changes import Changes
 
@@ -237,29 +237,29 @@ class Readable:
         where: Where | None = None,
         names: str = CURRENT,
     ) -> Changes:
-        """Read the changes that make snapshot `a` into snapshot `b`.
+        """Read the changes that turn snapshot `a` into snapshot `b`.
 
-        The rows have the columns `op` ("i", "u" or "d"), and the structs `before` and `after`. Any two readable
-        positions are taken, in either order.
+        The rows have the column `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any
+        two readable positions, in either order.
 
         Args:
-            a: A position as `scan` takes it.
-            b: A position as `scan` takes it. None (default): the newest slot.
-            columns: Names of the columns of `before` and `after`, as in `changes`. None (default): all.
-            where: A condition for the rows whose changes are read, as in `changes`. None (default): all rows.
-            names: 'original' gives columns the names that they were created from with rename="snake", where they have
-                one. 'current' (default) gives them the names that the table has.
+            a: A position, as in `scan`.
+            b: A position, as in `scan`. None (default): the newest slot.
+            columns: Names of the columns in `before` and `after`, as in `changes`. None (default): all columns.
+            where: A filter condition, as in `changes`. None (default): all rows.
+            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
+                returns columns under their current names.
 
         Returns:
             The changes, without instants.
 
         Raises:
-            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
+            ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
             PositionError: `a` or `b` is not a position of this table.
-            SnapshotExpired: One of the snapshots was cleaned away.
-            RangeUndone: Another engine took one of the snapshots back.
+            SnapshotExpired: Cleaning deleted one of the snapshots.
+            RangeUndone: Another engine rolled back one of the snapshots.
         """
         from hoodoo.readers.changes.changes import Changes
 
@@ -275,35 +275,36 @@ class Readable:
         meta: bool = False,
         names: str = CURRENT,
     ) -> pa.Table:
-        """Read the live rows with these keys, through the index.
+        """Look up the current rows of the given keys through the index.
 
-        The rows come in the order of the keys. Keys that the table does not have are left out; a key that is given
-        twice stands where it was given first. Only row groups that may hold one of the keys are read.
+        Rows are returned in the order of the keys. Keys missing from the table are skipped. A duplicate key is returned
+        once, at its first position. Only row groups that may contain one of the keys are read.
 
         Args:
-            keys: A table, DataFrame or list of dicts with the key columns; or, where the key is one column, one value,
-                or a list, a set, an iterator or an array of values. With the partition columns, or columns of which
-                these are made, only these partitions are looked in, without them every partition is.
+            keys: A table, DataFrame or list of dicts with the key columns. If the key is a single column, also one
+                value, or a list, a set, an iterator or an array of values. With the partition columns, or the columns
+                that they are derived from, only the partitions of the keys are searched. Without them, all partitions
+                are searched.
             columns: Names of the columns to read. None (default): all columns of the snapshot.
-            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
-            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
-            names: 'original' gives columns the names that they were created from with rename="snake", where they have
-                one. 'current' (default) gives them the names that the table has.
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
+            meta: True makes Hudi's five meta columns available, and reads them if `columns` is None. Default False.
+            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
+                returns columns under their current names.
 
         Returns:
             The rows.
 
         Raises:
-            ColumnError: `columns` does not name columns of the snapshot. Also if `keys` lacks a key column, has some of
-                the partition columns but not all, has values that do not fit, or has bare values where the key is
-                several columns. Also if `keys` has partition columns and the folders of the table do not tell their
-                values, because its key generator is TIMESTAMP, CUSTOM or unknown, or splits dates over several folders.
-            OptionError: `names` is neither of its values.
+            ColumnError: `columns` names unknown columns. Or `keys` lacks a key column, has only some of the partition
+                columns, has values that cannot be converted to the column type, or has bare values although the key has
+                several columns. Or `keys` has partition columns, but the folder names of the table do not contain their
+                values, because the key generator is TIMESTAMP, CUSTOM or unknown, or splits dates over several folders.
+            OptionError: `names` has an invalid value.
             KeyValueError: A key is null, too long or ambiguous.
-            PartitionValueError: A partition value cannot be the name of a folder.
+            PartitionValueError: A partition value is not a valid folder name.
             PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.readers.lookup import in_order, look_up
         from hoodoo.readers.scan import chosen_columns
@@ -350,32 +351,32 @@ class Readable:
         poll_s: float = 1.0,
         timeout_s: float | None = None,
     ) -> Iterator[Rows]:
-        """Read what changed since a position, then what changed since that, and so on.
+        """Read the changes after a position, then wait for new commits and read their changes, and so on.
 
-        The iterator gives reads like those of `changes` or `incremental`, of adjoining ranges. Keep `cursor` of the
-        last one that you handled: to follow since it goes on there, with nothing missed and nothing twice.
+        The iterator returns reads of consecutive ranges, like those that `changes` or `incremental` returns. Store
+        `cursor` of the last read that you processed. Pass it as `since` to continue later without gaps or duplicates.
 
         Args:
-            since: A position as `scan` takes it, or 'earliest'.
-            mode: 'changes' (default) or 'incremental', the kind of the reads.
-            columns: Names of the columns, as the method `mode` takes them. None (default): all.
-            where: A condition, as the method `mode` takes it. None (default): all rows.
-            deletes: `deletes` of `incremental`. Default False.
-            versions: 'net' (default) or 'all', `versions` of `changes`.
-            most_commits: How many commits one read covers at most. None (default): all there are.
-            poll_s: How long to wait, in seconds, before the table is looked at again for a new commit. Default 1.0.
-            timeout_s: After how many seconds without a new commit the iterator ends. None (default): never.
+            since: A position, as in `scan`, or 'earliest'.
+            mode: The read method: 'changes' (default) or 'incremental'.
+            columns: Names of the columns to read, as in the method `mode`. None (default): all columns.
+            where: A filter condition, as in the method `mode`. None (default): all rows.
+            deletes: See `deletes` of `incremental`. Default False.
+            versions: 'net' (default) or 'all', see `versions` of `changes`.
+            most_commits: The maximum number of commits in one read. None (default): all new commits.
+            poll_s: The time in seconds between two checks for a new commit. Default 1.0.
+            timeout_s: The time in seconds without a new commit after which the iterator ends. None (default): never.
 
         Yields:
-            The next read, each with the position of its end in `cursor`.
+            The next read, with the end position of its range in `cursor`.
 
         Raises:
-            OptionError: An argument does not have one of the values above.
+            OptionError: An argument has an invalid value.
             PositionError: `since` is not a position of this table.
-            SnapshotExpired: A range begins or ends where the table is no longer readable.
-            RangeUndone: Another engine took a position back.
-            ColumnError: `columns` names a column that the table does not have when a range is read.
-            PredicateError: `where` cannot be parsed or does not fit the columns when a range is read.
+            SnapshotExpired: The table is no longer readable at the start or the end of a range.
+            RangeUndone: Another engine rolled back a position.
+            ColumnError: `columns` names a column that is missing from the table when a range is read.
+            PredicateError: `where` cannot be parsed, or does not match the columns when a range is read.
         """
         from hoodoo.readers.changes.follow import follow
 
@@ -401,47 +402,47 @@ class Readable:
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
 
     def files(self, as_of: PositionLike | None = None) -> pa.Table:
-        """List the file groups of a snapshot, from the slots; no file is opened.
+        """List the file groups of a snapshot from its metadata, without opening data files.
 
-        A file group is a base file and the logs over it. This is to look at: rows are read by `scan`, since base files
-        have rows that logs replace or delete.
+        A file group is a base file and its log files. The listing is for inspection only. Use `scan` to read rows,
+        because base files contain rows that log files replace or delete.
 
         Args:
-            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:
-            A row for each file group: `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
-            `log_bytes`, the newest `slot` that wrote to it, the path of `base_file` below the table, and the id of the
-            `file_group`.
+            One row for each file group: its `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
+            their size `log_bytes`, the newest `slot` that wrote to the file group, the path of `base_file` relative to
+            the table, and the id `file_group`.
 
         Raises:
             PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.readers.file_listing import file_groups
 
         return file_groups(self.handle.at(as_of).view)
 
     def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
-        """Find the keys that have more than one row.
+        """Find keys that have more than one row.
 
-        A key identifies a row within its partition. A row that comes with another partition value stands beside the one
-        that is there, and its key is in two partitions. The key columns of the whole table are read, and what is held
-        in memory grows with the keys that are found.
+        A key identifies a row only within its partition. If a row arrives with a different partition value, the stored
+        row of the key stays, and the key is in two partitions. This call reads the key columns of the whole table. Its
+        memory use grows with the number of keys that it finds.
 
         Args:
-            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:
-            A row for each such key, in their order: the key columns, the `count` of its rows, and the `partitions` that
-            they are in, as folders. A key with fewer partitions than rows is twice in one partition, which `verify`
+            One row for each such key, in key order: the key columns, the `count` of its rows, and their `partitions` as
+            folder names. If a key has fewer partitions than rows, one partition contains it twice, which `verify`
             reports as damage.
 
         Raises:
             PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
-            RangeUndone: Another engine took the snapshot back.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
             CorruptTable: A file is damaged.
         """
         from hoodoo.readers.duplicates import duplicates
@@ -450,16 +451,16 @@ class Readable:
         return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """List every instant in the order of slots, pending instants last.
+        """List all instants in slot order, with pending instants last.
 
         Args:
-            newest: How many of the newest slots to list at most. None (default): all that are not archived.
+            newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
 
         Returns:
-            The instants, with what each did.
+            The instants, with the action of each.
 
         Raises:
-            OptionError: `newest` is not a whole number from 1.
+            OptionError: `newest` is not an integer of at least 1.
         """
         from hoodoo.timeline import timeline_listing
 
@@ -467,18 +468,18 @@ class Readable:
         return timeline_listing.listing(self.handle.look().history, newest)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
-        """List the commits that changed rows, the newest first.
+        """List the commits that changed rows, newest first.
 
-        Each says when it was made, what it did, how many rows it changed, and whether its snapshot can be read.
+        Each commit shows its time, its action, the number of changed rows, and whether its snapshot is readable.
 
         Args:
-            newest: How many commits to list at most. None (default): all that are not archived.
+            newest: The maximum number of commits to list. None (default): all commits except archived ones.
 
         Returns:
             The commits.
 
         Raises:
-            OptionError: `newest` is not a whole number from 1.
+            OptionError: `newest` is not an integer of at least 1.
         """
         from hoodoo.timeline import timeline_listing
 
@@ -486,16 +487,16 @@ class Readable:
         return timeline_listing.commits(self.handle.look().history, newest)
 
     def application(self, name: str) -> Application:
-        """Tell how far an application has come with its commits: what `transaction` says of them.
+        """Return the newest transaction of an application: its version and its position.
 
         Args:
             name: The name of the application.
 
         Returns:
-            The number of its newest commit, and the position that this one carries.
+            The newest committed version, and the position stored with it.
 
         Raises:
-            OptionError: `name` is not a text of 1 to 1,000 characters.
+            OptionError: `name` is not a string of 1 to 1,000 characters.
         """
         from hoodoo.timeline.applications import application
 
@@ -504,10 +505,10 @@ class Readable:
         return application(name, view.transactions, view.reached)
 
     def applications(self) -> list[Application]:
-        """List the applications that have committed with a number of their own, as `transaction` says it.
+        """List the newest transaction of each application that has committed one.
 
         Returns:
-            How far each has come, by name.
+            The version and position of each application, sorted by name.
         """
         from hoodoo.timeline.applications import application
 

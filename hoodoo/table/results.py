@@ -1,4 +1,4 @@
-"""The result of a write, as its caller gets it."""
+"""Result of a write."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass
 class WriteResult(Committed):
-    """What a write did.
+    """The result of a write.
 
-    docs/semantics.md defines the counts. A result pickles.
+    docs/semantics.md defines the counts. A result can be pickled.
 
     Attributes:
-        cursor: The position of the commit, or the newest slot where nothing was written.
-        instant: The instant of the commit, 17 digits UTC, or '' where nothing was written.
-        inserted: How many rows are new.
-        updated: How many rows replaced an older version.
-        deleted: How many rows were deleted.
-        stale: How many rows of the batch were older than the stored version and changed nothing.
-        exact: False where `updated` and `deleted` are bounds, because exact counts would have cost reads that the
-            write did not need: rows that they count may be stale. `exact_counts()` tells.
-        files: How many data files the commit has.
+        cursor: The position of the commit, or the newest slot if nothing was written.
+        instant: The instant of the commit, 17 digits UTC, or '' if nothing was written.
+        inserted: The number of new rows.
+        updated: The number of rows that replaced an older version.
+        deleted: The number of deleted rows.
+        stale: The number of rows in the batch that were older than the stored version and changed nothing.
+        exact: False if `updated` and `deleted` are estimates, because exact counts would have cost extra reads: they
+            may include stale rows. `exact_counts()` returns exact counts.
+        files: The number of data files in the commit.
         bytes_written: The size of these files, in bytes.
-        retries: How many conflicts with other writers the write rebased over.
-        rows_rewritten: How many rows a restore wrote, changed or not: all of the file groups that differed. 0 of other
+        retries: The number of conflicts with other writers after which the write was rebased.
+        rows_rewritten: The number of rows, changed or not, in the file groups that a restore rewrote. 0 for all other
             writes.
-        skipped: True if the `transaction` was committed before, so that this write did nothing.
-        waited_s: How many seconds the write waited after its commit for workers that are far behind.
-        quarantined: How many bad rows of the batch are in the quarantine.
-        reasons: How many of these for each reason, such as 'null_key'.
+        skipped: True if the `transaction` was already committed, so this write did nothing.
+        waited_s: The time in seconds that the write waited after its commit for lagging workers.
+        quarantined: The number of bad rows of the batch that were stored in the quarantine.
+        reasons: The number of quarantined rows by reason, such as 'null_key'.
     """
 
     waited_s: float = 0.0
@@ -49,31 +49,32 @@ class WriteResult(Committed):
 
     @property
     def lag(self) -> Lag | None:
-        """The work that table services owed right after this commit, or None where the store did not say.
+        """The pending work of table services right after this commit, or None if it could not be measured.
 
-        It is measured when it is first asked for.
+        The first access measures it.
         """
         if self._measure is not None:
             try:
                 self._lag = self._measure()
             except (HoodooError, OSError):
-                self._lag = None  # the commit is final all the same
+                self._lag = None  # the commit is final anyway
             self._measure = None
         return self._lag
 
     def exact_counts(self) -> WriteResult:
-        """Count the rows exactly where `exact` is False, by a look at the rows that were there before the commit.
+        """Return a result with exact counts, by comparing the commit with the rows stored before it.
 
-        It reads keys and ordering values of the file groups that the commit wrote to, at most.
+        The call returns the result itself if `exact` is True. Otherwise it reads at most the keys and ordering values
+        of the file groups that the commit wrote to.
 
         Returns:
-            The same result with exact counts: rows that lost to stored ones are `stale`.
+            A result with exact counts. Its `stale` includes all rows that were older than the stored version.
 
         Raises:
             SnapshotExpired: The snapshot before the commit was cleaned away.
-            TableReplaced: There is another table at the path by now.
+            TableReplaced: A different table is now at the path.
             TableNotFound: The table was deleted.
-            CallError: The result came from another process.
+            CallError: The result was created in another process.
         """
         if self.exact:
             return self
@@ -105,7 +106,7 @@ class WriteResult(Committed):
         )
 
     def _remarks(self) -> str:
-        """What is not there in most writes."""
+        """Describe the counts that are 0 in most writes."""
         rows, tries = {"stale": self.stale, "quarantined": self.quarantined}, {"retries": self.retries}
         counts = rows | {"rewritten": self.rows_rewritten} | tries
         said = [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -1,7 +1,7 @@
-"""The table as its users see it: create it, open it, describe and configure it.
+"""Public API of a table: create, open, describe and configure it.
 
-This module checks arguments and delegates the work. Writes, reads, maintenance and column changes are the methods of
-the base classes of `Table`, each in a module of its own.
+This module checks arguments and delegates the work. The base classes of `Table` define the methods for writes, reads,
+maintenance and schema changes. Each base class is in its own module.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from hoodoo.table.quarantine import Quarantine
 
 SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str] | ArrowLike"
-"""Columns: a schema of pyarrow or Spark, names and types, a text such as "id string, ts bigint", or rows that have
-them.
+"""Columns of a table: a pyarrow or Spark schema, a dict of names and types, a string such as "id string, ts bigint", or
+rows that have the columns.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 _RENAMES = ("snake",)
-_LINE = 110  # characters of a line of a repr
+_LINE = 110  # maximum number of characters in a repr line
 
 
 @takes
@@ -77,52 +77,55 @@ def create(
     """Create a table and open it.
 
     Args:
-        path: Where the table lies: a local folder, such as 'data/trips', or 's3://bucket/prefix'. The folder is made if
-            it is not there.
-        schema: The columns, as a pyarrow Schema, a Spark StructType, or a dict of names and types such as
-            {"id": "string", "price": "decimal(10, 2)"}; or rows that have them, as `upsert` takes them, of which none
-            is written. A column of a pyarrow Schema with nullable=False takes no null. The nullable flags of a
-            StructType are not kept, because Spark sets them by how it planned the rows.
+        path: The location of the table: a local folder, such as 'data/trips', or 's3://bucket/prefix'. The folder is
+            created if it does not exist.
+        schema: The columns: a pyarrow Schema, a Spark StructType, a dict of names and types such as {"id": "string",
+            "price": "decimal(10, 2)"}, or sample rows in any form that `upsert` accepts. Sample rows are not written. A
+            column of a pyarrow Schema with nullable=False rejects nulls. The nullable flags of a StructType are
+            ignored, because Spark derives them from its query plan.
         key: The column or columns whose values identify a row within its partition.
-        partition_by: The column or columns whose values choose the partition of a row. A transform of a column, such
-            as `hoodoo.day("ts")`, adds a column, here `ts_day`, that every write fills or checks; reads with a
-            condition on `ts` then leave out partitions. None (default): the table is not partitioned.
-        order_by: The column or columns that decide which version of a key is newer: the larger value wins. Several are
-            compared in their order, and a later one decides where all before it are equal. None (default): the later
-            write wins.
+        partition_by: The column or columns whose values determine the partition of a row. A transform such as
+            `hoodoo.day("ts")` adds a column, here `ts_day`. Every write fills or checks it. Reads with a condition on
+            `ts` then skip partitions. None (default): the table is not partitioned.
+        order_by: The column or columns that decide which version of a key is newer: the larger value wins. Several
+            columns are compared in the given order, and each one breaks ties of the previous ones. None (default): the
+            later write wins.
         type: 'merge_on_read' (default) makes writes cheap, 'copy_on_write' makes reads cheap.
-        storage: Options of the store, as `open` takes them. None (default): none.
-        name: The name of the table in its properties: 1 to 100 letters, digits and `_`. None (default): the last part
-            of the path, with `_` for each other character.
-        change_log: What Hudi's change log keeps of each changed row, for Hudi's own change queries: 'before_after',
-            'before' or 'keys'. It costs one more file for each rewritten base file. None (default): no change log.
-        checks: The conditions that rows have to pass, by name, in the language of `where`; for example
+        storage: Store options, see `open`. None (default): no options.
+        name: The table name in the table properties: 1 to 100 letters, digits and `_`. None (default): the last part of
+            the path, with each invalid character replaced by `_`.
+        change_log: The content of Hudi's change log, which Hudi's change queries read: 'before_after', 'before' or
+            'keys' of each changed row. It costs one more file for each rewritten base file. None (default): no change
+            log.
+        checks: The conditions that rows must satisfy, by check name, in the syntax of `where`; for example
             {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
-        allow_moving_keys: True allows `partition_by` to have a transform of an `order_by` column. A key then has a row
-            in each partition that its versions belong to. Default False.
-        rename: 'snake' gives columns whose names Avro does not allow other names, in snake case: "Order ID" becomes
-            order_id. The original is kept, and either name is taken from then on: in batches, `columns`, `where`
-            (quoted: "Order ID" = 5), changes of columns and here; `scan(names="original")` gives the originals back.
-            None (default): such a name is an error, which lists all of them.
-        **options: Options of the table by name. `Options` describes each.
+        allow_moving_keys: True allows a transform of an `order_by` column in `partition_by`. A key then has one row in
+            each partition that its versions belong to. Default False.
+        rename: 'snake' renames columns whose names are invalid in Avro to snake case: "Order ID" becomes order_id. The
+            table remembers the original name. Both names are accepted in batches, in `columns`, in `where` (quoted:
+            "Order ID" = 5), in schema changes and in the arguments of this call. `scan(names="original")` returns the
+            original names. None (default): invalid names raise an error that lists all of them.
+        **options: Table options by name. `Options` describes each.
 
     Returns:
         The new table, which is empty.
 
     Warns:
-        UserWarning: A timestamp is a partition column, so that each moment gets a folder.
+        UserWarning: A partition column is a timestamp, so every distinct timestamp gets its own folder.
 
     Raises:
-        SchemaError: The schema cannot be held without loss, `key`, `partition_by` or `order_by` names a column that is
-            missing, repeated or of a type that it cannot have, or the schema has a column that a transform adds.
-        OptionError: An argument or an option does not have one of the values above, an option is unknown, or a
-            transform is of an `order_by` column.
-        PredicateError: A check cannot be parsed or does not fit the columns.
-        TableExists: The path holds a table already.
-        NestedTable: The path lies inside another table, or another table lies inside it.
-        StoreRefused: The store cannot do what commits need, or the path is on a network file system.
+        SchemaError: The schema cannot be stored without loss. Or `key`, `partition_by` or `order_by` names a column
+            that is missing, repeated or of an unsupported type. Or the schema already has the column that a transform
+            adds.
+        OptionError: An argument or an option has an invalid value, an option is unknown, or a transform uses an
+            `order_by` column.
+        PredicateError: A check cannot be parsed or does not match the columns.
+        TableExists: There is already a table at the path.
+        NestedTable: The path is inside another table, or another table is inside the path.
+        StoreRefused: The store does not support the operations that commits need, or the path is on a network file
+            system.
         BucketNotFound: The bucket does not exist.
-        CredentialsError: The store does not accept the credentials, or there are none.
+        CredentialsError: The store rejects the credentials, or no credentials are available.
     """
     from hoodoo.compactor.cleaning import retention
     from hoodoo.storage.probe import require_conforming
@@ -150,7 +153,7 @@ def create(
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.many_folders(fitted, lambda name: _values(rows, given, declared, name)):
-        warnings.warn(text, UserWarning, stacklevel=3)  # past the check of arguments
+        warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
@@ -185,29 +188,29 @@ def open(
     """Open a table.
 
     Args:
-        path: Where the table lies: a local folder or 's3://bucket/prefix'.
-        storage: Options of the store by name. For S3: `endpoint`, `region`, `access_key`, `secret_key`, `session_token`
-            (texts) and `allow_http` (True or False). For a local path: `allow_network_fs`; True accepts a file system
-            that several machines share, which is refused without it. None (default): the credentials that the
-            environment of this process gives.
+        path: The location of the table: a local folder or 's3://bucket/prefix'.
+        storage: Store options by name. For S3: the strings `endpoint`, `region`, `access_key`, `secret_key` and
+            `session_token`, and the boolean `allow_http`. For a local path: `allow_network_fs`; True accepts a file
+            system that several machines share, which raises StoreRefused by default. None (default): the credentials
+            from the environment of this process.
 
     Returns:
         The table.
 
     Raises:
-        OptionError: An argument does not have one of the values above.
+        OptionError: An argument has an invalid value.
         TableNotFound: There is no table at the path.
-        UnsupportedTable: The table has a version or a feature that hoodoo does not handle.
-        CorruptTable: The properties or the newest slots are damaged.
+        UnsupportedTable: The table has a version or a feature that hoodoo does not support.
+        CorruptTable: The table properties or the newest slots are damaged.
         StoreRefused: The path is on a network file system.
         BucketNotFound: The bucket does not exist.
-        CredentialsError: The store does not accept the credentials, or there are none.
+        CredentialsError: The store rejects the credentials, or no credentials are available.
     """
     return Table(open_store(path, storage))
 
 
 def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:
-    """The names of the columns of `schema`, which was made of `given`, and those that they had there."""
+    """Return the mapping between the column names of `schema` and their original names in `given`."""
     columns = TableSchema.first(schema).columns
     return Spellings(columns, originals_of(given, columns))
 
@@ -224,14 +227,25 @@ def _table_name(name: str | None, store: Store) -> str:
 
 
 def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
-    """The values of the column `name` of `declared` in `rows`, which have the columns as they were given."""
+    """Return the values of column `name` of `declared` in `rows`, or None without rows or without that column.
+
+    `given` has the column names of `rows`. `declared` has the same columns in the same order, with their new names.
+    """
     at = declared.get_field_index(name)
     return None if rows is None or at < 0 else rows.column(rows.schema.get_field_index(given.field(at).name))
 
 
 def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
-    """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. key: what an
-    index of a pandas DataFrame is called that is a column, too. Raises OptionError, SchemaError, ColumnError.
+    """Return the columns that `schema` describes, and its rows if they are in memory.
+
+    Args:
+        schema: The schema, or rows that have the columns.
+        key: The key columns. An index level of a pandas DataFrame with one of these names is a column, too.
+
+    Raises:
+        OptionError: `schema` does not describe columns.
+        SchemaError: A column contains only nulls or empty lists, so its type is unknown.
+        ColumnError: The rows cannot be read as columns.
     """
     from hoodoo.format.column_text import parse_columns
     from hoodoo.format.known_types import known_type
@@ -244,7 +258,7 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
     if type(schema).__module__.startswith("pyspark."):
         from hoodoo.engine.spark_types import arrow_schema_of
 
-        found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # of a DataFrame, or a StructType
+        found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # schema of a DataFrame, or a StructType
         return found, None
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
@@ -252,7 +266,7 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
         return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
-    unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
+    unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # not read: the caller inserts its rows later
     said = [key] if isinstance(key, str) else key if isinstance(key, (list, tuple)) else ()
     index = dict.fromkeys(name for name in said if isinstance(name, str))
     here = None if unread else to_arrow(rows, pa.schema([(name, pa.null()) for name in index]))
@@ -274,8 +288,9 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
 
 
 def _keys_may_move(config: TableConfig) -> bool:
-    """Tell whether two rows of one key may be in two partitions: a partition column is neither in the key nor made of
-    a column in it.
+    """Return whether two partitions can contain the same key.
+
+    This is the case if a partition column is neither a key column nor derived from a key column.
     """
     made = {name: one.column for name, one in config.transforms.items()}
     return any(made.get(name, name) not in config.key for name in config.partition_by)
@@ -291,8 +306,8 @@ def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
 class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
     """An open table.
 
-    `create` and `open` make it. It pins no snapshot: every read and every write looks at the newest slot first. Threads
-    can share a table, and it pickles.
+    `create` and `open` return it. A table does not pin a snapshot: every read and every write looks for the newest slot
+    first. Threads can share a table, and it can be pickled.
     """
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
@@ -301,24 +316,24 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
                 f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
             )
         self.handle = TableHandle(store, environment)
-        self._created = False  # by `create`, whose result says what a key is until something is written
+        self._created = False  # set by `create`: the repr of a new table explains its key until the first write
 
-    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
         def __getattr__(self, name: str) -> None:
-            """Say by what call a table does what other libraries have another name for."""
+            """Raise an AttributeError that names the hoodoo method for a name that other libraries use."""
             raise AttributeError(hint_for(name, type(self), "table", TABLE))
 
         def __getitem__(self, name: object) -> None:
-            """Say by what call a table does what brackets do elsewhere."""
+            """Raise a TypeError that names the methods to use instead of square brackets."""
             raise TypeError("A table has no brackets; instead: scan(columns=[...]), scan(where=...) or get(keys).")
 
         def __iter__(self) -> None:
-            """Say by what call its rows are gone through."""
+            """Raise a TypeError that names the methods that iterate over rows."""
             raise TypeError("A table is no iterator; instead: scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
-        """Say what the table is, as it was last seen: nothing is read for it."""
+        """Describe the table as it was last seen, without reading the store."""
         from hoodoo.notebook import cut
 
         config, _, view = self.handle.seen
@@ -361,53 +376,54 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
 
     @property
     def _history(self) -> History:
-        """`handle.history`, for programs that looked below a table before there was a handle."""
+        """Alias of `handle.history`, for programs written before `handle` existed."""
         return self.handle.history
 
     # ---- what it is
     @property
     def name(self) -> str:
-        """The name of the table in its properties."""
+        """The table name in the table properties."""
         return self.handle.config.name
 
     @property
     def type(self) -> str:
-        """The type of the table: 'merge_on_read' or 'copy_on_write'."""
+        """The table type: 'merge_on_read' or 'copy_on_write'."""
         return self.handle.config.type
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows that the table takes, without Hudi's meta columns.
+        """The schema of the table, without Hudi's meta columns.
 
-        A column that was created with nullable=False is not nullable here.
+        Columns that were created with nullable=False are not nullable in it.
         """
         return self.handle.newest_config().declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The names of the key columns, in the order of the key."""
+        """The names of the key columns, in key order."""
         return self.handle.config.key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The names of the partition columns, empty for a table without partitions."""
+        """The names of the partition columns, or () for an unpartitioned table."""
         return self.handle.config.partition_by
 
     @property
     def transforms(self) -> dict[str, Transform]:
-        """Of the partition columns that are made of other columns, by name, how they are made."""
+        """The transforms of partition columns that are derived from other columns, by partition column name."""
         return dict(self.handle.newest_config().transforms)
 
     @property
     def order_by(self) -> tuple[str, ...]:
-        """The names of the columns that decide which version of a key is newer, in the order in which they are
-        compared; empty where the later write wins.
+        """The names of the columns that decide which version of a key is newer, in comparison order.
+
+        Empty if the later write wins.
         """
         return self.handle.config.order_by
 
     @property
     def options(self) -> table_options.Options:
-        """The options of the table, which `set_options` changes."""
+        """The options of the table. Use `set_options` to change them."""
         return self.handle.newest_config().options
 
     @property
@@ -417,16 +433,17 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
         return cursor_of(view)
 
     def set_options(self, **options: object) -> None:
-        """Change options of the table, for every writer from now on.
+        """Change table options for all writers.
 
         Args:
-            **options: The new values of options by name, as `Options` describes them. Other options stay as they are.
+            **options: The new option values by name, as `Options` describes them. Other options stay unchanged.
 
         Raises:
-            OptionError: An option is unknown or does not have one of its values, or `partition_ttl_hours` is given for
-                a table without partitions.
-            CommitConflict: Other writers came first more than 20 times. Nothing was changed.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            OptionError: An option is unknown or has an invalid value, or `partition_ttl_hours` is set for an
+                unpartitioned table.
+            CommitConflict: Other writers committed first more than 20 times. Nothing was changed.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
         """
         from hoodoo.compactor.cleaning import retention
         from hoodoo.timeline import settings
@@ -438,34 +455,35 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
 
     @property
     def original_names(self) -> dict[str, str]:
-        """The name that a column was created from, by the name that it has now, of columns with two names.
+        """The original names of renamed columns, by current name.
 
-        See `rename` of `create`. Fields of structs stand there by their paths, such as 's.f'.
+        See `rename` of `create`. Struct fields appear by path, such as 's.f'.
         """
         return dict(self.handle.newest_config().spellings.paths)
 
     @property
     def checks(self) -> dict[str, str]:
-        """The text of each check that rows have to pass, by its name."""
+        """The condition of each check that rows must satisfy, by check name."""
         return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:
-        """Replace the checks that rows have to pass.
+        """Replace the checks that rows must satisfy.
 
-        Every write that commits from now on refuses rows that fail one, also a write that is under way. A row fails a
-        check if its condition is false. It passes if the condition is null. Deletes are not checked. Rows that are
-        stored already, or that another engine wrote, stay; `verify` reports those that fail.
+        Writes that commit after this call reject rows that fail a check, including writes that are already running. A
+        row fails a check if the condition is false, and passes if the condition is null. Deletes are not checked. Rows
+        that are already stored, or that another engine wrote, stay in the table. `verify` reports rows that fail.
 
         Args:
-            checks: The condition of each check by its name, in the language of `where`; for example
+            checks: The condition of each check by check name, in the syntax of `where`; for example
                 {"fare_not_negative": "fare >= 0"}. A name has at most 64 letters, digits and `_`, and does not start
                 with a digit. {} removes all checks.
 
         Raises:
-            OptionError: `checks` is not a dict of texts by such names.
-            PredicateError: A condition cannot be parsed or does not fit the columns.
-            CommitConflict: Other writers came first more than 20 times. Nothing was changed.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            OptionError: `checks` is not a dict of valid names and condition strings.
+            PredicateError: A condition cannot be parsed or does not match the columns.
+            CommitConflict: Other writers committed first more than 20 times. Nothing was changed.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
         """
 
         from hoodoo.timeline import settings
@@ -478,9 +496,10 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
         self.handle.look()
 
     def quarantine(self) -> Quarantine[Table]:
-        """Give access to the bad rows that writes set aside.
+        """Return the quarantine of the table.
 
-        Writes with on_bad_rows="quarantine" set them aside. They can be read, written again, or given up.
+        Writes with on_bad_rows="quarantine" store their bad rows there. You can read these rows, write them again, or
+        discard them.
 
         Returns:
             The quarantine of the table.

@@ -1,7 +1,7 @@
 """Write methods of a table: upsert, insert, delete, overwrite, sinks.
 
-A part of `hoodoo.table.Table`. Checks arguments, prepares batches and delegates; what a write does is in
-hoodoo.writers.
+These methods are part of `hoodoo.table.Table`. They check arguments, prepare batches, and call `hoodoo.writers`, which
+does the write.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ if TYPE_CHECKING:
     from hoodoo.table.sink import Sink
 
 Write = Callable[[Context, Source], Committed]
-"""Commits what a source gives."""
+"""Function that commits the rows of a source."""
 
 
 @explained
 class Writable(Updatable):
-    """The write methods of `Table`."""
+    """Base class with the write methods of `Table`."""
 
     @property
     def path(self) -> str:
-        """The full path of the table: a local folder or an s3:// address."""
+        """The full path of the table: a local folder or an s3:// URL."""
         return self.handle.store.uri
 
     def upsert(
@@ -82,76 +82,79 @@ class Writable(Updatable):
         merge: MergeLike = REPLACE,
         unavailable: str | None = None,
     ) -> WriteResult:
-        """Insert rows with new keys and replace the rows of known keys, or some columns of them.
+        """Insert rows with new keys, and replace rows with existing keys or some of their columns.
 
-        A row whose ordering value is smaller than that of the stored row is stale: it is dropped. On a tie the incoming
-        row wins. In a table without `order_by` the later write wins.
+        An incoming row is stale if its ordering value is smaller than that of the stored row. Stale rows are dropped.
+        On a tie, the incoming row wins. In a table without `order_by`, the later write wins.
 
         Args:
-            data: Rows as a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a
+            data: The rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a
                 DuckDB relation, an object with `__arrow_c_stream__` or `__arrow_c_array__`, a list of dicts, a dict of
-                lists, or an iterator of record batches; or the path of a Parquet, CSV, JSON lines or Avro file, plain
-                or compressed, or a pattern such as "in/*.csv". A Spark DataFrame is evaluated once. A boolean column
-                `_hoodie_is_deleted` with the value true deletes the row by the same ordering rule.
-            duplicates: What to do with several rows of one key in `data`: 'newest' (default) keeps the row with the
-                largest ordering value, and on a tie the later row; 'fail' refuses the batch.
-            transaction: An application name and a growing version, such as ("job-7", 42). The name has 1 to 1,000
-                characters, the version is a whole number from 0. A version at or below the newest committed version of
-                the application is skipped. With a position behind it, a text that says how far the application has read
-                its source, versions have no gaps: `table.application("job-7").next(position)` makes such a
-                transaction, and a write is refused where another process of the application came first. None
-                (default): the write has no version.
-            evolve: True adds columns, and fields of structs, that the table does not have, and widens types where that
-                is exact, in the same commit. False (default): such a batch is refused.
-            missing: What to do with columns that the batch lacks and that have no default: 'fail' (default) refuses the
-                batch, 'keep' leaves stored values as they are (`columns="given"`), 'null' overwrites stored values with
+                lists, or an iterator of record batches. Also the path of a plain or compressed Parquet, CSV, JSON lines
+                or Avro file, or a pattern such as "in/*.csv". A Spark DataFrame is evaluated once. A row whose boolean
+                column `_hoodie_is_deleted` is true deletes the stored row, subject to the ordering rule above.
+            duplicates: Action for several rows with the same key in `data`: 'newest' (default) keeps the row with the
+                largest ordering value, and the later row on a tie. 'fail' rejects the batch.
+            transaction: An application name and an increasing version, such as ("job-7", 42). The name has 1 to 1,000
+                characters, and the version is an integer of at least 0. The write is skipped if the table already has
+                this version of the application or a newer one. An optional third element is a position: a string that
+                records how far the application has read its source. Versions with positions are consecutive.
+                `table.application("job-7").next(position)` returns such a transaction, and the write is rejected if
+                another process of the application committed first. None (default): no version.
+            evolve: True adds new columns and struct fields to the table, and widens types where this is lossless, in
+                the same commit. False (default) rejects such a batch.
+            missing: Action for columns without a default that are missing from the batch: 'fail' (default) rejects the
+                batch, 'keep' keeps the stored values (like `columns="given"`), 'null' overwrites the stored values with
                 null.
-            on_bad_rows: What to do with rows whose values do not fit: 'fail' (default) refuses the batch for the first
-                of them, 'quarantine' keeps them in the table's `quarantine()` and writes the other rows.
-            max_bad_rows: How many bad rows 'quarantine' sets aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of a batch of 100 rows or more 'quarantine' sets aside at most, as a fraction.
+            on_bad_rows: Action for rows with invalid values: 'fail' (default) rejects the batch at the first bad row.
+                'quarantine' stores the bad rows in the table's `quarantine()` and writes the other rows.
+            max_bad_rows: The maximum number of bad rows that 'quarantine' accepts. Default 1,000.
+            max_bad_share: The maximum fraction of bad rows that 'quarantine' accepts in a batch of 100 rows or more.
                 Default 0.01.
-            if_head: A position as `scan` takes it. The batch is committed only if no row was written since, so that
-                who reads, changes and writes loses nobody's rows. None (default): it does not matter.
-            columns: The columns that change: 'given' for those that the batch has, or a list of names; other columns of
-                the batch are ignored then. Stored rows keep their values of all others, and a new row gets its default
-                there, or null. The key, partition and ordering columns are needed all the same. Rows that are equal to
-                the stored ones are not written. None (default): the write replaces whole rows.
-            new_keys: What to do with keys that the table does not have: 'insert' (default), 'ignore' leaves their rows
-                out, 'fail' refuses the batch.
-            merge: How a row of the batch and the stored row of its key become one: 'replace' (default) takes the row of
-                the batch, 'keep_non_null' keeps stored values where the batch has null or lacks the column, and a
-                `hoodoo.CustomMerge` calls a function. A row that is stale changes nothing all the same. Several rows of
-                one key are merged with each other first. As with `columns`, stored rows are read.
-            unavailable: A text that stands for a value that was not sent, such as Debezium's
-                '__debezium_unavailable_value': in columns of text and bytes, and in lists that have only this text or
-                the codes of its characters, it keeps the stored value. A new key needs all values. None (default):
-                there is no such text.
+            if_head: A position, as in `scan`. The batch is committed only if no rows were written after this position.
+                Use it to read, change and write rows without losing rows of other writers. None (default): no
+                condition.
+            columns: The columns to write: 'given' for all columns of the batch, or a list of names. With a list, the
+                other columns of the batch are ignored. Stored rows keep their values in all other columns. New rows get
+                the default or null in them. The batch must still have the key, partition and ordering columns. Rows
+                that do not change are not written. None (default): the write replaces whole rows.
+            new_keys: Action for keys missing from the table: 'insert' (default) inserts their rows, 'ignore' skips
+                their rows, 'fail' rejects the batch.
+            merge: Rule that merges an incoming row with the stored row of its key: 'replace' (default) takes the
+                incoming row. 'keep_non_null' keeps the stored value where the incoming value is null or its column is
+                missing. A `hoodoo.CustomMerge` calls a function. Stale rows never change anything. Several incoming
+                rows with one key are first merged with each other. Modes other than 'replace' read the stored rows, as
+                `columns` does.
+            unavailable: A placeholder string for values that the source did not send, such as Debezium's
+                '__debezium_unavailable_value'. In string and binary columns, the placeholder keeps the stored value.
+                The same applies to lists that contain only the placeholder or its character codes. A row with a new key
+                must not contain placeholders. None (default): no placeholder.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: An argument does not have one of the values above; `on_bad_rows` is 'quarantine' and the
-                rows do not replace others as a whole, or the table is at the root of a bucket, so that no quarantine
-                can be beside it.
-            ColumnError: A column is missing, unknown or given twice, or a value does not fit its column. Also where
-                `data` is nothing that rows can be taken from.
+            OptionError: An argument has an invalid value. Or `on_bad_rows` is 'quarantine' and the write does not
+                replace whole rows, or the table is at the root of a bucket, so its quarantine cannot be next to it.
+            ColumnError: A column is missing, unknown or duplicated, a value cannot be converted to its column type, or
+                `data` has an unsupported type.
             KeyValueError: A key is null, too long or ambiguous.
-            PartitionValueError: A partition value cannot be the name of a folder.
+            PartitionValueError: A partition value is not a valid folder name.
             OrderingError: An ordering value is null, NaN or `unavailable`.
             CheckFailed: A row fails one of the table's checks.
             DuplicateKeys: A key occurs twice in `data` and `duplicates` is 'fail'.
             KeyNotFound: The table does not have a key and `new_keys` is 'fail'. The error names the first ten.
-            TooManyBadRows: There are more than `max_bad_rows` bad rows, or 100 rows or more with a larger share than
-                `max_bad_share`, or more than 64 MiB of bad rows. Nothing is committed; the first 100 bad rows are kept.
-            SchemaError: With `evolve`, a new column has a type or a name that the table cannot have, or a check looks
-                at a column that would be widened.
-            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+            TooManyBadRows: The batch has more than `max_bad_rows` bad rows, more than 64 MiB of bad rows, or at least
+                100 rows and a larger fraction of bad rows than `max_bad_share`. Nothing is committed. The first 100 bad
+                rows are stored in the quarantine.
+            SchemaError: With `evolve`, a new column has an unsupported type or name, or a check uses a column that
+                would be widened.
+            RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
+            CommitConflict: Other writers committed first more than `max_retries` times, or rows were written after
                 `if_head`. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
@@ -165,7 +168,7 @@ class Writable(Updatable):
             missing, columns = FAIL, GIVEN if columns is None else columns
         mode = MergeMode.of(merge, unavailable)
         if mode.keep_non_null and columns is None:
-            missing, columns = FAIL, GIVEN  # a column that the batch lacks says no more than one of nulls
+            missing, columns = FAIL, GIVEN  # a missing column is equivalent to a column of nulls
         if mode.custom is not None and columns is not None:
             raise OptionError(
                 "A CustomMerge gets whole rows: leave columns out, and missing='keep'. Its function returns the "
@@ -208,31 +211,32 @@ class Writable(Updatable):
         """Insert rows with new keys only.
 
         Args:
-            data: Rows, as `upsert` takes them.
-            existing: What to do with a key that the table has: 'fail' (default) raises KeyExists before anything is
-                written, 'keep' leaves the stored row as it is and skips the incoming row.
+            data: The rows, in any form that `upsert` accepts.
+            existing: Action for keys that are already in the table: 'fail' (default) raises KeyExists before anything
+                is written, 'keep' keeps the stored row and skips the incoming row.
             duplicates: 'newest' (default) or 'fail', as in `upsert`.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             evolve: True adds columns and widens types, as in `upsert`. Default False.
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
-            if_head: A position, as in `upsert`. None (default): it does not matter.
+            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
+            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
+            if_head: A position, as in `upsert`. None (default): no condition.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            KeyExists: A key is in the table and `existing` is 'fail'. The error names the first ten.
-            OptionError: An argument does not have one of the values above.
-            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
-            SchemaError: With `evolve`, the table cannot have the columns of the batch.
-            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+            KeyExists: A key is already in the table and `existing` is 'fail'. The error names the first ten.
+            OptionError: An argument has an invalid value.
+            DataError: The batch does not match the table. `upsert` lists the subclasses and their causes.
+            SchemaError: With `evolve`, the columns of the batch cannot be added to the table.
+            RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
+            CommitConflict: Other writers committed first more than `max_retries` times, or rows were written after
                 `if_head`. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
@@ -258,36 +262,37 @@ class Writable(Updatable):
     ) -> WriteResult:
         """Insert rows with new keys into new, well-sized file groups only.
 
-        Use it for large first loads. Otherwise it is like `insert`.
+        Use it for large initial loads. In all other respects it works like `insert`.
 
         Args:
-            data: Rows, as `upsert` takes them.
-            existing: 'fail' (default) raises KeyExists for a key that the table has, 'keep' skips the incoming row.
+            data: The rows, in any form that `upsert` accepts.
+            existing: 'fail' (default) raises KeyExists for a key that is already in the table, 'keep' skips the
+                incoming row.
             duplicates: 'newest' (default) or 'fail', as in `upsert`.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             evolve: True adds columns and widens types, as in `upsert`. Default False.
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
-            sort: The column or columns, at most 8, by which the rows of each partition are sorted, so that reads that
-                filter by them skip more. The rows of a Spark DataFrame are sorted within each file only; `cluster`
-                sorts whole partitions. None (default): no sorting.
+            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
+            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
+            sort: The column or columns, at most 8, to sort each partition by. Reads that filter by these columns then
+                skip more data. The rows of a Spark DataFrame are sorted only within each file; `cluster` sorts whole
+                partitions. None (default): no sorting.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            KeyExists: A key is in the table and `existing` is 'fail'. The error names the first ten.
-            OptionError: An argument does not have one of the values above, or `sort` names a column twice or more than
-                8.
-            ColumnError: `sort` names a column that the table does not have, or whose type has no order.
-            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
-            SchemaError: With `evolve`, the table cannot have the columns of the batch.
-            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            KeyExists: A key is already in the table and `existing` is 'fail'. The error names the first ten.
+            OptionError: An argument has an invalid value, or `sort` has a duplicate column or more than 8 columns.
+            ColumnError: `sort` names an unknown column, or a column whose type cannot be sorted.
+            DataError: The batch does not match the table. `upsert` lists the subclasses and their causes.
+            SchemaError: With `evolve`, the columns of the batch cannot be added to the table.
+            RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
@@ -306,37 +311,38 @@ class Writable(Updatable):
         where: Where | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Delete rows by key or by a condition, whatever their ordering value.
+        """Delete rows by key or by a condition, regardless of their ordering value.
 
         Args:
-            data: Rows, as `upsert` takes them, with the key and partition columns; a partition column that is made of
-                another column is made of it where it is missing. Other columns are ignored. Keys that the table does
-                not have are ignored too. Without partition columns a key is deleted in every partition that has it;
-                then, where the key is one column, a list, a set, an iterator or an array of its values will do, or one
-                value that is no text. Keys of a Spark DataFrame without partition columns are collected into this
-                process.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
-            where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
-                delete is committed. A file group in which all rows match, as its partition and its statistics tell, is
-                dropped without a look at its rows.
-            if_head: A position as `scan` takes it. The delete is committed only if no row was written since. None
-                (default): it does not matter.
+            data: The keys to delete: rows with the key and partition columns, in any form that `upsert` accepts. A
+                missing partition column is derived if the rows have the column of its transform. Other columns, and
+                keys missing from the table, are ignored. Without partition columns, a key is deleted in every partition
+                that contains it. In this case, and if the key is a single column, a list, a set, an iterator or an
+                array of key values is also accepted, or one value of any type except string. Keys of a Spark DataFrame
+                without partition columns are collected into this process.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
+            where: A condition, as in `update`, to use instead of `data`. It selects the rows that match when the delete
+                is committed. If partition values and statistics show that all rows of a file group match, the file
+                group is dropped without reading its rows.
+            if_head: A position, as in `scan`. The delete is committed only if no rows were written after this position.
+                None (default): no condition.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: `transaction` is not an application name and a version, or neither or both of `data` and
-                `where` are given.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            ExpressionError: `where` cannot be evaluated on a row.
+            OptionError: `transaction` is not an application name and a version, or the call has both or neither of
+                `data` and `where`.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            ExpressionError: `where` cannot be evaluated for a row.
             PositionError: `if_head` is not a position of this table.
-            ColumnError: A key or partition column is missing, or a value does not fit its column.
+            ColumnError: A key or partition column is missing, or a value cannot be converted to its column type.
             KeyValueError: A key is null, too long or ambiguous.
-            PartitionValueError: A partition value cannot be the name of a folder.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            PartitionValueError: A partition value is not a valid folder name.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         from hoodoo.readers.spark_spellings import by_table_names
 
@@ -385,33 +391,36 @@ class Writable(Updatable):
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
     ) -> WriteResult:
-        """Replace whole partitions, or the whole table, by the rows of `data`.
+        """Replace whole partitions, or the whole table, with the rows of `data`.
 
-        It replaces the partitions that occur in `data`. A table without partitions is replaced as a whole. A partition
-        for which only bad rows came stays as it is. An empty batch replaces nothing, except with `whole_table`.
+        The call replaces the partitions that occur in `data`. An unpartitioned table is replaced as a whole. A
+        partition that has only bad rows in `data` stays unchanged. An empty batch replaces nothing, except with
+        `whole_table`.
 
         Args:
-            data: Rows, as `upsert` takes them.
-            whole_table: True replaces all rows of the table. False (default) replaces the partitions that occur.
+            data: The rows, in any form that `upsert` accepts.
+            whole_table: True replaces all rows of the table. False (default) replaces only the partitions that occur in
+                `data`.
             duplicates: 'newest' (default) or 'fail', as in `upsert`.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             evolve: True adds columns and widens types, as in `upsert`. Default False.
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
+            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
+            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: An argument does not have one of the values above.
-            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
-            SchemaError: With `evolve`, the table cannot have the columns of the batch.
-            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            OptionError: An argument has an invalid value.
+            DataError: The batch does not match the table. `upsert` lists the subclasses and their causes.
+            SchemaError: With `evolve`, the columns of the batch cannot be added to the table.
+            RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         flag("whole_table", whole_table)
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
@@ -434,20 +443,22 @@ class Writable(Updatable):
         """Drop whole partitions by their values.
 
         Args:
-            partitions: A list with one value for each partition. Where several columns partition the table, a list of
-                dicts from column to value. Partitions that the table does not have are ignored.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            partitions: A list with one value for each partition. For a table with several partition columns, a list of
+                dicts from column to value. Unknown partitions are ignored.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            PartitionValueError: The table has no partitions, `partitions` is not a list, a dict does not have exactly
-                the partition columns, a value does not fit its column, or is the folder of a partition.
+            PartitionValueError: The table is unpartitioned, `partitions` is not a list, a dict does not have exactly
+                the partition columns, a value cannot be converted to its column type, or a value is the folder name of
+                a partition.
             OptionError: `transaction` is not an application name and a version.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         from hoodoo.table.partition_values import partition_folders, require_values
 
@@ -458,26 +469,26 @@ class Writable(Updatable):
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
     def sink(self, name: str, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
-        """Make a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
+        """Return a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
 
-        The function takes a DataFrame and its batch number, and makes one commit of it.
+        The function takes a DataFrame and its batch number, and writes the DataFrame in one commit.
 
         Args:
-            name: The name of the sink, 1 to 1,000 characters. The table remembers it with the newest batch number, so a
-                stream with a new checkpoint needs a new name.
+            name: The name of the sink, 1 to 1,000 characters. The table stores the newest batch number under this name,
+                so a stream with a new checkpoint needs a new name.
             operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
                 'insert_overwrite'.
-            positions: True has each commit say how far the stream has read its sources, as Spark's checkpoint does:
-                `application(name)` tells it, and a job of `hoodoo.ingest` can go on from there. Not with Spark Connect.
-                Default False.
-            **arguments: Arguments of that method, other than `data` and `transaction`.
+            positions: True stores the source offsets of the stream in each commit, as Spark's checkpoint does.
+                `application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not available with
+                Spark Connect. Default False.
+            **arguments: Arguments of the write method, other than `data` and `transaction`.
 
         Returns:
-            The function. It pickles, so that Spark Connect can run it beside the server.
+            The function. It can be pickled, so that Spark Connect can run it next to the server.
 
         Raises:
-            OptionError: `name` is not a text of that length, `operation` is none of these, or the method does not take
-                one of `arguments`.
+            OptionError: `name` is not a string of 1 to 1,000 characters, `operation` is not one of the values above, or
+                the write method does not accept one of `arguments`.
         """
         from hoodoo.table.sink import Sink
 
@@ -489,7 +500,7 @@ class Writable(Updatable):
         return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
 
     def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-        """Write rows that take what they lack from stored ones."""
+        """Upsert rows that take their missing values from stored rows."""
         from hoodoo.writers.merging.partial_upsert import partial_upsert
 
         if options.duplicates == "newest":
@@ -501,30 +512,30 @@ class Writable(Updatable):
         return self._write(data, options, write)
 
     def _write_prepared(self, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
-        """Write a batch that the tasks of Spark's data source prepared."""
+        """Write a batch that tasks of Spark's data source prepared."""
         context = self.handle.context()
-        begun = self.handle.timeline.ready()  # before bad rows are kept
+        begun = self.handle.timeline.ready()  # before bad rows are stored
         return self._committed(
             replace(context, evolution=rows.evolution, begun=begun), rows.source, rows.bad, options, write
         )
 
     def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
-        """Write a Spark DataFrame: its tasks prepare and stage the rows."""
+        """Write a Spark DataFrame, whose rows Spark tasks prepare and stage."""
         from hoodoo.readers.spark_spellings import by_table_names
         from hoodoo.writers.staging.staged import staged
 
         context = self.handle.context()
-        config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
+        config = self.handle.timeline.ready().config  # newest columns, because staging is expensive
         frame, options = by_table_names(frame, config.spellings), spelled(options, config)
         with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
             return self._committed(context, source, bad, options, write)
 
     def _write_arrow(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Write rows that this process has."""
+        """Write rows that are in this process."""
         context = self.handle.context()
         given: pa.Table | None = None
         while True:
-            state = self.handle.timeline.ready()  # names in the batch are those of the columns that there are now
+            state = self.handle.timeline.ready()  # names in the batch are the current column names
             given = as_arrow(data, state.config, options) if given is None else given
             batch, bad = prepared(given, state.config, options)
             try:
@@ -534,10 +545,10 @@ class Writable(Updatable):
             except CheckFailed:
                 if row_checks.of(self.handle.newest_config()) == row_checks.of(state.config):
                     raise
-                # of a check that was set since: the answer names the row as it was given
+                # the check is newer than the prepared batch: prepare again, so that the error shows the row as given
 
     def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Delete keys that this process has."""
+        """Delete keys that are in this process."""
         from hoodoo.table.keys_given import keys_given
 
         context, state = self.handle.context(), self.handle.timeline.ready()
@@ -551,7 +562,7 @@ class Writable(Updatable):
     def _committed(
         self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
     ) -> WriteResult:
-        """Keep the bad rows in the quarantine, then commit the others."""
+        """Store the bad rows in the quarantine, then commit the other rows."""
         if options.if_head is not None:
             context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
         reasons: Mapping[str, int] = {}

@@ -5,14 +5,14 @@
     trips.upsert(batch)
     trips.scan(where="fare > 10").to_arrow()
 
-This is the one public door; everything behind it may move.
+Only the names in this module, `hoodoo.types` and `hoodoo.sources` are public. All other modules may change.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hoodoo import errors
-from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
+from hoodoo.errors import *  # noqa: F403 all error classes are public
 
 if TYPE_CHECKING:
     from hoodoo import sources
@@ -63,7 +63,7 @@ _HOMES = {
 _ERRORS = sorted(
     name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError)
 )
-__all__ = [  # noqa: PLE0604  the error names follow from the tree
+__all__ = [  # noqa: PLE0604 the error names are collected from the module
     "AddColumn",
     "CommitEvent",
     "Cursor",
@@ -97,7 +97,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load what they need when first used: `import hoodoo` alone stays fast."""
+    """Import a public name when it is first used, so that `import hoodoo` is fast."""
     if name == "sources":
         return import_module("hoodoo.sources")
     if name in _HOMES:
@@ -112,5 +112,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What completion shows: the public names, loaded or not yet."""
+    """Return the public names for completion, loaded or not."""
     return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

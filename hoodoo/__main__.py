@@ -1,4 +1,4 @@
-"""`python -m hoodoo`: the command line."""
+"""Entry point of `python -m hoodoo`, which runs the command line."""
 
 import sys
 

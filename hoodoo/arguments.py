@@ -1,4 +1,4 @@
-"""Checks of arguments that several calls of the table share. Knows types and bounds, not what the values mean."""
+"""Argument checks shared by several calls. They check types and bounds, not the meaning of values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hoodoo.redact import printable
 
 
 class ApplicationVersion(NamedTuple):
-    """What a commit of an application carries.
+    """The transaction of a commit: an application, its version and its read position.
 
     Attributes:
         application: The name of the application.
-        version: The number of the commit among those of the application.
-        position: How far the application has read its source, as text; '' where it does not say.
-        after: The position that the commit goes on from; None where any will do.
-        streamer: The position as Apache Hudi's streamer spells it; '' where it is not said.
-        overtake: Whether it goes on although Apache Hudi's streamer has read on since the newest commit.
+        version: The version of the commit within the application.
+        position: The read position of the application in its source, as a string; '' if unknown.
+        after: The position that the previous commit must have; None accepts any position.
+        streamer: The position in the format of Apache Hudi's streamer; '' if unknown.
+        overtake: Whether to continue even if Apache Hudi's streamer has read further since the newest commit.
     """
 
     application: str
@@ -43,14 +43,14 @@ _SAME = {
     **dict.fromkeys(("last", "latest", "first"), ("newest",)),
     **dict.fromkeys(("coalesce", "ignore_null", "ignore_nulls", "partial"), ("keep_non_null",)),
 }
-"""Words of other libraries for values, and ours: the first that may stand there."""
+"""Values that other libraries use, and the equivalent hoodoo values. The first allowed value is suggested."""
 _VERSION_MAX = 10**18
 _POSITION_BYTES_MAX = 64 << 10
 _APPLICATION_MAX = 1_000
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text can be written as UTF-8: one with lone surrogates cannot."""
+    """Return whether a string can be encoded as UTF-8. Strings with lone surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -59,7 +59,7 @@ def is_utf8(text: str) -> bool:
 
 
 def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
-    """Return what a commit of an application carries. Raises OptionError."""
+    """Check `transaction` and return it as an ApplicationVersion, or None for None. Raises OptionError."""
     if transaction is None:
         return None
     try:
@@ -81,7 +81,7 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
 
 
 def require_application(name: object) -> None:
-    """Raise OptionError where `name` is no name of an application."""
+    """Raise OptionError unless `name` is a valid application name."""
     if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
         raise OptionError(
             f"An application has a name of 1 to {_APPLICATION_MAX:,} characters, got {printable(name)}.",
@@ -90,7 +90,7 @@ def require_application(name: object) -> None:
 
 
 def require_position(position: object) -> None:
-    """Raise OptionError where `position` is no text that says how far an application has read its source."""
+    """Raise OptionError unless `position` is a non-empty string within the size limit."""
     if not isinstance(position, str) or not position or not is_utf8(position):
         raise OptionError(
             "A position of an application is a text, such as '{\"offset\": 42}', and not empty, got "
@@ -106,7 +106,7 @@ def require_position(position: object) -> None:
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
-    """`value`, a finite number from `least`, or (optional) None. Raises OptionError."""
+    """Return `value` if it is a finite number of at least `least`, or None if `optional`. Raises OptionError."""
     fits = (
         optional
         and value is None
@@ -123,7 +123,7 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
 
 
 def port(option: str, value: Any) -> int | None:
-    """The port of a server, 0 for any free one, or None for no server. Raises OptionError."""
+    """Return a server port, 0 for any free port, or None for no server. Raises OptionError."""
     found = number_from(option, value, 0, whole=True)
     if found is not None and found >= 1 << 16:
         raise OptionError(f"{option} takes a port, or 0 for any, got {printable(value)}.", option=option)
@@ -131,16 +131,16 @@ def port(option: str, value: Any) -> int | None:
 
 
 def flag(option: str, value: bool) -> bool:
-    """`value` if it is True or False. Raises OptionError."""
+    """Return `value` if it is True or False. Raises OptionError."""
     if not isinstance(value, bool):
         raise OptionError(f"{option} takes True or False, got {printable(value)}.", option=option)
     return value
 
 
 def instant_text(value: Any, instead: str = "") -> str:
-    """Return `value` if it is an instant, a text of 17 digits. Raises PositionError.
+    """Return `value` if it is an instant, a string of 17 digits. Raises PositionError.
 
-    instead: what to call for what people may have meant.
+    instead: a sentence for the error message that names the call to use instead.
     """
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
@@ -151,7 +151,7 @@ def instant_text(value: Any, instead: str = "") -> str:
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise OptionError unless `value`, given for `option`, is one of the texts in `allowed`."""
+    """Raise OptionError unless `value`, passed for `option`, is one of `allowed`."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
             f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
@@ -160,30 +160,30 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def meant(value: object, allowed: Sequence[str]) -> str:
-    """Return the sentence " Did you mean ...?" for a text that is none of `allowed`; empty where none is like it."""
+    """Return the sentence " Did you mean ...?" for an invalid value, or '' if no allowed value is similar."""
     near = value_meant(value, allowed) if isinstance(value, str) else None
     return f" Did you mean {near!r}?" if near else ""
 
 
 def value_meant(value: str, allowed: Sequence[str]) -> str | None:
-    """Return the one of the `allowed` texts that somebody may have meant by `value`; None: none is like it."""
+    """Return the allowed value most similar to `value`, or None if no allowed value is similar."""
     word = next((one for one in _SAME.get(value.lower(), ()) if one in allowed), None)
     return word or nearest(value, allowed)
 
 
 def takes_tables(function: Callable[..., Any], tables: int) -> bool:
-    """Tell whether a function can be called with so many arguments; True where nobody can tell."""
+    """Return whether a function accepts `tables` positional arguments; True if its signature is unavailable."""
     try:
         inspect.signature(function).bind(*[None] * tables)
     except TypeError:
         return False
-    except ValueError:  # a built-in function that does not say
+    except ValueError:  # a built-in function without a signature
         return True
     return True
 
 
 def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names given as one text or as several; none for None. Raises OptionError."""
+    """Return one name or several names as a tuple, () for None. Raises OptionError."""
     found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)
@@ -193,20 +193,20 @@ def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 EVERY_COLUMN = ""
-"""Stands for all other columns in a mapping of columns to units of time."""
+"""Key for all other columns in a mapping from columns to time units."""
 
 
 def time_units(time_unit: Any) -> dict[str, str]:
     """Check the argument `time_unit`.
 
     Args:
-        time_unit: A unit, or a mapping of columns to units. None: no unit.
+        time_unit: A time unit, or a mapping from columns to time units. None: no unit.
 
     Returns:
-        Units by column; that of `EVERY_COLUMN` is for all other columns.
+        Units by column. The unit of `EVERY_COLUMN` applies to all other columns.
 
     Raises:
-        OptionError: It is neither.
+        OptionError: `time_unit` is invalid.
     """
     found = dict(time_unit) if isinstance(time_unit, Mapping) else {EVERY_COLUMN: time_unit}
     if time_unit is None:

@@ -1,58 +1,59 @@
-"""Every error hoodoo raises, grouped by what the caller does next.
+"""All errors that hoodoo raises, grouped by the action that the caller should take.
 
     HoodooError
     ├── TryAgainError        the same call may succeed later
-    │   ├── CommitConflict       other writers came first more often than the commit may be tried again
-    │   ├── CommitUnknown        the commit may or may not exist: ask .resolve()
-    │   ├── LockHeld             a writer of Apache Hudi keeps the lock of the table
-    │   ├── PurgeBlocked         a savepoint, a reader or a consumer needs what a purge has to delete
-    │   ├── SourceChanged        what was to be read from a source was deleted or written anew meanwhile
-    │   ├── SourceUnavailable    a source did not answer within the deadline
-    │   └── StoreUnavailable     the store did not answer within the deadline
+    │   ├── CommitConflict       other writers committed first more often than the retry limit
+    │   ├── CommitUnknown        the commit may or may not exist: call .resolve()
+    │   ├── LockHeld             an Apache Hudi writer holds the table lock
+    │   ├── PurgeBlocked         a savepoint, a pin or a consumer needs files that a purge must delete
+    │   ├── SourceChanged        data of a source was deleted or rewritten during the read
+    │   ├── SourceUnavailable    a source did not respond before the deadline
+    │   └── StoreUnavailable     the store did not respond before the deadline
     ├── CallError            fix the call
-    │   ├── OptionError          unknown option, or one that contradicts the table
-    │   ├── SchemaError          a schema that the format cannot hold without loss, or a change that it refuses
-    │   ├── RewriteNeeded        a change of columns that has to rewrite files, and may not
-    │   ├── TableExists          create() where a table already is
-    │   ├── NestedTable          a table in a folder of another one
-    │   ├── TableNotFound        open() where none is
-    │   ├── PositionError        not a position of this table
-    │   ├── PredicateError       `where` does not parse or does not fit the columns
-    │   ├── ExpressionError      an SQL expression does not parse, does not fit the columns, or cannot be evaluated
-    │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata beside the table
-    │   ├── CatalogRefused       a catalog does not take the entry of the exported table
-    │   ├── SourceLost           a source has no longer what comes after the position of its application
-    │   │   └── Overtaken            Apache Hudi's streamer has read on from the place of an application
-    │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
-    │   ├── BucketNotFound       there is no such bucket at this endpoint
-    │   ├── CredentialsError     nothing to sign with, or the store does not take it
+    │   ├── OptionError          an option is unknown, invalid or incompatible with the table
+    │   ├── SchemaError          a schema cannot be stored without loss, or a schema change is not allowed
+    │   ├── RewriteNeeded        a schema change must rewrite files, but rewrite=True is missing
+    │   ├── TableExists          create() found an existing table
+    │   ├── NestedTable          the path is inside another table, or contains one
+    │   ├── TableNotFound        there is no table at the path
+    │   ├── PositionError        the position does not exist in this table
+    │   ├── PredicateError       `where` cannot be parsed or does not match the columns
+    │   ├── ExpressionError      an SQL expression cannot be parsed, does not match the columns, or cannot be evaluated
+    │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata of the table
+    │   ├── CatalogRefused       a catalog rejects the entry of the table
+    │   ├── SourceLost           a source no longer has the data after the position of the application
+    │   │   └── Overtaken            Apache Hudi's streamer has read beyond the position of the application
+    │   ├── AlreadyCommitted     rollback() of an instant that is already completed or rolled back
+    │   ├── BucketNotFound       the bucket does not exist at this endpoint
+    │   ├── CredentialsError     credentials are missing, or the store rejects them
     │   │   ├── NoCredentials        no credentials were found
-    │   │   ├── KeyRefused           the store does not know the access key, or the token has expired
-    │   │   └── SignatureRefused     the secret key is another one, or the clock is off
-    │   └── EngineError          the engine cannot do it, or a library is not installed
+    │   │   ├── KeyRefused           the access key is unknown, or the session token has expired
+    │   │   └── SignatureRefused     the secret key is wrong, or the clock is off
+    │   └── EngineError          the engine does not support the call, or a library is not installed
     ├── DataError            fix the data
-    │   ├── ColumnError          a column is missing, unknown, or has a value that does not survive its cast
-    │   ├── KeyValueError        a record key that is null, too long or ambiguous
-    │   ├── PartitionValueError  a partition value that cannot be a folder name
-    │   ├── OrderingError        an ordering value that is null or NaN, or that Hudi has no form for
-    │   ├── CheckFailed          a row that fails a check of the table
-    │   ├── TooManyBadRows       more bad rows than on_bad_rows="quarantine" may set aside
-    │   ├── DuplicateKeys        one key twice in a batch under duplicates="fail"
-    │   ├── KeyExists            insert() of keys that are there
-    │   └── KeyNotFound          upsert(new_keys="fail") of keys that are not there
-    └── TableError           restore, upgrade or choose another table
-        ├── CorruptTable         bytes that are not what the table says they are
-        ├── UnsupportedTable     a table version or feature hoodoo does not handle
-        ├── StoreRefused         the store cannot do what commits need, or its clock and ours disagree
-        ├── StoreFull            no room left
-        ├── StoreDenied          no permission to read or write there, or a read-only file system
-        ├── SnapshotExpired      the position asked for was cleaned away
-        ├── RangeUndone          the position asked for was taken back by another engine
-        ├── TableReplaced        the table was deleted and another one created at its path since it was opened
-        └── Fenced               this attempt was rolled back by somebody else
+    │   ├── ColumnError          a column is missing, unknown, or has a value that cannot be converted without loss
+    │   ├── KeyValueError        a record key is null, too long or ambiguous
+    │   ├── PartitionValueError  a partition value is not a valid folder name
+    │   ├── OrderingError        an ordering value is null or NaN, or cannot be represented in Hudi
+    │   ├── CheckFailed          a row fails a check of the table
+    │   ├── TooManyBadRows       the batch exceeds the limits for bad rows of on_bad_rows="quarantine"
+    │   ├── DuplicateKeys        a batch with duplicates="fail" contains a key twice
+    │   ├── KeyExists            insert() of a key that is already in the table
+    │   └── KeyNotFound          upsert(new_keys="fail") of a key that is missing from the table
+    └── TableError           restore or upgrade the table, or choose another one
+        ├── CorruptTable         stored data differs from what the table recorded
+        ├── UnsupportedTable     the table has a version or feature that hoodoo does not support
+        ├── StoreRefused         the store does not support what commits need, or its clock differs from the local one
+        ├── StoreFull            the store is full
+        ├── StoreDenied          read or write permission is missing, or the file system is read-only
+        ├── SnapshotExpired      cleaning deleted the snapshot at the position
+        ├── RangeUndone          another engine rolled back the position
+        ├── TableReplaced        the opened table was deleted, and a different table was created at its path
+        └── Fenced               another process rolled back this write attempt
 
-Each has a stable `code`, pickles (it crosses Spark workers), and names what is wrong and what to do.
-This module imports nothing of hoodoo, so that every other module can import it.
+Each class has a stable `code`, and each message describes the problem and the remedy. Errors can be pickled, so that
+they can be sent from Spark workers. This module does not import other hoodoo modules, so that every module can import
+it.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ def _rebuild(cls: type[HoodooError], message: str, details: dict[str, Any]) -> H
 
 
 class HoodooError(Exception):
-    """The base class of all errors of hoodoo.
+    """Base class of all hoodoo errors.
 
     Attributes:
         code: The stable code of the class, in capitals.
-        message: What is wrong and what to do, in words.
-        details: The names that the message is about, such as the column, the option or the file, as plain values.
+        message: A description of the problem and the remedy.
+        details: The objects that the message is about, such as the column, the option or the file, as plain values.
     """
 
     code: ClassVar[str] = "HOODOO"
@@ -89,39 +90,39 @@ class HoodooError(Exception):
 
 
 class TryAgainError(HoodooError):
-    """The same call may succeed later."""
+    """Base class of errors after which the same call may succeed later."""
 
     code = "TRY_AGAIN"
 
 
 class CommitConflict(TryAgainError):
-    """Other writers came first more often than the commit may be tried again."""
+    """Error raised when other writers committed first more often than the retry limit allows."""
 
     code = "COMMIT_CONFLICT"
 
 
 class CommitUnknown(TryAgainError):
-    """The store did not say in time whether the commit succeeded.
+    """Error raised when the store did not confirm in time that the commit succeeded.
 
     `details` has `instant`, `slot` and `nonce`.
 
     Attributes:
-        ask: What `resolve` calls. It is set where the error is raised, and is not pickled.
+        ask: The function that `resolve` calls. It is set where the error is raised, and is not pickled.
     """
 
     code = "COMMIT_UNKNOWN"
     ask: Callable[[], bool] | None = None  # set where it is raised; not pickled
 
     def resolve(self) -> bool:
-        """Settle whether the commit succeeded.
+        """Find out whether the commit succeeded, and roll it back if it is still pending.
 
         Returns:
-            True if the batch was committed. False if it was not and never will be, so that it may be written again.
+            True if the batch was committed. False if it never will be, so that you can write it again.
 
         Raises:
-            StoreUnavailable: The store still does not answer.
-            CommitUnknown: The store still does not say what it holds.
-            CallError: The error came from another process. Open the table and call its `resolve` with the instant.
+            StoreUnavailable: The store still does not respond.
+            CommitUnknown: The store still does not confirm its content.
+            CallError: The error was raised in another process. Open the table and call its `resolve` with the instant.
         """
         if self.ask is None:
             raise CallError(
@@ -131,13 +132,13 @@ class CommitUnknown(TryAgainError):
 
 
 class LockHeld(TryAgainError):
-    """A writer of Apache Hudi keeps the lock of the table."""
+    """Error raised when an Apache Hudi writer holds the table lock."""
 
     code = "LOCK_HELD"
 
 
 class PurgeBlocked(TryAgainError):
-    """A savepoint, a reader or a consumer needs a file that a purge has to delete.
+    """Error raised when a savepoint, a pin or a consumer needs a file that a purge must delete.
 
     `details` has `savepoints` (names), `leases` (slots), `consumers` (names) and `files` (the first ten).
     """
@@ -146,43 +147,43 @@ class PurgeBlocked(TryAgainError):
 
 
 class SourceChanged(TryAgainError):
-    """What was to be read from a source was deleted or written anew meanwhile."""
+    """Error raised when data of a source was deleted or rewritten during the read."""
 
     code = "SOURCE_CHANGED"
 
 
 class SourceUnavailable(TryAgainError):
-    """A source did not answer within the deadline."""
+    """Error raised when a source did not respond before the deadline."""
 
     code = "SOURCE_UNAVAILABLE"
 
 
 class StoreUnavailable(TryAgainError):
-    """The store did not answer within the deadline."""
+    """Error raised when the store did not respond before the deadline."""
 
     code = "STORE_UNAVAILABLE"
 
 
 class CallError(HoodooError):
-    """The call has to be corrected."""
+    """Base class of errors that require a corrected call."""
 
     code = "CALL"
 
 
 class OptionError(CallError):
-    """An option or an argument is unknown, has a value that it cannot have, or contradicts the table."""
+    """Error raised when an option or argument is unknown, has an invalid value, or is incompatible with the table."""
 
     code = "OPTION"
 
 
 class SchemaError(CallError):
-    """The table or the engine cannot hold a schema without loss, or a change of columns is refused."""
+    """Error raised when a schema cannot be stored without loss, or a schema change is not allowed."""
 
     code = "SCHEMA"
 
 
 class RewriteNeeded(CallError):
-    """A change of columns has to rewrite files, and `rewrite=True` was not given.
+    """Error raised when a schema change must rewrite files, but `rewrite=True` is missing.
 
     `details` has `groups` (the number of file groups to rewrite), `rows` and `bytes`.
     """
@@ -191,88 +192,94 @@ class RewriteNeeded(CallError):
 
 
 class TableExists(CallError):
-    """A table cannot be created where one is already."""
+    """Error raised when `create` finds an existing table at the path."""
 
     code = "TABLE_EXISTS"
 
 
 class NestedTable(CallError):
-    """A table cannot lie in the folder of another table."""
+    """Error raised when a new table would be inside the folder of another table, or contain another table."""
 
     code = "NESTED_TABLE"
 
 
 class TableNotFound(CallError):
-    """There is no table at the path."""
+    """Error raised when there is no table at the path."""
 
     code = "TABLE_NOT_FOUND"
 
 
 class PositionError(CallError):
-    """The position is not one of this table."""
+    """Error raised when a position does not exist in this table."""
 
     code = "POSITION"
 
 
 class PredicateError(CallError):
-    """A condition cannot be parsed, or it does not fit the columns."""
+    """Error raised when a condition cannot be parsed or does not match the columns."""
 
     code = "PREDICATE"
 
 
 class ExpressionError(CallError):
-    """An SQL expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row."""
+    """Error raised when an SQL expression cannot be parsed, does not match the columns, or cannot be evaluated for a
+    row.
+    """
 
     code = "EXPRESSION"
 
 
 class ForeignExport(CallError):
-    """The Iceberg or Delta metadata beside the table is not what an export wrote; `rebuild=True` makes it right.
+    """Error raised when another writer changed the exported Iceberg or Delta metadata. Pass `rebuild=True` to rebuild
+    it.
 
-    `details` has `format` and `version` (the one that is not ours).
+    `details` has `format` and `version` (the version that another writer committed).
     """
 
     code = "FOREIGN_EXPORT"
 
 
 class CatalogRefused(CallError):
-    """A catalog does not take the entry of the exported Iceberg table: it has another table of that name, for example.
+    """Error raised when a catalog rejects the entry of the table, for example because a different table has this name.
 
-    The export itself is done. `details` has `identifier`, the name in the catalog.
+    If an export raises it, the exported metadata is complete. `details` has `identifier`, the name in the catalog.
     """
 
     code = "CATALOG_REFUSED"
 
 
 class SourceLost(CallError):
-    """A source has no longer what comes after the position of its application, or the position is none of it."""
+    """Error raised when a source no longer has the data after the position of the application, or the position is
+    invalid.
+    """
 
     code = "SOURCE_LOST"
 
 
 class Overtaken(SourceLost):
-    """Apache Hudi's streamer has read on from the place of an application: what comes next is in the table by now.
+    """Error raised when Apache Hudi's streamer has read beyond the position of an application, so the table already has
+    the next rows.
 
-    `details` has `application`, and `position`, the place of that streamer.
+    `details` has `application`, and `position`, the position of the streamer.
     """
 
     code = "OVERTAKEN"
 
 
 class AlreadyCommitted(CallError):
-    """An instant that was completed or rolled back before cannot be rolled back."""
+    """Error raised when an instant to roll back is already completed or rolled back."""
 
     code = "ALREADY_COMMITTED"
 
 
 class EngineError(CallError):
-    """The engine cannot do what the call asks, or a library that the call needs is not installed."""
+    """Error raised when the engine does not support the call, or a required library is not installed."""
 
     code = "ENGINE"
 
 
 class BucketNotFound(CallError):
-    """The bucket does not exist at this endpoint.
+    """Error raised when the bucket does not exist at this endpoint.
 
     `details` has `bucket` and `endpoint`.
     """
@@ -281,7 +288,7 @@ class BucketNotFound(CallError):
 
 
 class CredentialsError(CallError):
-    """The store does not accept the credentials, or there are none.
+    """Error raised when the store rejects the credentials, or no credentials are available.
 
     `details` has `bucket` and `endpoint`.
     """
@@ -290,55 +297,55 @@ class CredentialsError(CallError):
 
 
 class NoCredentials(CredentialsError):
-    """No credentials were found."""
+    """Error raised when no credentials were found."""
 
     code = "NO_CREDENTIALS"
 
 
 class KeyRefused(CredentialsError):
-    """The store does not know the access key, or the session token has expired."""
+    """Error raised when the store does not know the access key, or the session token has expired."""
 
     code = "KEY_REFUSED"
 
 
 class SignatureRefused(CredentialsError):
-    """The store refuses the signature: the secret key is wrong, or the clock is off."""
+    """Error raised when the store rejects the signature, because the secret key is wrong or the clock is off."""
 
     code = "SIGNATURE_REFUSED"
 
 
 class DataError(HoodooError):
-    """The data has to be corrected."""
+    """Base class of errors that require corrected data."""
 
     code = "DATA"
 
 
 class ColumnError(DataError):
-    """A column is missing, is unknown, or has a value that does not survive its cast."""
+    """Error raised when a column is missing or unknown, or has a value that cannot be converted without loss."""
 
     code = "COLUMN"
 
 
 class KeyValueError(DataError):
-    """A record key is null, too long or ambiguous."""
+    """Error raised when a record key is null, too long or ambiguous."""
 
     code = "KEY_VALUE"
 
 
 class PartitionValueError(DataError):
-    """A partition value does not fit its column, or cannot be the name of a folder."""
+    """Error raised when a partition value cannot be converted to its column type, or is not a valid folder name."""
 
     code = "PARTITION_VALUE"
 
 
 class OrderingError(DataError):
-    """A value of an ordering column is null or NaN, or Hudi has no form for it."""
+    """Error raised when an ordering value is null or NaN, or cannot be represented in Hudi."""
 
     code = "ORDERING"
 
 
 class CheckFailed(DataError):
-    """A row fails a check of the table.
+    """Error raised when a row fails a check of the table.
 
     `details` has `check` (its name), `text`, `row` and `key`.
     """
@@ -347,88 +354,88 @@ class CheckFailed(DataError):
 
 
 class TooManyBadRows(DataError):
-    """A batch has more bad rows than may be set aside.
+    """Error raised when a batch exceeds the limits for bad rows.
 
-    `details` has `bad` (the number of bad rows found, at least), `rows` (the number of rows of the batch), `quarantine`
-    (the path of the table that holds the first bad rows) and `reasons`.
+    `details` has `bad` (at least this many bad rows were found), `rows` (the number of rows in the batch), `quarantine`
+    (the path of the table that stores the first bad rows) and `reasons`.
     """
 
     code = "TOO_MANY_BAD_ROWS"
 
 
 class DuplicateKeys(DataError):
-    """A key is twice in a batch that is written with duplicates="fail"."""
+    """Error raised when a batch with duplicates="fail" contains a key twice."""
 
     code = "DUPLICATE_KEYS"
 
 
 class KeyExists(DataError):
-    """An insert brings a key that the table has already."""
+    """Error raised when an inserted key is already in the table."""
 
     code = "KEY_EXISTS"
 
 
 class KeyNotFound(DataError):
-    """An upsert with new_keys="fail" brings a key that the table does not have."""
+    """Error raised when a key of an upsert with new_keys="fail" is missing from the table."""
 
     code = "KEY_NOT_FOUND"
 
 
 class TableError(HoodooError):
-    """The table has to be restored or upgraded, or another one has to be chosen."""
+    """Base class of errors that require restoring or upgrading the table, or choosing another one."""
 
     code = "TABLE"
 
 
 class CorruptTable(TableError):
-    """Bytes of the table are not what the table says they are."""
+    """Error raised when stored data differs from what the table recorded."""
 
     code = "CORRUPT_TABLE"
 
 
 class UnsupportedTable(TableError):
-    """The table has a version or a feature that hoodoo does not handle."""
+    """Error raised when the table has a version or a feature that hoodoo does not support."""
 
     code = "UNSUPPORTED_TABLE"
 
 
 class StoreRefused(TableError):
-    """The store cannot do what commits need, or its clock and the clock of this machine disagree."""
+    """Error raised when the store does not support what commits need, or its clock differs from the local clock."""
 
     code = "STORE_REFUSED"
 
 
 class StoreFull(TableError):
-    """The store has no room left."""
+    """Error raised when the store is full."""
 
     code = "STORE_FULL"
 
 
 class StoreDenied(TableError):
-    """The store does not permit the read or the write, or the file system is read-only."""
+    """Error raised when the store denies a read or a write, or the file system is read-only."""
 
     code = "STORE_DENIED"
 
 
 class SnapshotExpired(TableError):
-    """The snapshot at the position was cleaned away."""
+    """Error raised when cleaning deleted the snapshot at the position."""
 
     code = "SNAPSHOT_EXPIRED"
 
 
 class RangeUndone(TableError):
-    """Another engine took the position back."""
+    """Error raised when another engine rolled back the position."""
 
     code = "RANGE_UNDONE"
 
 
 class TableReplaced(TableError):
-    """Another table is at the path now: the one that was opened was deleted."""
+    """Error raised when the opened table was deleted, and a different table is now at its path."""
 
     code = "TABLE_REPLACED"
 
 
 class Fenced(TableError):
-    """Somebody else rolled this attempt back."""
+    """Error raised when another process rolled back this write attempt."""
 
     code = "FENCED"

@@ -1,7 +1,7 @@
-"""What to write instead: names and arguments that people know from deltalake, pandas, polars, DuckDB, Iceberg and Hudi,
-and that hoodoo has another word for.
+"""Suggestions for names and arguments that people know from deltalake, pandas, polars, DuckDB, Iceberg and Hudi, and
+that have a different name in hoodoo.
 
-Knows words only. None of them is accepted, as what they mean differs in small ways.
+These names are never accepted as aliases, because their meanings differ in details.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ TABLE: Mapping[str, str] = {
     "read_snapshot": "scan()",
     "read_incremental_records": "incremental(since)",
 }
-"""What a table has no name for -> what to call."""
+"""Suggested calls by unknown attribute name of a table."""
 
 _ENGINE = "to_polars(lazy=True) or to_duckdb(), which do it without reading more than they need"
 ROWS: Mapping[str, str] = {
@@ -164,7 +164,7 @@ ROWS: Mapping[str, str] = {
     **dict.fromkeys(("shape", "num_rows", "height", "size"), "count()"),
     **dict.fromkeys(("to_csv", "to_parquet", "write_csv", "write_parquet"), "hoodoo scan PATH --output FILE"),
 }
-"""What a read has no name for -> what to call."""
+"""Suggested calls by unknown attribute name of a read."""
 
 MODULE: Mapping[str, str] = {
     "DeltaTable": "hoodoo.open(path), or hoodoo.create(path, schema, key=...)",
@@ -181,7 +181,7 @@ MODULE: Mapping[str, str] = {
     ),
     **dict.fromkeys(("load", "load_table", "get_table"), "hoodoo.open(path)"),
 }
-"""What the module has no name for -> what to call."""
+"""Suggested calls by unknown name in the module `hoodoo`."""
 
 _BY_KEY = "rows meet by the key columns that the table was created with, and by its partition columns"
 _WRITES = (
@@ -209,13 +209,13 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     ("clean", "dry_run"): "services() says what a clean would delete",
     ("create", "mode"): "create() refuses a path that has a table; hoodoo.open(path) opens it",
 }
-"""Call and argument -> what to write, where no other argument means it."""
+"""Suggestions by call and unknown argument, for arguments without an equivalent argument."""
 
 _NEEDED: Mapping[str, str] = {
     "since": "a position such as a cursor, a slot or '1 day ago'; since=\"earliest\" gives everything",
     "key": "the columns that no two rows share",
 }
-"""Argument that a call cannot do without -> what it is."""
+"""Descriptions of required arguments, by argument name."""
 
 _ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("predicate", "filter", "filters", "condition", "query", "expr", "filter_expr"), "where"),
@@ -244,17 +244,17 @@ _ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("precombine", "precombine_field", "ordering"), "order_by"),
     **dict.fromkeys(("columns", "z_order_columns", "sort_by", "sort"), "by sort"),
 }
-"""Argument elsewhere -> which of ours it may be, the first that a call has."""
+"""Equivalent hoodoo arguments by argument name in other libraries. The first one that the call accepts is suggested."""
 
 
 def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> str:
-    """Make the text of the AttributeError for a name that a class has not.
+    """Return the AttributeError message for an unknown attribute name.
 
     Args:
-        name: The name.
+        name: The unknown name.
         kind: The class.
-        what: What its objects are called.
-        instead: What to call instead, by names that people know.
+        what: The noun for its objects in the message.
+        instead: Suggested calls by unknown name.
     """
     said = f"A {what} has no {name!r}"
     if name.startswith("_"):
@@ -267,10 +267,9 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
 
 
 def takes(call: Callable[P, T]) -> Callable[P, T]:
-    """Have a public call say which argument is meant by one that it has not. It is a decorator.
+    """Decorate a public function so that unknown arguments raise an error with a suggestion.
 
-    The call raises OptionError for such an argument, and where it is given more arguments than it takes, or fewer than
-    it needs.
+    The function raises OptionError for unknown, surplus and missing arguments.
     """
     signature = inspect.signature(call)
     known = tuple(name for name in signature.parameters if name != "self")
@@ -299,7 +298,7 @@ def takes(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def explained(kind: C) -> C:
-    """Have all public methods of a class say which argument is meant by one that they have not. It is a decorator."""
+    """Decorate a class so that its public methods raise an error with a suggestion for unknown arguments."""
     for name, member in list(vars(kind).items()):
         if name[0] != "_" and inspect.isfunction(member):
             setattr(kind, name, takes(member))
@@ -307,7 +306,7 @@ def explained(kind: C) -> C:
 
 
 def argument_meant(word: str, known: Sequence[str]) -> str | None:
-    """Return the one of the `known` arguments that somebody may have meant by `word`; None: none is like it."""
+    """Return the argument in `known` that corresponds best to `word`, or None if no argument is similar."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     ours = _ARGUMENTS.get(word) or _ARGUMENTS.get(plain, "")
     return next((one for one in ours.split() if one in known), None) or nearest(plain, known)

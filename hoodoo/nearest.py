@@ -1,24 +1,24 @@
-"""Which of the names that there are somebody may have meant by one that there is not. Knows words only."""
+"""Search for the existing names that are most similar to an unknown name."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-_SHOWN = 20  # names that an error lists at most
-_READ = 100  # characters of a name that are compared
+_SHOWN = 20  # maximum number of names in an error message
+_READ = 100  # number of characters to compare
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the one of `known` that is most like `name`; upper and lower case are alike.
+    """Return the name in `known` that is most similar to `name`, ignoring case.
 
     Args:
-        name: What somebody wrote.
-        known: The names that there are.
-        likeness: From 0 to 1: how much alike they have to be.
+        name: The name to search for.
+        known: The existing names.
+        likeness: The minimum similarity, from 0 to 1.
 
     Returns:
-        The name, or None if none is like it.
+        The most similar name, or None if no name is similar enough.
     """
     there = list(known)
     plain = {one.lower(): one for one in reversed(there)}
@@ -29,21 +29,21 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the sentence that follows "There is no ... `name`; ": the name that is meant, or those that there are."""
+    """Return the second half of an unknown-name error: a similar name, or a list of the existing names."""
     there = list(known)
     near = nearest(name, there, likeness)
     return f"did you mean {near}?" if near else f"there are {listed(there)}."
 
 
 def listed(known: Iterable[str]) -> str:
-    """Return names for an error: the first ones, and how many more there are."""
+    """Return names as a list for an error message: the first names, and the number of further names."""
     there = list(known)
     more = len(there) - _SHOWN
     return ", ".join(there[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def by_likeness(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that there are, those most like `name` first."""
+    """Return the existing names, sorted by decreasing similarity to `name`."""
 
     def unlike(one: str) -> float:
         return -difflib.SequenceMatcher(None, name[:_READ].lower(), one.lower()).ratio()

@@ -1,4 +1,4 @@
-"""Values as HTML for notebooks: a title, and a table with escaped cells. Knows no value's meaning."""
+"""HTML representations for notebooks: a title, and a table with escaped cells."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import islice
 from hoodoo.redact import redact
 
 ROWS_SHOWN = 60
-_CELL = 200  # characters
+_CELL = 200  # maximum number of characters
 
 
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Make a table of at most `rows_max` rows, which says so if there are more."""
+    """Return an HTML table with at most `rows_max` rows, and the number of omitted rows below it."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)
@@ -24,12 +24,12 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def html_text(text: str) -> str:
-    """Make a paragraph of a text."""
+    """Return a string as an HTML paragraph."""
     return f"<p>{_text(text)}</p>"
 
 
 def cut(text: str, characters: int) -> str:
-    """`text`, ended by an ellipsis where it is longer than `characters`."""
+    """Return `text`, truncated with an ellipsis if it is longer than `characters`."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

@@ -1,7 +1,8 @@
-"""`hoodoo.sql`: Spark SQL over tables that the text names by their paths, or a query of DuckDB over tables that are
-given by name. The first argument says which.
+"""`hoodoo.sql`: Spark SQL statements on tables, or DuckDB queries over tables. The first argument determines the
+engine.
 
-DuckDB gets each table as a dataset that is read when the query runs, so that it leaves out columns and files by itself.
+Spark SQL refers to tables by path, and DuckDB by argument name. DuckDB gets each table as a lazy dataset, so that the
+query only reads the columns and files that it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _CAP = 1000
 _UNKNOWN = re.compile(r"Catalog Error: Table with name (\w+) does not exist")
-_QUERIES = ("SELECT", "MULTI", "EXPLAIN")  # PIVOT is several statements to DuckDB
+_QUERIES = ("SELECT", "MULTI", "EXPLAIN")  # DuckDB treats PIVOT as several statements
 
 
 @overload
@@ -42,41 +43,39 @@ def sql(
     rewrite: bool | Table | Rows = False,
     **tables: Table | Rows,
 ) -> DataFrame | duckdb.DuckDBPyRelation:
-    """Run a statement of Spark SQL, or a query of DuckDB.
+    """Run a Spark SQL statement or a DuckDB query.
 
-    `sql(spark, text)` runs a statement of Spark SQL in which tables of hoodoo stand as hoodoo.`path`. MERGE INTO,
-    UPDATE, DELETE FROM, INSERT INTO, CREATE TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY are carried out on the
-    table; everything else goes to `spark.sql`, and reads each table as it is now. A path is a local folder or
-    's3://bucket/prefix'. CREATE TABLE name (...) USING hoodoo LOCATION 'path' also gives the table a name for the
-    session, in `sql` and as a temporary view. The match of MERGE is the key, so ON has to be the equality of the key
-    and partition columns. Expressions of MERGE, UPDATE and DELETE are evaluated by DuckDB, `pip install
-    'hoodoo[sql]'`; a form that is not known to mean the same there as in Spark is refused. The source of a MERGE and
-    the query of an INSERT are Spark's.
+    `sql(spark, text)` runs a Spark SQL statement, which refers to a hoodoo table as hoodoo.`path`. A path is a local
+    folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE TABLE, ALTER TABLE,
+    DESCRIBE and DESCRIBE HISTORY. All other statements are passed to `spark.sql`, and read the newest snapshot of each
+    table. CREATE TABLE name (...) USING hoodoo LOCATION 'path' also registers the name for the session, in `sql` and as
+    a temporary view. MERGE matches rows by key, so ON must be the equality of the key and partition columns. DuckDB
+    evaluates the expressions of MERGE, UPDATE and DELETE, `pip install 'hoodoo[sql]'`. Expressions that may have a
+    different meaning in DuckDB than in Spark are rejected. Spark runs the source of a MERGE and the query of an INSERT.
 
-    `sql("SELECT ... FROM trips JOIN drivers USING (driver)", trips=table, drivers=other.scan())` runs a query of DuckDB
-    over tables and reads by the names of the arguments. Snapshots are those of the call. Rows are read when the
-    relation is asked for them, and then the columns and the files that the query needs.
+    `sql("SELECT ... FROM trips JOIN drivers USING (driver)", trips=table, drivers=other.scan())` runs a DuckDB query
+    over tables and reads, which the query refers to by argument name. The call fixes the snapshots. Rows are read when
+    the returned relation is evaluated, and only from the columns and files that the query needs.
 
     Args:
-        spark: The Spark session, classic or Connect; or the query of DuckDB.
+        spark: The Spark session, classic or Connect; or the DuckDB query.
         text: With a session: one statement.
         rewrite: With a session: True allows ALTER TABLE to rewrite base files, as in `Table.alter`. Default False.
-        **tables: With a query of DuckDB: the tables and reads, by the names that the query has for them.
+        **tables: With a DuckDB query: the tables and reads, by their names in the query.
 
     Returns:
-        Of Spark SQL, the rows of a query; one row with the counts of a write or of a change of columns; the columns of
-        a table that was created or described. Of DuckDB, a relation: fetchall(), df(), pl(), to_arrow_table() and
-        others give its rows.
+        For Spark SQL, a DataFrame: the rows of a query, one row with the counts of a write or a schema change, or the
+        columns of a created or described table. For DuckDB, a relation, with methods such as fetchall(), df(), pl() and
+        to_arrow_table().
 
     Raises:
-        OptionError: The statement is none that `sql` carries out on a table, ON is not the equality of the key, a table
-            of a query is not given or one that is given is not in the query, or an argument does not have one of the
-            values above.
-        ExpressionError: A statement on a table or a query cannot be read, or names a column that there is not; an
-            expression is not known to mean the same in DuckDB.
+        OptionError: The statement is not supported on a table, or ON is not the equality of the key. Or a table in a
+            query has no argument, the query does not use an argument, or an argument has an invalid value.
+        ExpressionError: A statement on a table or a query cannot be parsed or names an unknown column, or an expression
+            may have a different meaning in DuckDB.
         TableNotFound: There is no table at a path.
-        HoodooError: What the method of the table raises.
-        EngineError: PySpark is older than 4.2 or not installed, `spark` is no session, or DuckDB is needed and not
+        HoodooError: Any error that the corresponding table method raises.
+        EngineError: PySpark is older than 4.2 or not installed, `spark` is not a session, or DuckDB is needed and not
             installed.
     """
     if isinstance(spark, str) and not isinstance(text, str):
@@ -90,12 +89,12 @@ def sql(
             option=name,
         )
     try:
-        from hoodoo.spark.sql import sql as by_spark  # only those who use Spark import it
+        from hoodoo.spark.sql import sql as by_spark  # only imported for Spark
     except ImportError:
         raise EngineError(
             "sql(spark, text) needs pyspark: pip install 'hoodoo[spark]'. A query of DuckDB is sql(text, name=table)."
         ) from None
-    return by_spark(spark, text, rewrite)  # type: ignore[arg-type]  # it looks at them
+    return by_spark(spark, text, rewrite)  # type: ignore[arg-type]  # by_spark checks the types
 
 
 def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
@@ -106,9 +105,9 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
     _require_distinct(tables)
     rows = {name: _rows(name, given) for name, given in tables.items()}
     connection = duckdb.connect()
-    connection.execute("SET python_enable_replacements = false")  # names are those of the arguments alone
+    connection.execute("SET python_enable_replacements = false")  # the query can only use the argument names
     try:
-        if _kind(connection, text) != "EXPLAIN":  # of which sqlglot makes no tree
+        if _kind(connection, text) != "EXPLAIN":  # sqlglot cannot parse EXPLAIN
             _require_named(text, rows)
         for name, one in rows.items():
             connection.register(name, one.to_dataset())
@@ -118,7 +117,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
 
 
 def _require_distinct(names: Iterable[str]) -> None:
-    """Refuse two names that are one to DuckDB: it would read one of the tables for both."""
+    """Raise OptionError if two names differ only in case, because DuckDB would read one table for both."""
     found: dict[str, str] = {}
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:
@@ -142,7 +141,7 @@ def _rows(name: str, given: Any) -> Rows:
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
-    """What kind of query it is. Raises OptionError where it is none, ExpressionError where it is no text in Unicode."""
+    """Return the kind of the query. Raises OptionError for other statements, ExpressionError for invalid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -162,11 +161,11 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
-    """Refuse a table that the query does not name: it would not be read, and nobody would learn why."""
+    """Raise OptionError for an argument that the query does not use, because it would be ignored silently."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except sqlglot.errors.SqlglotError:
-        return  # DuckDB knows more
+        return  # DuckDB may still be able to parse it
     found = {table.name.lower() for table in tree.find_all(exp.Table)}
     for name in rows:
         if name.lower() not in found:

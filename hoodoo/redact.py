@@ -1,4 +1,4 @@
-"""Keeps secrets out of everything a person or a log may see. Knows nothing but text."""
+"""Removal of secrets from text that people or logs may see."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _VISIBLE = 200
 
 
 def redact(text: str) -> str:
-    """`text` with URL user parts and the values of secret-looking names replaced by ***."""
+    """Return `text` with the user part of URLs and the values of secret-looking names replaced by ***."""
     if "://" in text:
         text = _USERINFO.sub("***@", text)
     return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:
-    """User data for a log line or an error: escaped, so that no control character reaches a terminal, and cut at
-    `limit`.
+    """Return user data for a log line or an error message: without control characters, and truncated to `limit`
+    characters.
     """
     try:
         text = ascii(value) if not isinstance(value, str) else repr(value)
-    except Exception:  # a huge number, or an object that fails to describe itself
+    except Exception:  # a huge number, or an object whose repr fails
         text = f"a value of type {type(value).__name__}"
     text = text or f"a {type(value).__name__} without content"
     return text if len(text) <= limit else text[:limit] + "..."

@@ -1,6 +1,6 @@
-"""Values as text for people at a terminal, without control characters of user data and without secrets.
+"""Formatting of values for a terminal, without control characters from user data and without secrets.
 
-This module knows no command.
+This module is independent of commands.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from rich.console import Console
 
 from hoodoo.redact import redact
 
-CELL = 60  # characters of a cell
+CELL = 60  # maximum number of characters in a cell
 
 
 def safe(value: object, limit: int = 0) -> str:
-    """Make text of `value` without control characters or secrets, cut at `limit` characters (0: not cut)."""
+    """Return `value` as a string without control characters and secrets, truncated to `limit` characters (0: never)."""
     return _escaped(redact("" if value is None else str(value)), limit)
 
 
@@ -29,7 +29,7 @@ def _escaped(text: str, limit: int) -> str:
 def cell(value: object) -> str:
     """Format a value for a table that people read.
 
-    Numbers are grouped by thousands, times are in ISO 8601, and null is a dot.
+    Integers have thousands separators, times are in ISO 8601, and null is a dot.
     """
     if value is None:
         return "·"
@@ -45,16 +45,17 @@ def cell(value: object) -> str:
 
 
 def console(error: bool = False) -> Console:
-    """Make a console of standard output, or of standard error."""
+    """Return a console that writes to standard output or to standard error."""
     stream = sys.stderr if error else sys.stdout
-    wide = None if stream.isatty() else 1 << 16  # nobody knows how wide a file is
+    wide = None if stream.isatty() else 1 << 16  # a file has unlimited width
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
 
 
 def data_cell(value: object, limit: int) -> str:
-    """Format a value of a row of a table.
+    """Format a value of a table row.
 
-    Nothing is hidden: what looks like a secret is data of the user. Text is cut at `limit` characters (0: not cut).
+    Nothing is redacted, because user data may look like a secret. Text is truncated to `limit` characters (0: no
+    limit).
     """
     if value is None or isinstance(value, (bool, dt.datetime)):
         return cell(value)

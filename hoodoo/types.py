@@ -1,4 +1,4 @@
-"""The types of what public calls take and return, for annotations.
+"""Types of the arguments and results of public calls, for annotations.
 
 For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def load(batch: ArrowLike) -> WriteResult:
 ...`.

@@ -1,6 +1,6 @@
-"""A table as its users see it: `Table`, whose methods stand by what they do, and the handle that all of them share.
+"""The public `Table` class and its internal handle. The methods of `Table` are grouped into modules by topic.
 
-Checks arguments and delegates. Knows neither Spark's data source nor the command line, which work through it.
+This package checks arguments and delegates the work. Spark's data source and the command line are built on it.
 """
 
 from hoodoo.table.table import Table, create, open

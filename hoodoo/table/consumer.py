@@ -1,4 +1,4 @@
-"""Consumers as programs use them: named readers whose position the table keeps."""
+"""Consumers: named readers whose position is stored in the table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hoodoo.timeline.views.view import View
 
 @explained
 class Consumer:
-    """A named reader of a table, whose position the table keeps.
+    """A named reader of a table, whose position is stored in the table.
 
-    `Table.consumer` makes it. Cleaning waits for what it has not read yet, for as long as the option `consumer_hours`
-    says. Every call looks at the table first; it raises TableReplaced if another table is at the path now, and
-    TableNotFound if none is.
+    `Table.consumer` creates it. Cleaning keeps the files of unread changes for up to `consumer_hours`. Every call
+    checks the table first. It raises TableReplaced if a different table is at the path, and TableNotFound if the table
+    was deleted.
 
     Attributes:
         name: The name of the consumer.
@@ -35,7 +35,7 @@ class Consumer:
 
     @property
     def position(self) -> Cursor:
-        """The position up to which the consumer has read: the `since` of its next read.
+        """The position that the consumer has read, which is `since` of its next read.
 
         Raises:
             PositionError: The consumer was dropped.
@@ -45,38 +45,38 @@ class Consumer:
         return Cursor(table, stored.position, consumers.digest_of(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
-        """Say that everything up to a position was handled.
+        """Store the position of the last change that the consumer has processed.
 
         Args:
-            cursor: The position, as `Table.scan` takes it; in general the `cursor` of the read that was handled.
+            cursor: The position, as in `Table.scan`. Usually the `cursor` of the last processed read.
 
         Raises:
-            PositionError: `cursor` is not a position of this table or is before the position of the consumer, or the
-                consumer was dropped.
+            PositionError: `cursor` is not a position of this table or is before the current position of the consumer,
+                or the consumer was dropped.
         """
-        history = self._handle.look().history  # the cursor may be of what another engine wrote
+        history = self._handle.look().history  # the cursor may be a commit of another engine
         position = self._handle.slot_of(history, cursor)
         consumers.advance(self._handle.store, self.name, position, history.digest(position))
 
     def drop(self) -> None:
-        """Forget the consumer, so that cleaning no longer waits for it.
+        """Drop the consumer, so that cleaning no longer waits for it.
 
-        A consumer that was dropped before is no error.
+        Dropping it a second time does not raise an error.
         """
-        self._handle.look()  # a consumer of this name may be another table's
+        self._handle.look()  # raises if the table was replaced: a consumer of this name may belong to the new table
         consumers.drop(self._handle.store, self.name)
 
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """How far a consumer is behind the newest slot.
+    """The lag of a consumer behind the newest slot.
 
     Attributes:
         name: The name of the consumer.
-        position: The position up to which it has read.
-        slots: How many slots it has not read, 0 if it has read everything.
-        seconds: The age of the oldest slot that it has not read, in seconds, 0 if it has read everything.
-        waited_for: True if cleaning keeps what it has not read.
+        position: The position that the consumer has read.
+        slots: The number of unread slots, 0 if the consumer has read everything.
+        seconds: The age of the oldest unread slot in seconds, 0 if the consumer has read everything.
+        waited_for: True if cleaning keeps the files of unread changes.
     """
 
     name: str
@@ -87,16 +87,16 @@ class ConsumerLag:
 
 
 def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
-    """Measure how far each consumer of a table is behind.
+    """Measure the lag of each consumer of a table.
 
     Args:
         timeline: The timeline of the table.
         history: The slots of the table.
         head: The newest view of the table.
-        config: The configuration under that view.
+        config: The table configuration at that view.
 
     Returns:
-        One lag per consumer, in the order of their names.
+        One lag per consumer, sorted by consumer name.
     """
     now = timeline.environment.now_ms()
     waited = {consumer.name for consumer in awaited(timeline, head, retention(config.options))}

@@ -1,6 +1,6 @@
-"""What a caller gave a write, made ready for it: arguments checked, rows in Arrow, by the names and types of the table.
+"""Preparation of the arguments and rows of a write: checked arguments, and Arrow rows with the table's names and types.
 
-It commits nothing, and knows no history.
+This module does not commit anything.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
-    """Check the arguments of a write that say what becomes of bad rows.
+    """Check the arguments of a write that control bad rows.
 
     Returns:
-        How many bad rows may be set aside. None: a bad row fails the batch.
+        The limits for bad rows in the quarantine, or None if a bad row fails the batch.
 
     Raises:
-        OptionError: An argument does not have one of its values.
+        OptionError: An argument has an invalid value.
     """
     one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
     rows = number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False)
@@ -47,15 +47,17 @@ def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) ->
 def options_of(
     duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
 ) -> WriteOptions:
-    """Check the arguments of a write of rows. Raises OptionError."""
+    """Check the common arguments of a write, and return them as options. Raises OptionError."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
 
 
 def is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
-    a row's partition.
+    """Return whether a DataFrame for a partitioned table has only the key columns.
+
+    This is the case if it has each key column once, and no column that contains more partition values than the key
+    does.
     """
     from hoodoo.table.keys_given import PartitionsTold
 
@@ -66,14 +68,14 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
 
 
 def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """`options` by the names of the table, where columns have two."""
+    """Return `options` with the current column names of the table, for tables with renamed columns."""
     return replace(options, columns=config.spellings.names(options.columns)) if config.spellings else options
 
 
 def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
     options = spelled(options, config)
 
-    def whole(name: str) -> bool:  # a null is not what its default is
+    def whole(name: str) -> bool:  # whether a missing value must not be read as null
         name = config.spellings.taken.name(name)
         if options.columns is not None and not is_taken(name, config, options.columns):
             return False
@@ -84,12 +86,12 @@ def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """The checks that rows of the write have to pass."""
+    """Return the checks that the rows of a write must satisfy."""
     return () if options.delete else row_checks.of(config)
 
 
 def as_partial(source: Source) -> PartialRows:
-    """The rows of a source as those of a partial upsert."""
+    """Return the rows of a source in the form that a partial upsert needs."""
     from hoodoo.writers.merging.partial_upsert import PartialInMemory
 
     if isinstance(source, InProcess):
@@ -102,7 +104,10 @@ def as_partial(source: Source) -> PartialRows:
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
+    """Return the prepared batch and its bad rows.
+
+    The batch has the columns of `config`. With `evolve`, it has the columns after schema evolution.
+    """
     given, options = config.spellings.rows(given), spelled(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)

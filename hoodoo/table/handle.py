@@ -1,7 +1,8 @@
-"""One table as this process sees it: its store, its timeline, and what the newest look found. `Table`, Spark's sources
-and the command line work through it; tests look at bytes through it.
+"""State of one table in this process: its store, its timeline, and the result of the last look at the store. `Table`,
+Spark's data source and the command line are built on it, and tests inspect stored bytes through it.
 
-Internal: users have `hoodoo.Table`, and names here may change with any release. Knows no arguments of users.
+This module is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check
+user arguments.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ _MAY_NOT_WRITE = (LockHeld, StoreDenied, StoreFull, StoreRefused, StoreUnavailab
 
 
 def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """What table services owe; few who write ask."""
+    """Measure the pending work of table services. Imported lazily, because few writers request it."""
     from hoodoo.compactor.status import lag
 
     return lag.measure(timeline, view, config)
 
 
 class Seen(NamedTuple):
-    """What a table looked like at one moment, or as of a position: one value, so that threads never see a part of one
-    look and a part of another. history: our slots; or, until a write adopts them, those with another engine's commits
-    over them.
+    """Immutable snapshot of a table's state at one moment or position, so that threads never mix two states.
+
+    history: hoodoo's slots, followed by commits of other engines until a write adopts them.
     """
 
     config: TableConfig
@@ -74,17 +75,19 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """store, environment, timeline, index: what operations are made of. seen: what the newest look found. Safe in
-    threads.
+    """State that operations on a table share: store, environment, timeline, index, and `seen`, the state at the last
+    look.
+
+    Threads can share a handle.
     """
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self.store, self.environment = store, environment
-        # on a disk an answer is there sooner than a thread
+        # a local disk responds faster than a thread starts
         self.index = index_of(store, environment.together if store.lists_by_prefix else in_order, shared=True)
         self.timeline = TableTimeline(store, self.index.key_hashes, environment, self._adopt)
-        self._alone = False  # not known to be in a folder of no other table
+        self._alone = False  # not yet checked that no other table contains this one
         self.seen = self._opened()
 
     @property
@@ -97,27 +100,27 @@ class TableHandle:
 
     # ---- looking
     def look(self) -> Seen:
-        """The table as it is now, whoever wrote it."""
+        """Read the newest state of the table, including commits of other engines."""
         ours = self.timeline.history
         try:
             state = self.timeline.look(properties=False)
         except TableNotFound:
             if not isinstance(self.seen.history, ForeignHistory):
                 raise
-            self.seen = seen = self._foreign(self.seen.config, self.seen.history)  # nobody has adopted it yet
+            self.seen = seen = self._foreign(self.seen.config, self.seen.history)  # not adopted yet
             return seen
         found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
         return seen
 
     def heal(self) -> Seen:
-        """What `look` finds, once crashed writers' commits are published where this process may write."""
+        """Publish the commits of crashed writers if this process has write permission, then read the newest state."""
         with suppress(TableNotFound, *_MAY_NOT_WRITE):
             self.timeline.heal()
         return self.look()
 
     def at(self, position: PositionLike | None) -> Seen:
-        """The table as of a position, None: now. Raises PositionError, SnapshotExpired."""
+        """Return the table as of a position, or as of now for None. Raises PositionError or SnapshotExpired."""
         newest = self.look()
         if position is None:
             return newest
@@ -125,19 +128,19 @@ class TableHandle:
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
-        """The slot that a position means, as `resolve` says, by the clock of this table."""
+        """Return the slot for a position, see `resolve`. Relative times use the clock of this table."""
         return resolve(history, position, exclusive, self.environment.now_ms)
 
     def require_adopted(self, seen: Seen, what: str) -> None:
-        """Raises UnsupportedTable, with what comes later, where another engine's commits were no slots when it was
-        `seen`.
-        """
+        """Raise UnsupportedTable if `seen` contains unadopted commits of another engine. `what` ends the message."""
         if seen.history is not self.timeline.history:
             seen.config.require_writable()
             raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
 
     def _opened(self) -> Seen:
-        """The first look: crashed writers' commits are published where this process may write."""
+        """Read the table for the first time, and publish commits of crashed writers if this process has write
+        permission.
+        """
         ours = self.timeline.history
         healed, archived = (
             Deferred(self.timeline.heal),
@@ -148,19 +151,22 @@ class TableHandle:
             state = healed.result
         except TableNotFound:
             return self._foreign(configuration.load(self.store))
-        except _MAY_NOT_WRITE:  # who may only read leaves it to who may write
+        except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
         found = unfinished_adoptions(ours, archived.result) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _foreign(self, config: TableConfig, known: ForeignHistory | None = None) -> Seen:
-        """A table that has only Hudi's timeline, until the first write adopts it. known: what was seen of it."""
+        """Return the state of a table that has only Hudi's timeline, because it has not been adopted by a write yet.
+
+        known: the history that this process has already read.
+        """
         theirs = known or (LayoutOneHistory(self.store, config) if config.layout_one else ForeignHistory(self.store))
         view = theirs.head()
         if config.layout_one and not (now := configuration.load(self.store)).layout_one:
-            return self._foreign(now)  # Hudi upgraded it, perhaps while its timeline was read
+            return self._foreign(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.layout_one:
-            return Seen(config, theirs, view)  # another engine created it, and nobody has written to it
+            return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(
                 f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
@@ -170,8 +176,10 @@ class TableHandle:
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Our slots and what another engine did since, until the next write adopts that."""
-        if any(one.action == RESTORE for one in found):  # then positions of ours mean nothing until a write adopts it
+        """Return the state with hoodoo's slots and the newer commits of another engine, until a write adopts these
+        commits.
+        """
+        if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._foreign(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
         view = overlay.head()
@@ -179,8 +187,8 @@ class TableHandle:
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
-        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
-        cannot be.
+        """Return the context for a write, after adopting commits of other engines. Raises UnsupportedTable if this is
+        impossible.
         """
         self.config.require_writable()
         require_conforming_once(self.store)
@@ -214,15 +222,17 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """What a write works with, and the table as of a position, None: now, with what another engine wrote adopted.
-        Raises what `at` and `context` raise.
+        """Return the context for a write, and the table as of a position (None: now), after adopting commits of other
+        engines.
+
+        Raises the errors of `at` and `context`.
         """
         seen = self.at(position)
         context = self.context()
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """What a write's user is told, after hooks were told and the services that its commit made due ran."""
+        """Call hooks, run the services that became due, and return the result of a write for its caller."""
         from hoodoo.readers.exact_counts import CommitCounts
 
         tell_hooks(self.store.uri, done)
@@ -234,11 +244,13 @@ class TableHandle:
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
-        """Run the services that the commit in `slot` made due; seconds waited for workers that are far behind."""
+        """Run the services that became due with the commit in `slot`. Return the seconds spent waiting for lagging
+        workers.
+        """
         return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
-        """What a compaction worker needs of this table."""
+        """Return the interface through which a compaction worker uses this table."""
         from hoodoo.compactor.worker import ServiceTarget
 
         store, environment = self.store, self.environment
@@ -248,7 +260,7 @@ class TableHandle:
         return self.look().config
 
     def _known(self) -> Seen:
-        """Our own slots as they were last seen, without a look at the store."""
+        """Return the state with hoodoo's own slots as last seen, without reading the store."""
         history = self.timeline.history
         view = history.known_head()
         return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
@@ -256,7 +268,7 @@ class TableHandle:
     def _begin(self) -> None:
         """Write slot 1 of a table that another engine created and nobody has written to.
 
-        Its time is that of the properties, which come before any commit of the other engine.
+        Its time is the modification time of the table properties, which precedes any commit of the other engine.
         """
         created = self.store.modified_ms(PROPERTIES)
         now = self.environment.now_ms()

@@ -1,6 +1,6 @@
-"""Keys as callers give them: rows with the key columns, with or without partition columns, or bare values.
+"""Keys passed by callers: rows with the key columns, with or without partition columns, or bare values.
 
-Makes rows of them that a delete and a look-up prepare alike. Knows no partition that the table has.
+This module converts them to rows for deletes and look-ups. It does not look at the partitions of the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
 OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | uuid.UUID | pa.Scalar"
 KeysLike: TypeAlias = "ArrowLike | Iterable[object] | OneKey"
-"""Rows with the key columns, or, where the key is one column, its bare values, or one of them."""
+"""Rows with the key columns. If the key has a single column, also bare key values or one value."""
 _ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, uuid.UUID, np.generic)
 _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
@@ -30,9 +30,9 @@ class GivenKeys(NamedTuple):
     """Keys as rows.
 
     Attributes:
-        rows: A row for each key, with the key and partition columns, or columns of which these are made.
-        in_partitions: True if the partition columns say where each key is. False: they are null, and each key is meant
-            wherever it is.
+        rows: One row for each key, with the key and partition columns, or the columns that they are derived from.
+        in_partitions: True if the partition columns give the partition of each key. False if the partition columns are
+            null and each key applies to all partitions.
     """
 
     rows: pa.Table
@@ -40,11 +40,11 @@ class GivenKeys(NamedTuple):
 
 
 class PartitionsTold(NamedTuple):
-    """What the columns of a batch tell of its rows' partitions.
+    """The information about partitions that the columns of a batch contain.
 
     Attributes:
-        wholly: True if they tell every partition column.
-        partly: A partition column that they tell beyond what the key tells, '' if there is none.
+        wholly: True if the batch contains the values of all partition columns.
+        partly: A partition column whose values the batch contains beyond those derived from the key, or '' without one.
     """
 
     wholly: bool
@@ -52,7 +52,7 @@ class PartitionsTold(NamedTuple):
 
     @staticmethod
     def by(names: Sequence[str], config: TableConfig) -> PartitionsTold:
-        """Look at the columns `names`."""
+        """Inspect the column names of a batch."""
         made = to_make(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
@@ -61,17 +61,17 @@ class PartitionsTold(NamedTuple):
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
-    """Make rows of `keys`.
+    """Convert keys to rows.
 
     Raises:
-        ColumnError: `keys` has some of the partition columns but not all, has values of no known type, or has bare
-            values where the key is several columns.
+        ColumnError: `keys` has only some of the partition columns, has values of an unsupported type, or has bare
+            values although the key has several columns.
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
     known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
     given = config.spellings.rows(to_arrow(_as_rows(keys, config), config.spellings.hints(known)))
     if not given.num_columns and not len(given):
-        return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
+        return GivenKeys(columns.empty_table(), False)  # an empty list has no column names
     told = PartitionsTold.by(given.schema.names, config)
     if told.wholly:
         return GivenKeys(given, True)
@@ -84,7 +84,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Make a table of bare key values: one, or a list, a set, an iterator or an array of them."""
+    """Convert bare key values to a table: one value, or a list, a set, an iterator or an array of values."""
     if isinstance(keys, pa.Scalar):
         keys = pa.array([keys.as_py()], keys.type)
     elif isinstance(keys, _ONE):
@@ -103,11 +103,11 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
     if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
         keys = to_arrow({field.name: keys}, pa.schema([field]))[field.name]
     values = keys if len(keys) else pa.array([], field.type)
-    return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
+    return pa.table({field.name: values})  # the type is checked and losslessly cast later
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Make rows whose partition columns are null, or missing if they are generated from the key."""
+    """Return rows whose partition columns are null, or missing if they are derived from the key."""
     by_key = to_make(config.key, config)
     everywhere = {
         name: pa.nulls(len(given), config.schema.field(name).type)

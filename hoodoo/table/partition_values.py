@@ -1,6 +1,6 @@
-"""Partitions as users name them, by the values of their columns, and the folders that they mean.
+"""Conversion of partition values to partition folders.
 
-This module knows no store.
+This module does not access the store.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.input import to_arrow
 
 PartitionValues = Sequence[object | Mapping[str, object]]
-"""A value each, or, where several columns partition a table, a dict of column and value each."""
+"""One value per partition. For tables with several partition columns, one dict from column to value per partition."""
 
 
 def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
-    """Convert partition values to the folders of these partitions.
+    """Convert partition values to partition folder names.
 
     Args:
         config: The configuration of the table.
-        partitions: One entry per partition: a value where one column partitions the table, a dict of column and value
-            otherwise.
+        partitions: One entry per partition: a value for tables with one partition column, otherwise a dict from column
+            to value.
 
     Returns:
-        The path of each folder, relative to the table.
+        The folder path of each partition, relative to the table.
 
     Raises:
-        PartitionValueError: The table has no partitions, an entry does not name exactly its columns, or a value does
-            not fit its column or cannot be the name of a folder.
+        PartitionValueError: The table is unpartitioned, an entry does not have exactly the partition columns, or a
+            value cannot be converted to its column type or is not a valid folder name.
     """
     rows = _rows(config.partition_by, partitions, config.spellings)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
@@ -51,8 +51,11 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
 
 
 def require_values(config: TableConfig, partitions: PartitionValues, there: Collection[str]) -> None:
-    """Raise PartitionValueError where a partition is given as a folder, such as 'day=mon', and the table does not have
-    that value. there: the folders that the table has.
+    """Raise PartitionValueError if a partition is given as a folder name, such as 'day=mon', instead of its value.
+
+    The check accepts such a string if it is the value of an existing partition.
+
+    there: the partition folders of the table.
     """
     for given in partitions:
         values = given.values() if isinstance(given, Mapping) else [given]
@@ -71,7 +74,7 @@ def _as_columns(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
     try:
         return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        try:  # a number is taken by its value, as in a batch: 2.0 for a decimal, which Arrow refuses by its type
+        try:  # convert numbers by value, as in a batch: Arrow rejects the float 2.0 for a decimal
             return pa.concat_tables([_as_batch(row, schema) for row in rows])
         except ColumnError:
             pass
@@ -84,7 +87,7 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
 
 
 def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spellings) -> list[Mapping[str, Any]]:
-    """Each partition as a dict of its columns."""
+    """Return each partition as a dict from column to value."""
     if not columns:
         raise PartitionValueError(
             "The table has no partitions. delete(where=...) deletes rows that match; insert_overwrite(rows, "

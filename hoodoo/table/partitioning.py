@@ -1,6 +1,6 @@
-"""What `create` is told to partition by: columns, and transforms of columns, each of which adds a column.
+"""The `partition_by` argument of `create`: columns, and transforms that each add a derived column.
 
-Knows schemas; which columns can be partition columns is decided with the key (format/keys.py).
+This module only works on schemas. Checks on key and partition columns are in format/keys.py.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from hoodoo.format.transforms import Transform, type_of
 from hoodoo.redact import printable
 
 PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
-"""Names of columns and transforms of columns, such as `[hoodoo.day("ts"), "city"]`, or one of them."""
+"""A column name or a transform of a column, or a list of them, such as `[hoodoo.day("ts"), "city"]`."""
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How a new table is partitioned.
+    """The partitioning of a new table.
 
     Attributes:
         columns: The partition columns.
-        transforms: Of those that are made of other columns, how.
+        transforms: The transforms of the partition columns that are derived from other columns.
     """
 
     columns: tuple[str, ...]
@@ -34,10 +34,10 @@ class Partitioning:
 
     @staticmethod
     def of(given: PartitionBy | None) -> Partitioning:
-        """Read the argument `partition_by`.
+        """Parse the argument `partition_by`.
 
         Raises:
-            OptionError: It is neither a name nor a transform nor several of them.
+            OptionError: The argument is neither a column name, nor a transform, nor a list of these.
         """
         if given is None or isinstance(given, (str, Transform)):
             parts: tuple[object, ...] = () if given is None else (given,)
@@ -54,10 +54,10 @@ class Partitioning:
         return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
 
     def with_names(self, names: Callable[[list[str]], list[str]]) -> Partitioning:
-        """Return it by other names of the columns.
+        """Return a copy with renamed columns.
 
         Args:
-            names: Gives the names of columns for those by which they were called.
+            names: Function that maps a list of column names to the new names.
         """
         transforms = tuple(replace(one, column=names([one.column])[0]) for one in self.transforms)
         made = {one.made: other.made for one, other in zip(self.transforms, transforms, strict=True)}
@@ -67,8 +67,8 @@ class Partitioning:
         """Return `schema` with the columns that transforms add.
 
         Raises:
-            SchemaError: A transform is of a column that is missing or of another type, or the column that it adds is
-                there.
+            SchemaError: A transform uses a column that is missing or has an unsupported type, or the column that it
+                adds already exists.
         """
         for one in self.transforms:
             if one.column not in schema.names:
@@ -94,11 +94,11 @@ class Partitioning:
         return schema
 
     def many_folders(self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]) -> Iterator[str]:
-        """Yield a warning for each partition column that makes a folder for each moment.
+        """Yield a warning for each timestamp partition column, because every distinct timestamp gets its own folder.
 
         Args:
             schema: The columns of the table.
-            values: Gives the values of a column in the rows at hand, None where there are none.
+            values: Function that returns the values of a column in the available rows, or None without rows.
         """
         for name in self.columns:
             if not pa.types.is_timestamp(schema.field(name).type):
@@ -112,8 +112,10 @@ class Partitioning:
             )
 
     def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
-        """Raise OptionError for a transform of an ordering column: a newer version of a row would stand beside the
-        older one, in another partition.
+        """Raise OptionError for transforms of ordering columns, unless moving keys are allowed.
+
+        With such a transform, a newer version of a row may be in a different partition than the older version, which
+        stays.
         """
         for one in () if allow_moving_keys else self.transforms:
             if one.column in order_by or one.made in order_by:

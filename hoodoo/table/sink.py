@@ -1,7 +1,8 @@
-"""The function that a stream on Spark calls for each micro-batch: one commit, exactly once however often Spark tries.
+"""Sink for Spark streams: a function that commits each micro-batch exactly once, even if Spark retries it.
 
-Spark numbers the micro-batches of a checkpoint. The table remembers the newest number of each sink by its name, and how
-far the stream has read, if that is asked for. Spark goes on from its checkpoint, never from there: others do.
+Spark numbers the micro-batches of a checkpoint. The table stores the newest batch number of each sink by sink name.
+With `positions`, it also stores the source offsets. Spark itself always continues from its checkpoint. Other
+applications can continue from the stored offsets.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _NOT_OF_A_BATCH = {
     "transaction",
     "where",
     "if_head",
-}  # given by the sink, or no rows
+}  # set by the sink, or not applicable to a batch
 
 
 class SinkTable(Protocol):
-    """A table, as far as a sink knows it: its operations are called by name."""
+    """Interface of the table that a sink writes to. The sink calls the write methods by name."""
 
     @property
     def path(self) -> str: ...
@@ -37,34 +38,33 @@ class SinkTable(Protocol):
 
 
 class Sink:
-    """A function that writes micro-batches of a stream; `Table.sink` makes it.
+    """Function object that writes micro-batches of a stream. `Table.sink` creates it.
 
-    Call it with a DataFrame and the number of its micro-batch. A micro-batch whose number was committed before is
-    skipped.
+    Call it with a DataFrame and its batch number. Batches whose number is already committed are skipped.
 
     Attributes:
         table: The table.
         name: The name of the sink.
-        operation: The method of the table that writes each micro-batch.
-        positions: Does each commit say how far the stream has read?
-        arguments: Further arguments of that method.
+        operation: The table method that writes each micro-batch.
+        positions: Whether each commit stores the source offsets of the stream.
+        arguments: Further arguments of the table method.
     """
 
     def __init__(
         self, table: SinkTable, name: str, operation: str = "upsert", positions: bool = False, **arguments: Any
     ) -> None:
-        """Make a sink.
+        """Create a sink.
 
         Args:
             table: The table.
             name: The name of the sink, 1 to 1,000 characters.
-            operation: The method of the table that writes each micro-batch. Default 'upsert'.
-            positions: Does each commit say how far the stream has read? Default False.
-            **arguments: Further arguments of that method.
+            operation: The table method that writes each micro-batch. Default 'upsert'.
+            positions: True stores the source offsets of the stream in each commit. Default False.
+            **arguments: Further arguments of the table method.
 
         Raises:
-            OptionError: The operation is unknown, the name is empty or too long, or the operation does not take an
-                argument.
+            OptionError: The operation is unknown, the name is empty or too long, or the operation does not accept one
+                of the arguments.
         """
         one_of("operation", operation, OPERATIONS)
         application_version((name, 0))
@@ -82,9 +82,9 @@ class Sink:
         return f"<hoodoo sink {self.name!r}: {self.operation} into {self.table.path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sink with hoodoo's code.
+        """Pickle the sink together with hoodoo's code.
 
-        Spark Connect runs it in a process beside the server, to which it sends no code.
+        Spark Connect runs the sink in a process next to the server, where hoodoo may not be installed.
         """
         from hoodoo.engine.spark import dumps, reduced_with_code
 
@@ -103,9 +103,9 @@ class Sink:
             batch_id: The number of the micro-batch.
 
         Raises:
-            CommitConflict: Another stream, or another checkpoint, has written under the name of the sink.
-            EngineError: It cannot be told how far the stream has read.
-            HoodooError: What the method of the table raises.
+            CommitConflict: Another stream or another checkpoint has already written with this sink name.
+            EngineError: The source offsets of the stream are not available.
+            HoodooError: Any error that the table method raises.
         """
         transaction: ApplicationVersion | tuple[str, int] = (self.name, batch_id)
         if self.positions:
@@ -113,7 +113,7 @@ class Sink:
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
     def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
-        """What the commit of a micro-batch carries. One that was committed before stays the number that it was."""
+        """Return the transaction of a micro-batch. A batch that is already committed keeps its number."""
         view = self.table.handle.look().view
         at, position = application(self.name, view.transactions, view.reached), _POSITION % offsets
         elsewhere = batch_id == at.version and at.position not in ("", position)

@@ -1,6 +1,6 @@
-"""Write methods of a table that look at stored rows: `update`, and deletes by a condition.
+"""Write methods of a table that read stored rows: updates, merges, and deletes by condition.
 
-A part of `hoodoo.table.Table`. Checks arguments and delegates; what a write does is in hoodoo.writers.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.writers`, which does the write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @explained
 class Updatable:
-    """The write methods of `Table` that look at stored rows."""
+    """Base class with the write methods of `Table` that read stored rows."""
 
     handle: TableHandle
 
@@ -37,40 +37,42 @@ class Updatable:
         transaction: Transaction | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Give rows new values, in one commit.
+        """Update rows in one commit.
 
-        Only rows that differ afterwards are written. Where another writer changes rows that were read, or writes rows
-        that may match, the update is made anew on the new rows, so that two writers of `{"n": "n + 1"}` add 2.
+        Only rows that change are written. If another writer concurrently changes rows that the update read, or writes
+        rows that may match, the update is retried on the new rows. So two concurrent updates with `{"n": "n + 1"}` add
+        2.
 
         Args:
-            set: By column, what it is set to: a text is an SQL expression over the columns of the row, such as
-                "fare * 1.1" or "'late'", anything else is a value. SQL expressions need DuckDB, `pip install
-                'hoodoo[sql]'`. A result that the column cannot hold unchanged is refused: write "round(fare * 1.1, 2)"
-                or a CAST. Or a function that takes an Arrow table of the rows that match, with all columns of the
-                table, and returns an Arrow table, or a mapping from name to array, with those that change, in the same
-                order of rows. It runs once for each file group, in threads, and again where an attempt is made anew.
-            where: A condition that rows have to meet, as `scan` takes it. None (default): all rows.
-            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
-            if_head: A position as `scan` takes it. The update is committed only if no row was written since. None
-                (default): it does not matter.
+            set: The new value by column, or a function. A string is an SQL expression over the columns of the row, such
+                as "fare * 1.1" or "'late'". Any other object is a value. SQL expressions need DuckDB, `pip install
+                'hoodoo[sql]'`. A result that cannot be converted to the column type without loss is rejected; use
+                "round(fare * 1.1, 2)" or a CAST. A function takes an Arrow table of the matching rows with all columns.
+                It returns the changed columns in the same row order, as an Arrow table or as a mapping from name to
+                array. The function runs in threads, once for each file group, and again on a retry.
+            where: A filter condition, as in `scan`. None (default): all rows.
+            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
+            if_head: A position, as in `scan`. The update is committed only if no rows were written after this position.
+                None (default): no condition.
 
         Returns:
-            The cursor of the commit, and counts of rows and files. `updated` counts the rows that were written.
+            The cursor of the commit, and counts of rows and files. `updated` is the number of written rows.
 
         Raises:
-            ColumnError: `set` names a column that the table does not have, a key, partition or ordering column, or one
-                of which a partition column is made; or a value does not fit its column.
+            ColumnError: `set` names an unknown column, a key, partition or ordering column, or the source column of a
+                partition column. Or a value cannot be converted to its column type.
             CheckFailed: A row would fail one of the table's checks.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            ExpressionError: An expression of `set` cannot be parsed or does not fit the columns, or an expression
-                cannot be evaluated on a row.
-            OptionError: An argument does not have one of the values above.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            ExpressionError: An expression of `set` cannot be parsed or does not match the columns, or an expression
+                cannot be evaluated for a row.
+            OptionError: An argument has an invalid value.
             EngineError: An expression needs DuckDB, which is not installed.
             PositionError: `if_head` is not a position of this table.
-            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+            CommitConflict: Other writers committed first more than `max_retries` times, or rows were written after
                 `if_head`. Nothing was written.
-            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
-            Fenced: Somebody rolled this write back while it ran.
+            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
+                find out.
+            Fenced: Another process rolled back this write while it ran.
         """
         from hoodoo.writers import stored_rows
 
@@ -80,17 +82,17 @@ class Updatable:
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
-        """Begin a merge of rows into the table, by their keys: `MERGE` of SQL, in Delta Lake's words.
+        """Start a merge of rows into the table by key, like SQL `MERGE`, with clauses named as in Delta Lake.
 
-        For example `table.merge(batch).when_matched_update({"n": "target.n + source.n"})
-        .when_not_matched_insert_all().execute()`.
+        For example `table.merge(batch).when_matched_update({"n": "target.n +
+        source.n"}).when_not_matched_insert_all().execute()`.
 
         Args:
-            source: Rows, as `upsert` takes them, each key once, with the key and partition columns. Which others they
-                need, clauses say.
+            source: The source rows, in any form that `upsert` accepts. They must have unique keys, the key and
+                partition columns, and all columns that the clauses use.
 
         Returns:
-            The merge, to which clauses are added; its `execute` writes.
+            The merge. Add clauses to it, then call its `execute`.
         """
         from hoodoo.table.merging import Merge
 
@@ -106,7 +108,7 @@ class Updatable:
         return self.handle.finished(context, stored_rows.delete(context, partial(_condition, where, now), transaction))
 
     def _conditional(self, if_head: PositionLike | None) -> Context:
-        """What a write works with that goes on only if no row was written since `if_head`."""
+        """Return a write context whose commit fails if rows were written after `if_head`."""
         context = self.handle.context()
         return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 

@@ -1,7 +1,8 @@
-"""The quarantine of a table: the bad rows of its writes, kept in an ordinary table beside it, `<path>__quarantine`.
+"""The quarantine of a table: the bad rows of its writes, stored in an ordinary table next to it, `<path>__quarantine`.
 
-A bad row is kept once, whatever is retried and in whatever order: its key says from where it came (`source`) and what
-its bytes are (`position`), and a write never overwrites what is there. Knows tables by what they can do (target.py).
+A bad row is stored only once, even after retries in any order. Its key consists of its origin (`source`) and the
+identity of its content (`position`), and a write never overwrites existing quarantine rows. The package accesses tables
+through the interface in target.py.
 """
 
 from hoodoo.table.quarantine.quarantine import Quarantine

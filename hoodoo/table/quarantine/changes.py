@@ -1,7 +1,6 @@
-"""Change events of a quarantine, as far as a replay and a purge know them.
+"""Interface to change events in a quarantine, for replays and purges.
 
-How an event is decoded is known by the folders that take events in, which are above this one. They are only loaded for
-a quarantine that has such events.
+Packages at a higher level decode the events. They are only imported for a quarantine that contains change events.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ class Changes:
     """Changes that a replay writes together.
 
     Attributes:
-        positions: Positions of the rows of the quarantine that these changes are made from, or that need no change.
-        rows: The changes by the names of the table, those that are deletes marked by `_hoodie_is_deleted`.
-        unavailable: The string that stands for a value that was not sent. None: there is no such string.
-        details: What is wrong with each of the rows that cannot be replayed.
+        positions: Positions of the quarantine rows that contain these changes, or that need no change.
+        rows: The changes with the current column names of the table. Deletes are marked by `_hoodie_is_deleted`.
+        unavailable: The placeholder string for values that the source did not send, or None without a placeholder.
+        details: Descriptions of the problem of each row that cannot be replayed.
     """
 
     positions: Sequence[int]
@@ -36,29 +35,29 @@ class Changes:
 
 
 def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode change events again.
+    """Decode change events in the quarantine again.
 
     Args:
-        target: The table that they are for.
-        rows: Rows of its quarantine that are change events, or made from them, in order.
-        units: Units of times by column, before those of the job.
+        target: The table that the changes apply to.
+        rows: Quarantine rows that are change events, or derived from change events, in order.
+        units: Time units by column, which override the units of the job.
 
     Yields:
-        What becomes of them.
+        The changes to write, and the problems found.
     """
     if len(rows):
         yield from import_module(_READER).changes_of(target, rows, units)
 
 
 def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Read which rows of the table change events are of.
+    """Read the table keys of change events.
 
     Args:
-        target: The table that they are for.
-        rows: Rows of its quarantine. Those that are not change events are ignored.
+        target: The table that the events apply to.
+        rows: Rows of its quarantine. Rows other than change events are ignored.
 
     Returns:
-        Positions of events, and their keys by the names of the table. Events whose keys nobody can read are left out.
+        Positions of events, and their keys with the column names of the table. Events with unreadable keys are omitted.
     """
     if any(map(is_change, rows["payload"].to_pylist())):
         found: Sequence[tuple[Sequence[int], pa.Table]] = import_module(_READER).event_keys(target, rows)

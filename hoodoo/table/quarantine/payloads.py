@@ -1,4 +1,4 @@
-"""Payloads of the quarantine as the rows that they are. Knows nothing of what becomes of them."""
+"""Decoding of quarantine payloads into rows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from hoodoo.writers.batches.row_files import rows_of
 
 
 def is_change(content: bytes | None) -> bool:
-    """Tell whether a payload is a change event, or a row made from one, with what a replay has to know of it."""
+    """Return whether a payload is a change event, or a row derived from one with metadata for its replay."""
     row = row_in(content)
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 
 
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode the payloads of rows of the quarantine that are whole. Change events are left out.
+    """Decode the payloads of complete quarantine rows. Truncated rows and change events are skipped.
 
     Args:
         rows: Rows of the quarantine.
-        config: The table as it is now, whose types JSON and CSV are read as.
+        config: The current table configuration, whose types are used to parse JSON and CSV.
 
     Yields:
-        Positions of rows that follow each other and have equal columns, and their payloads as one table. A payload
-        that is no row any more is left out.
+        Positions of consecutive rows with equal columns, and their payloads as one table. Payloads that cannot be
+        decoded are skipped.
     """
     cut = rows["payload_cut"].to_pylist()
     payloads = (
@@ -45,7 +45,9 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
 
 
 def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
-    """Decode a payload: a row in Arrow's format, a JSON object, or a CSV header with one record."""
+    """Decode a payload: a row in Arrow format, a JSON object, or a CSV header with one record. Return None if this
+    fails.
+    """
     if (row := row_in(content)) is not None or not content:
         return None if row is not None and EVENT in (row.schema.metadata or {}) else row
     columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
@@ -62,14 +64,15 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
 def renamed_to_today(
     payloads: Iterable[tuple[list[int], pa.Table]], config: TableConfig
 ) -> Iterator[tuple[list[int], pa.Table, str]]:
-    """Give payloads the names that their columns have now.
+    """Rename the columns of payloads to their current names.
 
     Args:
-        payloads: Positions and payloads, as `decoded` gives them.
-        config: The table as it is now.
+        payloads: Positions and payloads, as `decoded` yields them.
+        config: The current table configuration.
 
     Yields:
-        Positions, payloads, and ''. A row with a value for a column that is gone comes alone, with what is wrong.
+        Positions, payloads, and ''. A row with a value for a dropped column is yielded separately, with an error
+        message.
     """
     for positions, data in payloads:
         try:
@@ -83,7 +86,7 @@ def renamed_to_today(
 
 
 def message_in(content: bytes) -> pa.Table:
-    """Show what a source brought that was no row: a table of one row, its bytes as text where they are UTF-8."""
+    """Return an undecodable source message as a table with one row: a string if its bytes are UTF-8, else binary."""
     try:
         return pa.table({"payload": pa.array([content.decode()])})
     except UnicodeDecodeError:
@@ -91,7 +94,7 @@ def message_in(content: bytes) -> pa.Table:
 
 
 def row_in(content: bytes | None) -> pa.Table | None:
-    """Decode one payload: a table of one row, or None if it is no row in Arrow's format."""
+    """Decode a payload in Arrow format as a table with one row, or return None for any other payload."""
     try:
         return row_of(content) if content else None
     except (pa.ArrowException, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Makes rows of a quarantine unrecoverable by the keys of the table beside it."""
+"""Purge of quarantine rows by the keys of the table that they were written to."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Make the rows of a quarantine unrecoverable that have one of some keys, whatever their state.
+    """Purge quarantine rows that have one of the given keys, in any state.
 
     Args:
-        target: The table beside which the quarantine lies.
-        batch: The keys, as a batch of deletes of `target`.
-        older_than_hours: As of `Table.purge`.
+        target: The table that owns the quarantine.
+        batch: The keys, as a batch of deletes for `target`.
+        older_than_hours: See `Table.purge`.
 
     Returns:
-        The report, None where no row has one of the keys; and the number of rows whose keys nobody can read, because
-        only their beginning was kept.
+        The report, or None if no row matches; and the number of rows with unreadable keys, for example because they are
+        truncated.
     """
     table = opened(target)
     if table is None:
@@ -66,7 +66,7 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
-    """Mask of the rows whose key is among `wanted`, whatever their partition. A key that no table takes is not."""
+    """Return a mask of the rows whose key is in `wanted`, in any partition. Rows with invalid keys never match."""
     if not set(config.key) <= set(rows.schema.names):
         return np.zeros(len(rows), bool)
     try:

@@ -1,4 +1,4 @@
-"""The quarantine as its users see it: look at bad rows, try them again, give them up."""
+"""Public API of a quarantine: inspect, replay and drop bad rows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 @explained
 class Quarantine(Generic[T]):
-    """The rows that writes of a table set aside, as `Table.quarantine()` gives them. Empty until the first bad row.
+    """The bad rows of the writes to a table, as returned by `Table.quarantine()`. Empty until the first bad row.
 
-    Every call looks at the table first.
+    Every call checks the table first.
 
     Raises:
-        TableReplaced: Of every call: another table took the place of the table.
-        TableNotFound: Of every call: the table was deleted.
+        TableReplaced: Every call raises it if a different table is at the path.
+        TableNotFound: Every call raises it if the table was deleted.
     """
 
     def __init__(self, target: T) -> None:
@@ -40,19 +40,19 @@ class Quarantine(Generic[T]):
 
     @property
     def path(self) -> str:
-        """Where its table lies, or will lie: a local folder or an s3:// address.
+        """The location of the quarantine table, also before it exists: a local folder or an s3:// URL.
 
         Raises:
-            OptionError: The table is at the root of a bucket, so that nothing can lie beside it.
+            OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.
         """
         return store_beside(self._target.handle.store).uri
 
     @property
     def table(self) -> T:
-        """Its table, one like any other.
+        """The quarantine table, which is an ordinary table.
 
         Raises:
-            TableNotFound: No row was ever set aside.
+            TableNotFound: The quarantine has never had a row.
         """
         if table := opened(self._target):
             return table
@@ -63,31 +63,31 @@ class Quarantine(Generic[T]):
         )
 
     def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan:
-        """Read its rows, as `Table.scan` reads those of a table.
+        """Read quarantine rows, like `Table.scan`.
 
         Args:
-            columns: The columns to read. None (default): all.
-            where: A condition on the rows, as `Table.scan` takes it. None (default): all rows.
+            columns: The columns to read. None (default): all columns.
+            where: A filter condition, as in `Table.scan`. None (default): all rows.
 
         Returns:
             The scan.
 
         Raises:
-            TableNotFound: No row was ever set aside.
+            TableNotFound: The quarantine has never had a row.
         """
         return self.table.scan(columns, where)
 
     def rows(self, state: str | None = None) -> pa.Table:
-        """Read its rows in the order in which they came.
+        """Return quarantine rows in order of arrival.
 
         Args:
-            state: 'new', 'replayed' or 'dropped': only rows in this state. None (default): all rows.
+            state: 'new', 'replayed' or 'dropped' to select rows in this state. None (default): all rows.
 
         Returns:
             The rows.
 
         Raises:
-            OptionError: `state` is none of these.
+            OptionError: `state` is not one of the values above.
         """
         if state is not None:
             one_of("state", state, STATES)
@@ -98,16 +98,16 @@ class Quarantine(Generic[T]):
         return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")])
 
     def count(self, state: str | None = NEW) -> int:
-        """Count its rows.
+        """Return the number of quarantine rows.
 
         Args:
-            state: 'new' (default), 'replayed' or 'dropped': only rows in this state. None: all rows.
+            state: 'new' (default), 'replayed' or 'dropped' to count rows in this state. None: all rows.
 
         Returns:
             The number of rows.
 
         Raises:
-            OptionError: `state` is none of these.
+            OptionError: `state` is not one of the values above.
         """
         if state is not None:
             one_of("state", state, STATES)
@@ -115,17 +115,17 @@ class Quarantine(Generic[T]):
         return table.scan(None, f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
-        """Read a row as it came to the write, or what a source brought that was no row.
+        """Return a row as it was passed to the write, or a source message that could not be decoded.
 
         Args:
             position: The `position` of the row, as `rows` shows it.
 
         Returns:
-            A table of one row, with the columns and types of the batch. Of what was no row its one column is
-            `payload`: the bytes as they came, as text where they are UTF-8.
+            A table with one row, with the columns and types of the batch. An undecodable message has the single column
+            `payload`: a string if the bytes are UTF-8, else binary.
 
         Raises:
-            OptionError: No row has this position, or only the beginning of the row was kept.
+            OptionError: The position does not exist, or its row is truncated.
         """
         table = opened(self._target)
         found = SCHEMA.empty_table()
@@ -142,16 +142,16 @@ class Quarantine(Generic[T]):
         return row.replace_schema_metadata(None)
 
     def drop(self, positions: str | Iterable[str]) -> int:
-        """Give up rows: they can still be read, and no replay tries them.
+        """Mark rows as dropped, so that replays skip them. Dropped rows stay readable.
 
         Args:
-            positions: The `position` of a row, or several, as `rows` shows them. Unknown ones are ignored.
+            positions: The `position` of one or several rows, as `rows` shows it. Unknown positions are ignored.
 
         Returns:
-            How many rows were given up that were not given up before.
+            The number of rows that were not dropped before.
 
         Raises:
-            OptionError: `positions` is neither a text nor a list of texts.
+            OptionError: `positions` is neither a string nor a list of strings.
         """
         wanted = {position for position in names("positions", positions) if is_utf8(position)}
         table = opened(self._target)
@@ -169,27 +169,27 @@ class Quarantine(Generic[T]):
         missing: str = FAIL,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> Replayed:
-        """Try the rows in state 'new' again, by the columns and checks that the table has now.
+        """Write the rows in state 'new' again, with the current columns and checks of the table.
 
-        The oldest rows come first. Rows that the table takes are upserted and become 'replayed'; the others stay 'new'.
-        A column that was renamed since is the same column. A row with a value for a column that was dropped is bad.
+        The oldest rows are written first. Valid rows are upserted and change to state 'replayed'. Invalid rows stay
+        'new'. Renamed columns are recognized. A row with a value for a dropped column is invalid.
 
         Args:
-            overwrite: In a table without `order_by`, a row of the quarantine would replace a newer row of its key.
-                False (default) refuses that; a row that is there as it is here is no problem. True lets the row of the
-                quarantine win.
-            missing: What to do with columns that a row lacks: 'fail' (default) or 'null', as in `Table.upsert`.
-            time_unit: The unit of times in change events, if no schema says it: 'ms', 'us' or 'ns', or a mapping of
-                columns to these, as `hoodoo.sources.Kafka` takes it. None (default): the unit that the job had.
+            overwrite: Without `order_by`, a quarantine row could replace a newer row of its key. False (default) raises
+                OptionError in this case, unless the stored row is equal. True replaces the stored row.
+            missing: Action for columns that a row lacks: 'fail' (default) or 'null', as in `Table.upsert`.
+            time_unit: The unit of times in change events without a schema: 'ms', 'us' or 'ns', or a mapping from
+                columns to units, as in `hoodoo.sources.Kafka`. None (default): the unit of the job.
 
         Returns:
-            What became of the rows.
+            The counts of replayed and bad rows.
 
         Raises:
-            OptionError: An argument does not have one of its values; or the table has no `order_by`, `overwrite` is
-                False, and it has another row with the key of one of these rows. Nothing was written then.
-            CommitConflict: Other writers came first more than `max_retries` times. The rows up to there are replayed.
-            CommitUnknown: The store did not say in time whether a commit succeeded. Replay again.
+            OptionError: An argument has an invalid value. Or the table was created without `order_by`, `overwrite` is
+                False, and the table contains a different row with the same key. Nothing was written in these cases.
+            CommitConflict: Other writers committed first more than `max_retries` times. Earlier rows are already
+                replayed.
+            CommitUnknown: The store did not confirm in time that a commit succeeded. Replay again.
         """
         one_of("missing", missing, (FAIL, NULL))
         guarded = not self._target.handle.newest_config().order_by and not flag("overwrite", overwrite)

@@ -1,4 +1,4 @@
-"""Tries the rows of a quarantine again, by the columns and checks that the table beside it has now."""
+"""Replay of quarantine rows, with the current columns and checks of the table."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
 
 _DIGITS = re.compile(r"\d+")
-_NAMED = 10  # bad rows whose details are told
+_NAMED = 10  # maximum number of bad rows with details
 _NOT_SENT = "A value was not sent, and the row was quarantined by a version that did not store which. Drop this row."
 _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this one."
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did.
+    """The result of a replay.
 
     Attributes:
-        replayed: How many rows are in the table now.
-        bad: How many rows are still bad.
-        cut: How many rows were not tried, because only their beginning was kept.
-        details: What is wrong with the first ten rows that are bad.
+        replayed: The number of rows that are now in the table.
+        bad: The number of rows that are still bad.
+        cut: The number of skipped rows, because they are truncated.
+        details: Descriptions of the problem of the first ten bad rows.
     """
 
     replayed: int = 0
@@ -57,14 +57,14 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """One replay.
+    """A single replay.
 
     Attributes:
-        target: The table whose writes set the rows aside.
-        table: The table of the quarantine.
-        guarded: True if no row may replace another row of its key.
-        missing: What becomes of columns that a row lacks: 'fail' or 'null'.
-        units: Units of times in change events, by column, if no schema says them.
+        target: The table that owns the quarantine.
+        table: The quarantine table.
+        guarded: True if replayed rows must not replace a different row of their key.
+        missing: Action for columns that a row lacks: 'fail' or 'null'.
+        units: Units of times in change events without a schema, by column.
     """
 
     target: T
@@ -74,7 +74,7 @@ class Replay(Generic[T]):
     units: Mapping[str, str]
 
     def run(self) -> Replayed:
-        """Upsert the rows that the table takes and mark them as replayed; the others stay as they are."""
+        """Upsert the valid rows and mark them as replayed. Invalid rows stay unchanged."""
         keys = self._waiting()
         if self.guarded:
             for _, good, _ in self._tried(keys):
@@ -96,7 +96,7 @@ class Replay(Generic[T]):
         return done
 
     def _waiting(self) -> pa.Table:
-        """Keys of the rows to try, the oldest first."""
+        """Return the keys of the rows to replay, oldest first."""
         found = self.table.scan([*KEY, "at"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
@@ -104,11 +104,11 @@ class Replay(Generic[T]):
         return take(found, np.array(order, np.int64)).select(KEY)
 
     def _tried(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
-        """Look which of the rows with these keys are good now.
+        """Check which of the rows with these keys are valid now.
 
         Yields:
-            Rows of the quarantine whose payloads are good, those payloads as one batch, and what is wrong with the
-            other rows. Rows come together as far as they follow each other and have the same columns.
+            Quarantine rows with valid payloads, these payloads as one batch, and descriptions of the problems of
+            invalid rows. Consecutive rows with equal columns are yielded together.
         """
         config = self.target.handle.newest_config()
         held, missing = checks.of(config), self.missing
@@ -129,7 +129,7 @@ class Replay(Generic[T]):
                     check_columns(data.schema, config, False, missing)
                     whole = filled(data, config, missing)
                     wrong = np.array(sorted(faults(whole, config, held, len(data), missing)), np.int64)
-                except DataError as problem:  # of their columns: none of these rows fits
+                except DataError as problem:  # an error about columns applies to all these rows
                     yield mine.slice(0, 0), data.slice(0, 0), [problem.message] * len(data)
                     continue
                 details = [detail(whole.slice(row, 1), config, held, missing) for row in wrong.tolist()]
@@ -138,7 +138,9 @@ class Replay(Generic[T]):
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
     def _rows(self, keys: pa.Table, changes: bool) -> pa.Table:
-        """Read the rows with some keys, in their order: change events and rows made from them, or the others."""
+        """Return the rows with the given keys, in key order: either change events and rows derived from them, or all
+        other rows.
+        """
         found = self.table.get(keys)
         codes = [tuple(key.values()) for key in found.select(KEY).to_pylist()]
         order = {tuple(key.values()): at for at, key in enumerate(keys.select(KEY).to_pylist())}
@@ -147,10 +149,11 @@ class Replay(Generic[T]):
         return take(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
-        """Decode the change events among the rows with these keys again.
+        """Decode the change events among the rows with the given keys again.
 
         Yields:
-            Rows of the quarantine whose changes can be written, those changes, and what is wrong with other rows.
+            Quarantine rows whose changes can be written, these changes, and descriptions of the problems of invalid
+            rows.
         """
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=True)
@@ -163,10 +166,12 @@ class Replay(Generic[T]):
         self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
 
     def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
-        """Pick the rows that the table does not have as they are: a replay may have ended before it was noted.
+        """Return the rows to write, without rows that the table already contains with equal values.
+
+        A replay that stopped before it marked its rows leaves such rows.
 
         Raises:
-            OptionError: Another row has the key of one of them.
+            OptionError: The table contains a different row with one of the keys.
         """
         if not len(rows):
             return rows
@@ -199,7 +204,7 @@ class Replay(Generic[T]):
             raise _refused(f"somebody wrote one: {problem.message}") from None
 
     def _note(self, rows: pa.Table) -> None:
-        """Mark `rows`, which the table has by now, as replayed."""
+        """Mark `rows`, which are now in the table, as replayed."""
         try:
             mark(self.table, rows, REPLAYED)
         except CommitUnknown:
@@ -214,7 +219,7 @@ class Replay(Generic[T]):
 
 
 def mark(table: T, rows: pa.Table, state: str) -> None:
-    """Give rows of the quarantine's `table` another state, as of now."""
+    """Change the state of rows in the quarantine `table`, with the current time."""
     now = dt.datetime.fromtimestamp(table.handle.environment.now_ms() / 1000, dt.timezone.utc)
     for name, value in {"state": state, "resolved_at": now}.items():
         column = pa.array([value], SCHEMA.field(name).type).take(pa.array([0] * len(rows)))

@@ -1,7 +1,4 @@
-"""What the table of a quarantine is: where it lies, its columns, its key, and the states of its rows.
-
-Knows neither where bad rows come from nor what becomes of them.
-"""
+"""Definition of quarantine tables: location, columns, key, and row states."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from hoodoo.errors import OptionError
 from hoodoo.storage.store import Store
 
 SUFFIX = "__quarantine"
-"""The quarantine of the table at `path` lies at `path` + SUFFIX."""
+"""The quarantine of the table at `path` is stored at `path` + SUFFIX."""
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"
 STATES = (NEW, REPLAYED, DROPPED)
 SCHEMA = pa.schema(
@@ -30,18 +27,18 @@ SCHEMA = pa.schema(
     ]
 )
 KEY = ("source", "position")
-"""Whence a bad row came, and what its bytes are."""
+"""The origin of a bad row, and the identity of its content."""
 EVENT, CHANGE = b"hoodoo.event", b"hoodoo.change"
-"""Metadata of payloads that are change events, and rows made from change events: what a replay has to know of them."""
+"""Metadata keys of payloads: of change events, and of rows derived from change events. A replay uses them."""
 ROWS_AT_ONCE = 200
-"""So many rows, with their payloads, are in memory together."""
+"""The number of rows, with their payloads, that are in memory at the same time."""
 
 
 def store_beside(store: Store) -> Store:
-    """Find where the quarantine of the table in `store` lies, or will lie.
+    """Return the store of the quarantine of the table in `store`, which need not exist yet.
 
     Raises:
-        OptionError: The table is at the root of a bucket, so that nothing can lie beside it.
+        OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.
     """
     beside = store.beside(SUFFIX)
     if beside is None:

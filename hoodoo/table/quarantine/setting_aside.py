@@ -1,7 +1,7 @@
-"""How a write keeps its bad rows: they become rows of the table `<path>__quarantine` beside the one that is written.
-That table is made with the first of them.
+"""Storage of the bad rows of a write in the table `<path>__quarantine`, next to the written table. The first bad row
+creates this table.
 
-Which rows are bad is found in writers/batches/bad_rows.py.
+Bad rows are detected in writers/batches/bad_rows.py.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.sources import InProcess
 
-_UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # what no value of a composite key may hold
+_UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # not allowed in values of a composite key
 _TRIES = 20
 
 
 def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
-    """Keep the bad rows of a write in the quarantine of its table, before the other rows are committed.
+    """Store the bad rows of a write in the quarantine, before the other rows are committed.
 
-    A row that waits there already is not kept again, so a write may be retried. A write with an application version
-    keeps its rows beside those of other versions, and a row that was replayed or dropped is kept beside that one.
+    A row that is already waiting in the quarantine is not stored again, so a write can be retried. Bad rows of
+    different application versions are stored separately. A row that was already replayed or dropped is stored as a new
+    row.
 
     Args:
         target: The table that is written.
         bad: The bad rows.
-        options: How many there may be, and the version of the write.
+        options: The limits for bad rows, and the transaction of the write.
 
     Returns:
-        How many rows are bad for each reason.
+        The number of bad rows by reason.
 
     Raises:
-        TooManyBadRows: There are more than the limits allow. The first hundred are kept.
+        TooManyBadRows: The number of bad rows exceeds the limits. The first hundred bad rows are stored.
         OptionError: The table is at the root of a bucket.
     """
     limits = options.limits
@@ -85,15 +86,15 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Count
 
 
 def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:
-    """Keep what a source brought that is no row, before the rows beside it are committed.
+    """Store undecodable messages of a source in the quarantine, before the rows of the same batch are committed.
 
-    What is there already is not kept again, so that the same part of the source may be read again.
+    Messages that are already stored are skipped, so that a part of the source can be read again.
 
     Args:
-        target: The table that the rows are for.
-        bad: What is bad: its `place` in the source, `reason`, `detail` and `payload`, the bytes as they came; and, if
-            the quarantine stores it in another form, `kept`.
-        transaction: What the commit of the rows beside it carries.
+        target: The table that the messages are for.
+        bad: The messages: `place` (position in the source), `reason`, `detail` and `payload` (the original bytes).
+            Optionally `kept`: the bytes to store instead of the original ones.
+        transaction: The transaction of the commit of the other rows.
 
     Raises:
         OptionError: The table is at the root of a bucket.
@@ -117,14 +118,14 @@ def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: Applicat
 
 
 def _key_value(text: str) -> str:
-    """Return a text that a composite key may contain. Different texts stay different."""
+    """Return a string that is allowed in a composite key. Different strings stay different."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
-    """Return the identities of bad rows: the digest of each, the version of the write (unless the digest names the file
-    of the row), and a count that tells equal rows apart.
+    """Return the identities of bad rows: the digest of each, the version of the write (unless the digest contains the
+    file of the row), and a counter that distinguishes equal rows.
     """
     seen: Counter[str] = Counter()
     positions = []
@@ -136,7 +137,7 @@ def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list
 
 
 def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
-    """Give rows another identity if a row with their identity was replayed or dropped: they are bad once more."""
+    """Assign new identities to rows whose identity belongs to a replayed or dropped row, because they are bad again."""
     from hoodoo.table import Table
 
     table = Table(quarantine.store, quarantine.environment)
@@ -155,7 +156,7 @@ def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
 def _as_rows(
     found: pa.Table, positions: Sequence[str], target: TableHandle, transaction: ApplicationVersion | None
 ) -> pa.Table:
-    """Bad rows as the quarantine has them."""
+    """Return bad rows in the schema of the quarantine."""
     application, number = transaction[:2] if transaction else ("", None)
     now = dt.datetime.fromtimestamp(target.environment.now_ms() / 1000, dt.timezone.utc)
 
@@ -182,7 +183,7 @@ def _keep(quarantine: TableHandle, rows: pa.Table) -> None:
 
 
 def _opened_or_made(beside: Store, target: TableHandle) -> TableHandle:
-    """Open the table of the quarantine, or make it where there is none; others may make it at the same time."""
+    """Open the quarantine table, or create it if it does not exist. Other processes may create it at the same time."""
     for attempt in range(_TRIES):
         try:
             return TableHandle(beside, target.environment)

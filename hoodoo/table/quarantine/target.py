@@ -1,4 +1,4 @@
-"""The tables of a quarantine: the one whose rows were bad, and its own, as far as a quarantine knows tables."""
+"""Interfaces through which a quarantine accesses its own table and the table that owns it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoodoo.timeline.environment import Environment
 
 
 class QuarantinedTable(Protocol):
-    """A table, as far as its quarantine knows it."""
+    """Interface of a table that a quarantine uses."""
 
     handle: TableHandle
 
@@ -27,39 +27,39 @@ class QuarantinedTable(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the table is."""
+        """The location of the table."""
 
     def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan:
-        """As `Table.scan`."""
+        """Read rows, see `Table.scan`."""
 
     def get(self, keys: pa.Table) -> pa.Table:
-        """As `Table.get`, with Arrow in and out."""
+        """Look up rows by keys in an Arrow table, see `Table.get`."""
 
     def upsert(self, data: pa.Table, *, missing: str = ..., unavailable: str | None = ...) -> WriteResult:
-        """As `Table.upsert`, of an Arrow table."""
+        """Upsert an Arrow table, see `Table.upsert`."""
 
     def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
-        """As `Table.insert`, of an Arrow table."""
+        """Insert an Arrow table, see `Table.insert`."""
 
     def purge(self, data: pa.Table, older_than_hours: float = 24.0) -> PurgeReport:
-        """As `Table.purge`, of keys in an Arrow table."""
+        """Purge the keys in an Arrow table, see `Table.purge`."""
 
 
 T = TypeVar("T", bound=QuarantinedTable)
 
 
 def opened(target: T) -> T | None:
-    """Open the table of the quarantine of `target`.
+    """Open the quarantine table of `target`.
 
     Returns:
-        The table, or None if no row was ever set aside.
+        The table, or None if the quarantine has never had a row.
 
     Raises:
-        TableReplaced: Another table took the place of `target`.
+        TableReplaced: A different table is at the path of `target`.
         TableNotFound: `target` was deleted.
     """
     handle = target.handle
-    handle.look()  # the quarantine that lies here may be another table's
+    handle.look()  # raises if the table was replaced: the quarantine may belong to the new table
     beside = handle.store.beside(SUFFIX)
     try:
         return type(target)(beside, handle.environment) if beside else None

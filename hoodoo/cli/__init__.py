@@ -1,1 +1,1 @@
-"""The command line: arguments, commands, and what they show."""
+"""Command line of hoodoo: argument parsing, commands, and output."""

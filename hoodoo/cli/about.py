@@ -1,4 +1,4 @@
-"""The commands that say what a table is, and that show and set its options."""
+"""Commands that describe a table, and that show and set its options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.timeline.properties.table_options import Options
 
 
 def about(table: Table) -> dict[str, Any]:
-    """What the table is, as `create` and `info` show it."""
+    """Return the description of a table that `create` and `info` show."""
     return {
         "path": table.path,
         "name": table.name,
@@ -55,7 +55,7 @@ def info(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _due(table: Table) -> list[str]:
-    """What to do where services are behind."""
+    """Return advice for services that lag."""
     try:
         return list(table.services().advice)
     except UnsupportedTable as problem:
@@ -78,5 +78,5 @@ def options(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _text(value: Any) -> str:
-    """An option as it is written on a command line."""
+    """Return an option value in command line format."""
     return "none" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -1,5 +1,5 @@
-"""What the text of an argument becomes, and what several commands say of one. Each function is a `type` of argparse: it
-raises ArgumentTypeError for a text that it does not take.
+"""Parsers for command line argument values. Each function is a `type` for argparse, and raises ArgumentTypeError for an
+invalid value. Constants that several commands show in their help are here, too.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ POSITION = (
     "a slot's number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long "
     "ago ('1d', '2 hours ago'), or 'earliest'"
 )
-"""What a place in a table's history may be given as."""
-_SECONDS_MAX = 1e9  # thirty years; the clocks of waiting take no more than nine times that
+"""Description of the values that are valid as a position."""
+_SECONDS_MAX = 1e9  # thirty years; timeouts overflow at about nine times this value
 
 
 def names(text: str) -> list[str]:
-    """Names between commas."""
+    """Parse a list of names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def partitioning(text: str) -> list[str]:
-    """Columns and transforms; a comma between parentheses parts none of them."""
+    """Parse columns and transforms separated by commas. Commas inside parentheses are not separators."""
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
 
 
 def pair(text: str) -> tuple[str, str]:
-    """A name, and the value after its first `=`."""
+    """Parse NAME=VALUE, where the name ends at the first `=`."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
@@ -36,7 +36,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def time_unit(text: str) -> tuple[str, str]:
-    """A column and the unit of its times; of a unit alone, no column, which stands for all."""
+    """Parse COLUMN=UNIT into a column and a time unit. A unit alone has column '', which stands for all columns."""
     name, _, unit = text.rpartition("=")
     if unit not in ("ms", "us", "ns"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a unit of time: expected ms, us, ns or COLUMN=ms")
@@ -44,36 +44,36 @@ def time_unit(text: str) -> tuple[str, str]:
 
 
 def amount(text: str) -> int:
-    """A whole number from 0."""
+    """Parse an integer of at least 0."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def port(text: str) -> int:
-    """The port of a server, or 0 for any."""
+    """Parse a server port, or 0 for any free port."""
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port, a whole number up to 65535")
     return found
 
 
 def seconds(text: str) -> float:
-    """A number of seconds from 0."""
+    """Parse a number of seconds, at least 0."""
     return _number(text, 0 <= _float(text) <= _SECONDS_MAX, "a number of seconds from 0 to 1,000,000,000")
 
 
 def pause(text: str) -> float:
-    """A number of seconds above 0, between two looks."""
+    """Parse a polling interval in seconds, above 0."""
     return _number(text, 0 < _float(text) <= _SECONDS_MAX, "a number of seconds above 0, and up to 1,000,000,000")
 
 
 def share(text: str) -> float:
-    """A fraction."""
+    """Parse a fraction from 0 to 1."""
     return _number(text, 0 <= _float(text) <= 1, "a number from 0 to 1")
 
 
 def rate(text: str) -> float:
-    """A number above 0."""
+    """Parse a finite number above 0."""
     return _number(text, 0 < _float(text) < float("inf"), "a number above 0")
 
 
@@ -82,11 +82,11 @@ NUMBERS: dict[Callable[[str], Any] | str | None, str] = {
     port: "a whole number",
     **dict.fromkeys((seconds, pause, share, rate), "a number"),
 }
-"""Types of numbers, and what a file that knows numbers has to have there."""
+"""Numeric argument types, and the description of the value that a TOML file must contain for each."""
 
 
 def _float(text: str) -> float:
-    """The number that a text is; NaN, which no bound lets through, where it is none."""
+    """Parse a number. Return NaN for an invalid one, which fails every bounds check."""
     try:
         return float(text)
     except ValueError:
@@ -100,7 +100,7 @@ def _number(text: str, fits: bool, wanted: str) -> float:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """A column and the expression that it is set to."""
+    """Parse COLUMN=EXPRESSION into a column and its new value expression."""
     name, equals, expression = text.partition("=")
     if not name.strip() or not equals or not expression.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=EXPRESSION")

@@ -1,4 +1,4 @@
-"""What the commands of the command line do: arguments into calls of the public API, results into what `Out` shows."""
+"""Implementation of the commands: they call the public API with the arguments, and pass the results to `Out`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the command that `given` names; the exit code."""
+    """Run the command in `given`, and return the exit code."""
     out = Out(given.json)
     log_to(sys.stderr, logging.WARNING, given.json)
     try:
@@ -61,7 +61,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _for_a_shell(problem: HoodooError) -> str:
-    """How a condition or an expression is written on a command line, where one was given without its quotes."""
+    """Return a hint with the correct quoting of a condition or expression whose quotes the shell removed, or ''."""
     instead, option = problem.details.get("instead"), str(problem.details.get("option", "where"))
     if not instead:
         return ""
@@ -105,7 +105,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
 
 @contextlib.contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Has warnings of Python stand on stderr as what is logged does."""
+    """Show Python warnings on stderr in the format of log messages."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         yield
@@ -114,7 +114,10 @@ def _warnings_logged() -> Iterator[None]:
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
-    """The rows of FILE; text is read as the table's types. whole: columns that no single row may lack."""
+    """Return the rows of FILE. Text values are parsed with the types of the table.
+
+    whole: columns that must be present in either all rows or no row.
+    """
     spellings = table.handle.config.spellings
     columns = spellings.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
     named = {*whole, *spellings.original_names(whole)}
@@ -179,12 +182,14 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
 
 
 def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
-    """Show a write that is final. A script that took a failure to show it for one of the write would write twice."""
+    """Show the result of a committed write. Errors in the output do not fail the command, because a script would retry
+    the write.
+    """
     try:
         written = _written(result)
         out.document(written if out.machine else _worth_saying(written), title)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # nobody reads it; rich ends the process for that
+    except (BrokenPipeError, SystemExit):  # stdout is closed; rich exits in this case
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as problem:
         with contextlib.suppress(Exception):
@@ -197,7 +202,7 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
 
 
 def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
-    """What people want to know of a write: its counts, and what else differs from a write that met nothing special."""
+    """Return the fields of a write result to show to people: the main counts, and all other non-zero fields."""
     always = ("inserted", "updated", "deleted")
     told = {
         name: value for name, value in written.items() if name in always or (value and name not in ("exact", "lag"))
@@ -207,7 +212,7 @@ def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
 
 # ---- reading
 def _to_read(given: argparse.Namespace) -> Table:
-    """The table whose rows are shown or written; what cannot be written is refused before anything is read."""
+    """Open the table to read. Raise CallError for an invalid output file name before anything is read."""
     if given.output:
         files.require_writable(given.output)
     return _open(given)
@@ -246,7 +251,7 @@ def _get(given: argparse.Namespace, out: Out) -> None:
 
 
 def _keys(given: list[str], table: Table) -> Any:
-    """Bare values of a single key column, or JSON objects with the key columns."""
+    """Parse keys: bare values of a single key column, or JSON objects with the key columns."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
             raise DataError(f"The key has several columns: give JSON objects with {', '.join(table.key)}.")
@@ -307,7 +312,7 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    """Rows that are not shown would be lost to whoever goes on after them."""
+    """Show rows, and the position for the next read, unless some rows were omitted and would be skipped by it."""
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
@@ -318,7 +323,7 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
 def _show(
     given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
 ) -> bool:
-    """Show rows, or write them to a file. Returns whether these were all there are."""
+    """Show rows, or write them to a file. Return whether all rows were included."""
     limit = given.limit
     if limit is None and not (given.output or out.machine or out.piped):
         limit = _ROWS_SHOWN
@@ -336,7 +341,7 @@ def _show(
 
 
 class _First:
-    """The first rows of batches. whole: once they were read, whether these were all."""
+    """Iterator over the first rows of batches. After the iteration, `whole` is True if it included all rows."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
         self._batches, self._limit, self.whole = batches, limit, True
@@ -370,7 +375,7 @@ def _files(given: argparse.Namespace, out: Out) -> None:
     out.listing(found, names[:6], one_line="partition")
 
 
-# ---- what holds, brings back or checks a snapshot
+# ---- snapshot protection, restore and verification
 def _savepoint(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     if given.name is None:
@@ -449,7 +454,7 @@ def _check_store(given: argparse.Namespace, out: Out) -> int:
     store = open_store(given.path, _storage(given))
     is_table = store.exists(PROPERTIES)
     checks = probe(store)
-    if not is_table and isinstance(store, LocalStore):  # leave no folders behind; below a table, writers use them
+    if not is_table and isinstance(store, LocalStore):  # remove empty folders, but not those of a table
         for folder in (OURS + "probe", SCRATCH):
             store.prune_folders(folder + "/x")
     passed = all(check.passed for check in checks)
@@ -461,7 +466,7 @@ def _check_store(given: argparse.Namespace, out: Out) -> int:
 
 
 def _demo(given: argparse.Namespace, out: Out) -> int:
-    from hoodoo.demo.flights_demo import run_demo  # needs packages that no other command does
+    from hoodoo.demo.flights_demo import run_demo  # needs additional packages
 
     with open(os.devnull, "w") as nowhere:
         to = Console(file=nowhere) if out.machine else console()

@@ -1,5 +1,5 @@
-"""One example of each command, the last line of its help. A test runs them all: they work on a table `lake/trips` with
-columns id, city, at and fare, and on files of its rows and keys.
+"""One example of each command, shown at the end of its help. A test runs all examples. They use a table `lake/trips`
+with the columns id, city, at and fare, and files with its rows and keys.
 """
 
 from __future__ import annotations
@@ -56,4 +56,4 @@ EXAMPLES = {
     "resolve": "hoodoo resolve lake/trips 20260131120000000",
     "check-store": "hoodoo check-store lake",
 }
-"""command -> command line. `alter add` is `hoodoo alter PATH add`."""
+"""Example command line by command. `alter add` stands for `hoodoo alter PATH add`."""

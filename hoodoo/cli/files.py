@@ -1,8 +1,8 @@
-"""Rows from files and into files, for the command line: Parquet, CSV, JSON lines. Knows nothing of tables.
+"""Reading and writing of row files on the command line: Parquet, CSV, JSON lines.
 
-What is read is as in writers/batches/row_files.py. CSV that is written has a column for each field of a struct, named
-`struct.field`. JSON that is shown has bytes as base64, decimals and times as text, and null for NaN and infinities; a
-file of JSON with these is refused.
+writers/batches/row_files.py defines the formats for reading. Written CSV has one column for each struct field, named
+`struct.field`. JSON output has bytes as base64, decimals and times as strings, and null for NaN and infinities. JSON
+files with NaN or infinities are rejected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _kind(file: str) -> str:
 
 # ---- reading
 def require_writable(file: str) -> None:
-    """Raise CallError where the name of a file to write does not say in which format."""
+    """Raise CallError if the name of an output file does not determine its format."""
     if file == STDIN or os.path.splitext(file)[1].lower() not in (".parquet", ".csv", *_JSON):
         raise CallError(
             f"Cannot write {printable(file)}: give it a name that ends in .parquet, .csv, .json or .jsonl. Without a "
@@ -49,10 +49,10 @@ def require_writable(file: str) -> None:
 
 
 def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), whole: Collection[str] = ()) -> pa.Table:
-    """All rows of `file`, a path, a pattern, or STDIN for JSON lines; see `row_files.rows_in`.
+    """Return all rows of `file`: a path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
 
-    schema: types of the columns that text must be read as. nulls: texts that stand for null in CSV. whole: columns that
-    each line of JSON has, or none.
+    schema: column types for parsing text. nulls: strings that represent null in CSV. whole: columns that must be
+    present in either all JSON lines or no line.
     """
     if file != STDIN:
         return rows_in(file, schema, whole.__contains__, nulls)
@@ -63,13 +63,13 @@ def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), w
 
 
 def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """The columns of `file`: of a Parquet file its own, of text what its values look like."""
+    """Return the columns of `file`: its schema for Parquet, otherwise a schema inferred from its values."""
     return read(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
 
 
 # ---- writing
 class RowWriter(Protocol):
-    """Writes batches of rows into a file."""
+    """Writer of batches into a row file."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch."""
@@ -92,13 +92,13 @@ class _JsonLines:
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Each row as a JSON object in ASCII, so that no control character of a value reaches a terminal."""
+    """Yield each row as a JSON object in ASCII, so that control characters in values do not reach a terminal."""
     for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
         yield json_text(row)
 
 
 def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
-    """What `values` makes of `batch`. Raises ColumnError for a time that Python does not have."""
+    """Return the result of `values` for `batch`. Raises ColumnError for a time outside the range of Python."""
     try:
         return values()
     except (OverflowError, ValueError) as problem:
@@ -115,7 +115,7 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
 
 
 def json_text(value: Any) -> str:
-    """Make JSON text of a value."""
+    """Return a value as JSON text."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False)
     except ValueError:
@@ -139,7 +139,7 @@ def _finite(value: Any) -> Any:
 
 
 def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write `batches` to `file`, which appears, or is replaced, only when it is whole. Returns the number of rows."""
+    """Write `batches` to `file` atomically: a partial file never appears. Return the number of rows."""
     require_writable(file)
     kind, rows = _kind(file), 0
     if kind == "csv":
@@ -180,7 +180,7 @@ def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
 
 
 def _flat_schema(schema: pa.Schema) -> pa.Schema:
-    """With a column for each field of a struct, as `before.fare`."""
+    """Return the schema with one column for each struct field, such as `before.fare`."""
     fields = list(schema)
     while any(pa.types.is_struct(field.type) for field in fields):
         fields = [one for field in fields for one in (field.flatten() if pa.types.is_struct(field.type) else [field])]
@@ -188,7 +188,7 @@ def _flat_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema`, which is flat. What is in a null struct is null."""
+    """Return the rows in the flat `schema`. Fields of a null struct are null."""
     columns = list(batch.columns)
     while any(pa.types.is_struct(column.type) for column in columns):
         columns = [
@@ -204,7 +204,7 @@ def _csv_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _for_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times as ISO 8601 with the zone, which is what reading them back takes."""
+    """Format times as ISO 8601 with the time zone, so that they can be read again."""
     arrays = [_iso(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=_csv_schema(batch.schema))
 

@@ -1,4 +1,4 @@
-"""The command that takes what sources have into tables."""
+"""The `ingest` command, which loads data from sources into tables."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def run(
 
 
 def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
-    """Print the columns of a source, for a shell to take, and on stderr what nothing told."""
+    """Print the inferred columns of a source to stdout, and guessed types and bad rows to stderr."""
     if given.path is not None:
         raise CallError("--infer is about a source for which there is no table yet. Leave PATH out.", option="infer")
     found = columns_of(_source(given, storage))
@@ -113,7 +113,7 @@ def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | Non
 
 
 def _spark_offsets(jobs: Sequence[Job]) -> int:
-    """Print how far a job is, as an option of Spark's, for a shell to take."""
+    """Print the position of a job as an option for Spark's Kafka source."""
     job = jobs[0]
     if len(jobs) > 1 or not isinstance(job.source, Kafka):
         raise CallError("--as-spark-offsets is about one topic of Kafka.", option="as_spark_offsets")
@@ -122,7 +122,7 @@ def _spark_offsets(jobs: Sequence[Job]) -> int:
 
 
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    """Raise CallError where it is not clear what --reset and --continue are about."""
+    """Raise CallError if --reset or --continue is ambiguous or incomplete."""
     if len(jobs) > 1 and (given.reset is not None or given.other is not None):
         raise CallError("--reset and --continue are about one job. Name its SOURCE and PATH.", option="reset")
     if (given.reset is None) != (given.expect_number is None):
@@ -132,7 +132,7 @@ def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
 
 
 def _require_different(jobs: Sequence[Job]) -> None:
-    """Raise CallError where two jobs of a file are one."""
+    """Raise CallError if two jobs of a file have the same name and table."""
     seen = set[tuple[str, str]]()
     for job in jobs:
         if (key := (job.name, str(job.table.path))) in seen:
@@ -145,7 +145,7 @@ def _require_different(jobs: Sequence[Job]) -> None:
 
 @contextmanager
 def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> Iterator[None]:
-    """Have an error name the job of a file that it is about, as the file says it."""
+    """Add the name of the job to errors, as it appears in the jobs file."""
     try:
         yield
     except HoodooError as problem:
@@ -156,7 +156,7 @@ def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> I
 
 
 def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
-    """Say what each job would do; 1 if a row that was looked at is bad."""
+    """Show what each job would do. Return 1 if an inspected row is bad."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
         with _named(given, number, one):
@@ -167,7 +167,7 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """What a job did, and what waits: None where the source is away, which it may be when a job is stopped."""
+    """Return the report of a job. Its `waiting` is the remaining work, or None if the source is unavailable."""
     report, waiting = asdict(job.reported()), None
     with suppress(TryAgainError):
         waiting = job.source.lag(job.position()).waiting
@@ -175,9 +175,7 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
-    """Return a function that reports each commit: as JSON to machines, in one line at a terminal, and in the log of a
-    service.
-    """
+    """Return a function that reports each commit as JSON, as a terminal line, or in a service log."""
 
     def tell(batch: BatchReport) -> None:
         if out.machine:
@@ -197,7 +195,7 @@ def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Cal
 
 
 def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """The jobs that a command line asks for. Raises CallError."""
+    """Return the jobs that the command line specifies. Raises CallError."""
     if given.path is not None:
         return [given]
     if not given.source.endswith(".toml"):
@@ -224,7 +222,7 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
 
 
 def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
-    """What SOURCE names. Raises CallError for an argument that is about another kind of source."""
+    """Return the source for SOURCE. Raises CallError for an argument of a different kind of source."""
     every = (*_OF_FILES, *_OF_TOPICS, *_OF_TABLES)
     named = {name: getattr(given, name) for name in every if getattr(given, name) is not None}
     settings = {**_settings(given.settings_from), **dict(given.settings or [])}
@@ -256,7 +254,7 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
 
 
 def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
-    """The schema registry, as an argument. HOODOO_REGISTRY_AUTH says who asks, where the address does not."""
+    """Return the schema registry argument. HOODOO_REGISTRY_AUTH contains the login if the URL does not."""
     url, format = named.get("registry"), named.get("format", "json")
     if (format in OF_REGISTRIES) != (url is not None):
         wrong = f"--format {format} needs --registry URL." if url is None else _NO_REGISTRY
@@ -274,7 +272,7 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise CallError for an argument that is about another kind of source."""
+    """Raise CallError for an argument of a different kind of source."""
     kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a topic of Kafka", _OF_TABLES: "a table"}
     for names, kind in kinds.items():
         for name in names:
@@ -284,7 +282,7 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
-    """What is said of the format, as an argument. Raises CallError for one of another kind of source."""
+    """Return the message format from the arguments. Raises CallError for arguments of a different kind of source."""
     if name is None:
         return {}
     if name not in mine:
@@ -294,7 +292,7 @@ def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]
 
 
 def _settings(file: str | None) -> dict[str, str]:
-    """Settings of the client from a file of lines NAME=VALUE; empty lines, and those after #, say nothing."""
+    """Return client settings from a file with NAME=VALUE lines. Empty lines and lines starting with # are ignored."""
     if file is None:
         return {}
     try:
@@ -308,7 +306,7 @@ def _settings(file: str | None) -> dict[str, str]:
 
 
 def _transform(text: str | None) -> RowTransform | None:
-    """The function that MODULE:FUNCTION names; modules of the working folder are found."""
+    """Import the function MODULE:FUNCTION. The working folder is part of the module search path."""
     if text is None:
         return None
     module, _, name = text.partition(":")

@@ -1,4 +1,4 @@
-"""The arguments of `hoodoo ingest`: those of the process, and those of a job, which a file of jobs may have as well."""
+"""Arguments of `hoodoo ingest`: process arguments, and job arguments, which are also valid as keys of a jobs file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoodoo.cli.service_arguments import Command
 
 
 def ingest(command: Command) -> None:
-    """Say what `hoodoo ingest` and `hoodoo applications` take."""
+    """Define the arguments of `hoodoo ingest` and `hoodoo applications`."""
     taking = command(
         "ingest",
         "take in what others put into a folder, send to a topic, or change in another table, each row once",
@@ -31,7 +31,7 @@ def ingest(command: Command) -> None:
 
 
 def of_process(parser: argparse.ArgumentParser) -> None:
-    """Add what all jobs of a process have in common."""
+    """Add the arguments that apply to all jobs of a process."""
     parser.add_argument(
         "--once", action="store_true", help="end when there is nothing new (default: go on until SIGTERM or SIGINT)"
     )
@@ -77,7 +77,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
 
 
 def of_job(parser: argparse.ArgumentParser) -> None:
-    """Add what is said of one job."""
+    """Add the arguments of a single job."""
     parser.add_argument("--name", help="of the job, by which the table knows how far it is; default: from SOURCE")
     parser.add_argument(
         "--operation",

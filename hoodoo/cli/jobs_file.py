@@ -1,4 +1,4 @@
-"""A file of jobs, in TOML: what `hoodoo ingest` takes as arguments, under the same names.
+"""Jobs file in TOML, whose keys are the argument names of `hoodoo ingest`.
 
     [[job]]
     source = "kafka://broker:9092/shop.orders"
@@ -7,7 +7,7 @@
     max_rows = 200000
     settings = { "security.protocol" = "SSL" }
 
-Paths begin in the working folder, as on a command line.
+Paths are relative to the working folder, as on the command line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEEDED = ("source", "table")
 
 
 class _Parser(WordsParser):
-    """Raises where a parser of the command line would end the process."""
+    """Argument parser that raises an error instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise CallError(message)
@@ -38,16 +38,16 @@ class _Parser(WordsParser):
 
 
 def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Read a file of jobs.
+    """Read a jobs file.
 
     Args:
-        given: The command line, whose `source` is the file.
+        given: The parsed command line, whose `source` is the file.
 
     Returns:
-        For each job what a command line of its own would have given.
+        The parsed arguments of each job, in the same form as a command line for that job.
 
     Raises:
-        CallError: The file cannot be read, or says something that a job does not take.
+        CallError: The file cannot be read, or has an invalid key or value.
     """
     file, parser = given.source, _Parser(prog="job", add_help=False, allow_abbrev=False)
     ingest_arguments.of_job(parser)
@@ -87,7 +87,7 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
 
 
 def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
-    """An argument as a command line has it."""
+    """Convert a value to command line arguments."""
     flag = action.option_strings[0]
     if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise CallError(f"{name} takes {wanted}, got {printable(value)}.", option=name)

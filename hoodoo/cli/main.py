@@ -1,7 +1,7 @@
-"""The command line: which commands and arguments there are. What they do is in hoodoo.cli.commands, loaded when one is
-run, so that --help is fast.
+"""Definition of the command line: commands and arguments. Their implementation is in hoodoo.cli.commands, which is
+loaded when a command runs, so that --help is fast.
 
-Exit codes: 0 done; 1 an error, or a check that found something; 2 the command line itself is wrong; 130 interrupted.
+Exit codes: 0 success; 1 an error, or a check that found a problem; 2 an invalid command line; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .
 
 
 class _Help(argparse.HelpFormatter):
-    """Leaves the line of an example whole, so that it can be copied."""
+    """Help formatter that does not wrap example lines, so that they can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_EXAMPLE) else super()._fill_text(text, width, indent)
@@ -34,7 +34,7 @@ def _example(command: str) -> str:
 
 
 def _common(stored: bool) -> WordsParser:
-    """Arguments of every command. stored: with those that say where a table is stored."""
+    """Return the arguments of every command. stored: whether to include the arguments for the store."""
     common = WordsParser(add_help=False)
     common.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
     if stored:
@@ -458,11 +458,11 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. arguments: default those of the process."""
+    """Run one command, and return the exit code. arguments: default `sys.argv[1:]`."""
     top = parser()
     try:
         given = top.parse_args(arguments)
-    except SystemExit as end:  # argparse has said what it had to say
+    except SystemExit as end:  # argparse has already printed its message
         return int(end.code or 0)
     if given.version:
         print(import_module("hoodoo").__version__)
@@ -474,7 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(import_module("hoodoo.cli.commands").run(given))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read us has seen enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The commands about the rows that writes of a table set aside."""
+"""Commands for the quarantine of a table."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
 
 
 def verified(table: Table) -> list[Problem]:
-    """What is wrong with the table's quarantine, where there is one; its files named by where they lie."""
+    """Return the problems of the table's quarantine, with full file locations. Empty without a quarantine."""
     try:
         aside = table.quarantine().table
-    except (OptionError, TableNotFound):  # there can be no quarantine, or no row was ever bad
+    except (OptionError, TableNotFound):  # a quarantine is impossible here, or does not exist yet
         return []
     return [replace(problem, file=f"{aside.path}/{problem.file}") for problem in aside.verify().problems]

@@ -1,4 +1,4 @@
-"""The commands about a table's columns: what they are and were, and their changes."""
+"""Commands that show and change the schema of a table."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _alteration(given: argparse.Namespace) -> Alteration:
 
 
 def _default(text: str, kind: pa.DataType, column: str) -> object:
-    """What `text` says as a value of type `kind`; 'null' is null."""
+    """Parse `text` as a value of type `kind`. 'null' means null."""
     if text == "null":
         return None
     try:

@@ -1,5 +1,5 @@
-"""The commands that look after a table, and their arguments: services, checks, exports, and what keeps a snapshot
-readable. What they do is in hoodoo.cli.service_commands and hoodoo.cli.commands.
+"""Arguments of the maintenance commands: services, checks, exports, and protection of snapshots. The implementation is
+in hoodoo.cli.service_commands and hoodoo.cli.commands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 class _AllServices:
-    """The names of all table services, as service_list.py has them; loaded only when somebody asks for them."""
+    """Lazily loaded names of all table services, from service_list.py."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module("hoodoo.compactor.service_list").SERVICES)
@@ -44,7 +44,7 @@ def _catalog(entry: argparse.ArgumentParser) -> None:
 
 
 def services(command: Command) -> None:
-    """Add the services, the checks and the exports. command: adds one, as `hoodoo.cli.main.parser` does."""
+    """Add the services, checks and exports. `command` adds a single command, as in `hoodoo.cli.main.parser`."""
     compact = command("compact", "finish open compaction plans, then merge logs into base files")
     compact.add_argument("path", metavar="PATH")
     compact.add_argument(
@@ -71,7 +71,7 @@ def services(command: Command) -> None:
     )
     worker.add_argument("paths", metavar="PATH", nargs="+")
     chosen = worker.add_argument("--services", type=names, default=_AllServices(), metavar="A,B")
-    chosen.help = "default: %(default)s"  # set later: add_argument of Python 3.14 would load the services to check it
+    chosen.help = "default: %(default)s"  # set afterwards, because add_argument of Python 3.14 would load the services
     worker.add_argument(
         "--engine",
         choices=("local", "spark"),
@@ -218,7 +218,7 @@ def services(command: Command) -> None:
 
 
 def keeping(command: Command) -> None:
-    """Add what keeps a snapshot readable, or brings it back. command: as in `services`."""
+    """Add the commands that protect or restore a snapshot. `command` as in `services`."""
     save = command("savepoint", "keep a snapshot readable under a name, or list the names there are")
     save.add_argument("path", metavar="PATH")
     save.add_argument("name", metavar="NAME", nargs="?", help="without one the savepoints are listed")

@@ -1,4 +1,4 @@
-"""The commands that run table services once, or as a worker, and that say what is behind."""
+"""Commands that run table services once or as a worker, and that report the lag of services."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo worker PATH...` and return the exit code. A table that is missing is served once it appears."""
+    """Run `hoodoo worker PATH...` and return the exit code. A missing table is served once it exists."""
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
@@ -117,14 +117,14 @@ def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Tabl
             catalog_properties=dict(given.catalog_property),
         )
         outcome = worker.run()
-    if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
+    if not outcome.finished:  # do not wait for the current file group: another worker repeats its plan
         sys.stdout.flush()
         os._exit(0)
     return int(given.once and bool(outcome.failed))
 
 
 def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
-    """Return a table that is missing, which a worker looks for until it appears."""
+    """Return a placeholder for a missing table, which a worker checks until the table exists."""
 
     def context() -> Context:
         raise problem
@@ -133,9 +133,7 @@ def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Tabl
 
 
 def _engine(name: str) -> Any:
-    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE
-    names.
-    """
+    """Return None for this process, or a Spark session: a local classic session, or the server in $SPARK_REMOTE."""
     if name == "local":
         return None
     try:
@@ -146,8 +144,8 @@ def _engine(name: str) -> Any:
 
     builder = SparkSession.builder.appName("hoodoo worker")
     if not os.environ.get("SPARK_REMOTE"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors would start the first python3 on PATH
-        builder = builder.config("spark.ui.enabled", "false")  # a page for everybody on the network
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise, executors start the first python3 on PATH
+        builder = builder.config("spark.ui.enabled", "false")  # the UI would be open to the network
     return SparkEngine(builder.getOrCreate())
 
 

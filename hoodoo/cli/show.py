@@ -1,7 +1,6 @@
-"""What a command says: rich tables for people, JSON for machines. Knows values, not what they mean.
+"""Output of commands: rich tables for people, JSON for machines.
 
-Nothing it prints carries a control character of user data: tables get them escaped, JSON is ASCII. Secrets are
-redacted.
+The output contains no control characters from user data: tables escape them, and JSON is ASCII. Secrets are redacted.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from hoodoo.cli.files import json_lines, json_text, python_values
 from hoodoo.redact import redact
 from hoodoo.terminal import CELL, cell, console, data_cell, safe
 
-_ALIGNED = 1_000  # rows by which the columns of piped output are aligned; later ones may stand out
+_ALIGNED = 1_000  # number of rows that determine the column widths of piped output
 
 
 class Out:
-    """Where a command's answer goes. machine: JSON on stdout and nothing else."""
+    """Output of a command. machine: True writes only JSON to stdout."""
 
     def __init__(self, machine: bool) -> None:
         self.machine = machine
 
     @property
     def piped(self) -> bool:
-        """True if something other than a terminal takes the output, so that nothing is cut."""
+        """Whether stdout is not a terminal, so that values must not be truncated."""
         return not sys.stdout.isatty()
 
     @property
     def at_terminal(self) -> bool:
-        """True if somebody looks at a terminal, where lines may change."""
+        """Whether people watch a terminal, where lines can be updated."""
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
-        """One answer: a JSON object, or a list of names and values."""
+        """Show one result: a JSON object, or a list of names and values."""
         if self.machine:
             print(json_text(dict(fields)))
             return
@@ -61,10 +60,10 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Many answers of one kind: JSON lines, or a table with `columns` (default: all).
+        """Show a list of results: JSON lines, or a table with `columns` (default: all).
 
-        one_line: the column that is cut where a terminal is too narrow, so that each answer takes one line. wide:
-        nothing is cut or folded, however narrow the terminal is.
+        one_line: the column to truncate on a narrow terminal, so that each result takes one line. wide: True never
+        truncates or wraps values.
         """
         if self.machine:
             for row in rows:
@@ -80,7 +79,7 @@ class Out:
         )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Rows of a table; how many there were."""
+        """Show table rows, and return their number."""
         if self.machine:
             shown = 0
             for batch in batches:
@@ -109,8 +108,9 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """A table for people. kinds: an Arrow type or a sample value per column: numbers stand right. one_line, wide:
-        as `listing` has them.
+        """Show a table for people.
+
+        kinds: an Arrow type or a sample value for each column, to right-align numbers. one_line, wide: as in `listing`.
         """
         if self.piped or wide:
             _plain_grid(names, rows, [_is_number(kind) for kind in kinds or [""] * len(names)])
@@ -120,7 +120,7 @@ class Out:
             side: Any = "right" if _is_number(kind) else "left"
             if not one_line:
                 table.add_column(Text(safe(name, CELL)), justify=side, overflow="fold")
-            elif name == one_line:  # what may wrap is what gets narrower
+            elif name == one_line:  # only the column that may wrap gets narrower
                 table.add_column(Text(safe(name, CELL)), justify=side, overflow="ellipsis")
             else:
                 table.add_column(Text(safe(name, CELL)), justify=side, no_wrap=True)
@@ -129,19 +129,20 @@ class Out:
         console().print(table)
 
     def note(self, text: str) -> None:
-        """A remark for people only."""
+        """Show a remark to people only."""
         if not self.machine:
             console().print(Text(safe(text), style="dim"))
 
     def say(self, text: str) -> None:
-        """A sentence for people only, however long."""
+        """Show a sentence of any length to people only."""
         if not self.machine:
             console().print(Text(safe(text)), soft_wrap=True)
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Shows, to people at a terminal, how far the plan in hand of each table is: call what this gives with (table,
-        done, all).
+        """Return a function that shows the progress of the current plan of each table at a terminal.
+
+        The arguments of the function are the table, the number of completed file groups, and their total number.
         """
         if self.machine or not sys.stderr.isatty():
             yield lambda path, done, groups: None
@@ -166,7 +167,7 @@ class Out:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Shows, to people at a terminal, that something takes time."""
+        """Show an activity indicator at a terminal."""
         if self.machine or not sys.stderr.isatty():
             yield
             return
@@ -175,7 +176,7 @@ class Out:
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[str], None]]:
-        """Shows, to people at a terminal, one line that changes: call what this gives with its text."""
+        """Return a function that shows its text at a terminal, in one line that is updated."""
         if not self.at_terminal:
             yield lambda text: None
             return
@@ -183,16 +184,16 @@ class Out:
             yield lambda text: status.update(Text(safe(text)))
 
     def failure(self, code: str, message: str) -> None:
-        """An error, on stderr: one JSON document, or a line."""
+        """Show an error on stderr: one JSON document, or a line of text."""
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
-            text = "\n".join(map(safe, message.splitlines()))  # the error of a `where` has several lines
+            text = "\n".join(map(safe, message.splitlines()))  # errors about `where` have several lines
             console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
 
 
 def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> None:
-    """Columns with two blanks between, nothing cut or folded, in bounded memory."""
+    """Print columns separated by two spaces, without truncation and in bounded memory."""
     left = iter(rows)
     first = list(islice(left, _ALIGNED))
     heads = [safe(name) for name in names]
@@ -216,7 +217,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Instants and slots are names, not amounts."""
+    """Format a value of a table. Slot numbers have no thousands separators, because they are identifiers."""
     return (
         str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
     )
@@ -230,7 +231,7 @@ def _is_number(kind: Any) -> bool:
 
 # ---- log records
 class _Lines(logging.Formatter):
-    """`2026-11-21T15:51:09.690Z INFO event=... key=value`: one line each."""
+    """Log formatter with one line per record: `2026-11-21T15:51:09.690Z INFO event=... key=value`."""
 
     def format(self, entry: logging.LogRecord) -> str:
         return f"{_moment(entry)} {entry.levelname} {safe(entry.getMessage())}"
@@ -251,7 +252,7 @@ def _moment(entry: logging.LogRecord) -> str:
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:
-    """Send hoodoo's log records to `stream`, instead of where an earlier call sent them."""
+    """Send hoodoo's log records to `stream`. This replaces the stream of an earlier call."""
     logger = logging.getLogger("hoodoo")
     for handler in list(logger.handlers):
         if isinstance(handler.formatter, (_Lines, _JsonRecords)):

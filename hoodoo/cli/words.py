@@ -1,6 +1,6 @@
-"""A parser of command lines that says which command, argument or value is meant by one that there is not.
+"""Command line parser that suggests similar names for unknown commands, arguments and values.
 
-Knows words only; which commands there are is in main.py.
+The commands are defined in main.py.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _COMMANDS = {
     **dict.fromkeys(("widen-column", "widen"), "alter PATH widen"),
     **dict.fromkeys(("retype-column", "retype", "cast", "astype"), "alter PATH retype"),
 }
-"""Commands of other programs -> ours."""
+"""Equivalent hoodoo commands by command name in other programs."""
 
 
 class WordsParser(argparse.ArgumentParser):
-    """Names the nearest word and `--help` where argparse lists all that there are."""
+    """Argument parser whose errors suggest a similar name and `--help`, instead of listing all choices."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -61,14 +61,14 @@ class WordsParser(argparse.ArgumentParser):
         self._refuse(f"there is no command {word!r}", near)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse; a command refuses by itself what it does not know.
+        """Parse arguments. Subcommands reject unknown arguments themselves.
 
         Args:
-            args: The words. None (default): those of the process.
-            namespace: Where to put what they say. None (default): a new one.
+            args: The arguments. None (default): the arguments of the process.
+            namespace: The object that receives the values. None (default): a new one.
 
         Returns:
-            What they say, and what is left for the program to refuse.
+            The parsed values, and the unknown arguments for the main parser to reject.
         """
         found, left = super().parse_known_args(args, namespace)
         if left:
@@ -88,7 +88,7 @@ class WordsParser(argparse.ArgumentParser):
         self._refuse(f"there is no {flag}{place}", plain.get(meant or ""))
 
     def _refuse(self, what: str, near: str | None) -> NoReturn:
-        """End the process with what is wrong and what may be meant, without the usage."""
+        """Exit with an error message and a suggestion, without the usage."""
         self.exit(
             2, f"{self.prog}: error: {what}; {f'did you mean {near}? ' if near else ''}{self.prog} --help lists all\n"
         )

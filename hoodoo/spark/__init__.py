@@ -1,1 +1,1 @@
-"""hoodoo inside Spark: the data source with batch reads, streams and writes, table functions for SQL, and sinks."""
+"""Spark integration of hoodoo: the data source with batch reads, streams and writes, SQL table functions, and sinks."""

@@ -1,4 +1,4 @@
-"""Reads of Spark, split into the parts that its tasks read: for batch reads, streams and table functions."""
+"""Splitting of Spark reads into parts, one per task, for batch reads, streams and table functions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from hoodoo.table import Table
 
 
 def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
-    """Make the read that options ask for.
+    """Return the read that the options describe.
 
     Args:
         table: The table.
-        options: What to read.
-        until: The slot at which the read ends, where that is fixed already. None (default): the slot that `options`
-            say.
+        options: The read options.
+        until: The slot at which the read ends, if it is already fixed. None (default): the slot in `options`.
 
     Returns:
-        The read, as the methods of the table give it.
+        The read, as returned by the methods of the table.
 
     Raises:
-        HoodooError: What the method of the table raises.
+        HoodooError: Any error that the table method raises.
     """
     columns = None if options.columns is None else list(options.columns)
     given = options.until if options.mode in (INCREMENTAL, CHANGES) else options.as_of
@@ -46,27 +45,27 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Find the columns of the read that options ask for, as the table has them now.
+    """Return the schema of the read that the options describe, with the current columns of the table.
 
     Args:
         table: The table.
-        options: What to read.
+        options: The read options.
 
     Returns:
-        The columns.
+        The schema.
     """
     return rows_of(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
 
 
 def require_schema(schema: pa.Schema, asked: str) -> None:
-    """Require that Spark expects the columns that the table gives.
+    """Check that Spark expects the columns that the table returns.
 
     Args:
-        schema: The columns that the table gives.
-        asked: The columns that Spark expects, as DDL text.
+        schema: The columns that the table returns.
+        asked: The columns that Spark expects, as a DDL string.
 
     Raises:
-        SchemaError: They differ.
+        SchemaError: The columns differ.
     """
     if spark_ddl(schema) != asked:
         raise SchemaError(
@@ -76,11 +75,11 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """List the slots whose snapshots a read needs.
+    """Return the slots whose snapshots a read needs.
 
     Args:
         table: The table.
-        options: What to read.
+        options: The read options.
         until: The slot at which the read ends.
 
     Returns:
@@ -92,10 +91,10 @@ def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...
 
 
 class ReadPart(InputPartition):
-    """The part of a read that one task of Spark reads.
+    """The part of a read that one Spark task reads.
 
     Attributes:
-        task: What to read. None: nothing.
+        task: The read task, or None for an empty part.
         store: The store of the table.
         slots: The slots whose snapshots the read needs.
     """
@@ -120,21 +119,21 @@ def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a part, in the types that Spark has for them.
+    """Read the rows of a part, in the types that Spark expects.
 
     Args:
-        part: The part. One that Spark made up because there is nothing to read gives no rows.
+        part: The part. The placeholder that Spark creates for an empty read yields no rows.
         schema: The columns, as a Spark StructType.
 
     Yields:
         The next batch.
 
     Raises:
-        SnapshotExpired: A clean deleted files of a snapshot that the read needs.
+        SnapshotExpired: Cleaning deleted files of a snapshot that the read needs.
         CorruptTable: A file is damaged.
     """
     if not isinstance(part, ReadPart) or part.task is None or part.store is None:
-        return  # what Spark makes up where there is nothing to read
+        return  # placeholder that Spark creates for an empty read
     fitting = arrow_schema_of(schema)
     try:
         for rows in part.task.stream(BATCH_ROWS):

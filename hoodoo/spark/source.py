@@ -1,8 +1,8 @@
 """The Spark data source `hoodoo` with its batch reads, and `register`, which adds it to a session.
 
-Spark creates the source, plans with it and runs its tasks in different processes, so all of it pickles. The snapshot is
-fixed when a DataFrame is loaded or a view is created: everything that is made of it sees the same rows. Streams and
-writes are in stream.py, write.py and stream_write.py. This module knows options and Spark, not how rows are found.
+Spark creates the source, plans with it and runs its tasks in different processes, so all objects can be pickled.
+Loading a DataFrame or creating a view fixes the snapshot, so all operations on it read the same rows. Streams and
+writes are in stream.py, write.py and stream_write.py.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from hoodoo.spark.stream import HoodooStream
 from hoodoo.spark.stream_write import stream_planned
 from hoodoo.spark.write import HoodooWriter, planned
 
-_OLDEST = (4, 2)  # of PySpark: streams that limit themselves
+_OLDEST = (4, 2)  # oldest supported PySpark version: the first with read limits for streams
 _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def register(spark: SparkSession) -> None:
     """Add the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` to a session.
 
-    A second call does nothing. The code of hoodoo is sent to Spark; the packages that hoodoo depends on must be
-    installed where Spark runs Python.
+    A second call does nothing. hoodoo sends its own code to Spark. The packages that it depends on must be installed
+    where Spark runs Python.
 
     Args:
         spark: The session, classic or Connect.
 
     Raises:
-        EngineError: PySpark is older than 4.2, `spark` is no session, or Spark's workers lack a package that hoodoo
+        EngineError: PySpark is older than 4.2, `spark` is not a session, or Spark's workers lack a package that hoodoo
             needs.
     """
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
@@ -66,10 +66,10 @@ def register(spark: SparkSession) -> None:
 
 
 class HoodooSource(DataSource):
-    """The data source that `format("hoodoo")` means.
+    """The data source behind `format("hoodoo")`.
 
     Attributes:
-        fixed: The slot of the snapshot, once it is fixed. None before.
+        fixed: The slot of the fixed snapshot, or None before it is fixed.
     """
 
     def __init__(self, options: MutableMapping[str, str], fixed: int | None = None) -> None:
@@ -85,31 +85,31 @@ class HoodooSource(DataSource):
         return "hoodoo"
 
     def schema(self) -> str:
-        """Find the columns, and fix the snapshot.
+        """Return the columns, and fix the snapshot.
 
-        Spark calls it once, in `load` or CREATE VIEW. Whether a stream is meant is not known here; a stream ignores the
-        fixed snapshot.
+        Spark calls this method once, in `load` or CREATE VIEW, before it is known whether the read is a stream. A
+        stream ignores the fixed snapshot.
 
         Returns:
-            The columns, as DDL text.
+            The columns, as a DDL string.
 
         Raises:
-            OptionError: An option is unknown or has a value that it cannot have.
+            OptionError: An option is unknown or has an invalid value.
             TableNotFound: There is no table at the path.
-            SchemaError: There is a column that Spark cannot read.
+            SchemaError: Spark cannot read the type of a column.
         """
         options = ReadOptions.of(self.options, None)
         table = options.open()
         try:
             rows = rows_of(table, options)
             self.fixed, schema = rows.cursor.seq, rows.schema
-        except HoodooError:  # a stream goes on from its checkpoint, whatever has become of where it once started
+        except HoodooError:  # a stream continues from its checkpoint, even if its original start is no longer readable
             schema = schema_of(table, options)
         require_readable(schema)
         return spark_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
-        """Make the reader of a batch read.
+        """Return the reader of a batch read.
 
         Args:
             schema: The columns that Spark expects, as a StructType.
@@ -118,8 +118,8 @@ class HoodooSource(DataSource):
             The reader.
 
         Raises:
-            OptionError: An option is unknown or has a value that it cannot have.
-            SchemaError: The table gives other columns than Spark expects.
+            OptionError: An option is unknown or has an invalid value.
+            SchemaError: The table has different columns than Spark expects.
         """
         options = ReadOptions.of(self.options)
         table = options.open()
@@ -128,7 +128,7 @@ class HoodooSource(DataSource):
         return HoodooReader(parts_of(rows, table, slots_read(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Make the reader of a stream.
+        """Return the reader of a stream.
 
         Args:
             schema: The columns that Spark expects, as a StructType.
@@ -137,53 +137,53 @@ class HoodooSource(DataSource):
             The reader.
 
         Raises:
-            OptionError: An option is unknown or has a value that it cannot have.
+            OptionError: An option is unknown or has an invalid value.
         """
         return HoodooStream(ReadOptions.of(self.options, True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Make the writer of a batch write.
+        """Return the writer of a batch write.
 
         Args:
             schema: The columns of the rows, as a StructType.
-            overwrite: True if mode("overwrite") was asked for, which is refused.
+            overwrite: True for mode("overwrite"), which is rejected.
 
         Returns:
             The writer.
 
         Raises:
-            OptionError: An option is unknown or has a value that it cannot have, or `overwrite` is True.
-            ColumnError: A column has one field twice, or does not fit the table.
+            OptionError: An option is unknown or has an invalid value, or `overwrite` is True.
+            ColumnError: A column has a duplicate field, or does not match the table.
             TableNotFound: There is no table at the path.
         """
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """Make the writer of a micro-batch of a stream.
+        """Return the writer of a micro-batch of a stream.
 
         Args:
             schema: The columns of the rows, as a StructType.
-            overwrite: True if the output mode is 'complete', which is refused.
+            overwrite: True for output mode 'complete', which is rejected.
 
         Returns:
             The writer.
 
         Raises:
-            OptionError: An option is unknown, is missing or has a value that it cannot have, or `overwrite` is True.
-            ColumnError: A column has one field twice, or does not fit the table.
+            OptionError: An option is unknown, missing or has an invalid value, or `overwrite` is True.
+            ColumnError: A column has a duplicate field, or does not match the table.
             TableNotFound: There is no table at the path.
         """
         return stream_planned(self.options, schema, overwrite)
 
 
 class HoodooReader(DataSourceReader):
-    """The reader of a batch read, with one Spark task per file slice."""
+    """Reader of a batch read, with one Spark task per file slice."""
 
     def __init__(self, parts: list[ReadPart], schema: Any) -> None:
         self.parts, self.schema = parts, schema
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HoodooReader, ([], self.schema)  # tasks get the reader, and of the parts each its own
+        return HoodooReader, ([], self.schema)  # each task gets the reader without parts, and its own part separately
 
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the read, one per task."""

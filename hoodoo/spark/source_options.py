@@ -1,7 +1,7 @@
-"""The options of the Spark data source `hoodoo`, and what they ask of a table.
+"""Options of the Spark data source `hoodoo`.
 
-Options show in plans, logs and Spark's pages. So secrets are refused as options; each process takes its credentials
-from its environment.
+Options appear in plans, logs and the Spark UI. So secrets are rejected as options, and each process takes its
+credentials from its environment.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _BAD_ROWS = ("on_bad_rows", "max_bad_rows", "max_bad_share")
 _COLUMNS = ("evolve", "missing")
 _OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_COLUMNS, *_BAD_ROWS, *_STORAGE)
 _OF_SINK = ("sink", "checkpointLocation", "queryName")
-_SINK_MAX = 900  # characters; the id of the query goes with it
+_SINK_MAX = 900  # maximum number of characters, because the query id is appended
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 
-_OF_CREATE_TABLE = "owner"  # what Spark adds to the options of CREATE TABLE, and to no others
+_OF_CREATE_TABLE = "owner"  # Spark adds this option only for CREATE TABLE
 _NO_TABLE = (
     'Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: type hoodoo.sql(spark, "CREATE TABLE '
     "name (...) USING hoodoo LOCATION 'path' TBLPROPERTIES ('key' = '...')\"), which makes the table and a view of it, "
@@ -52,7 +52,7 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return `given` with each name in the spelling of `known`, because Spark ignores the case of names.
+    """Return `given` with each name in the case of `known`, because Spark ignores the case of option names.
 
     Raises:
         OptionError: A name is unknown or looks like a secret.
@@ -92,16 +92,16 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Split an option that lists column names.
+    """Parse an option that lists column names.
 
     Args:
-        text: The names with commas between, or a JSON list of them. None: the option is not given.
+        text: The names separated by commas, or as a JSON list. None: the option is not set.
 
     Returns:
-        The names, or None where the option is not given.
+        The names, or None if the option is not set.
 
     Raises:
-        OptionError: `text` looks like a JSON list and is none of texts.
+        OptionError: `text` starts like a JSON list, but is not a list of strings.
     """
     if text is None:
         return None
@@ -131,22 +131,22 @@ def _path(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read of which table.
+    """The options of a read.
 
     Attributes:
         path: The path of the table.
-        storage: Options of the store, as `hoodoo.open` takes them.
+        storage: Store options, as in `hoodoo.open`.
         mode: 'snapshot', 'read_optimized', 'incremental' or 'changes'.
         as_of: The position of the snapshot. None: the newest slot.
         since: The position after which changes are read. None: 'earliest'.
-        until: The position up to which changes are read. None: the newest slot.
-        columns: The names of the columns to read. None: all.
-        where: A condition for the rows. None: all rows.
-        meta: True reads Hudi's five meta columns too.
-        deletes: True gives the keys of deleted rows too, in mode 'incremental'.
+        until: The position at which the changes end. None: the newest slot.
+        columns: The names of the columns to read. None: all columns.
+        where: A filter condition. None: all rows.
+        meta: True also reads Hudi's five meta columns.
+        deletes: True also returns the keys of deleted rows, in mode 'incremental'.
         versions: 'net' or 'all', in mode 'changes'.
-        limits: How much one micro-batch of a stream takes at most.
-        consumer: The name of the consumer that a stream moves along. None: none.
+        limits: The maximum size of a micro-batch of a stream.
+        consumer: The name of the consumer that the stream advances. None: no consumer.
     """
 
     path: str
@@ -168,15 +168,14 @@ class ReadOptions:
         """Check the options of a read.
 
         Args:
-            given: The options by name, in any case of letters.
-            stream: True for a stream, False (default) for a batch read, None where it is not known yet which of them.
+            given: The options by name, in any case.
+            stream: True for a stream, False (default) for a batch read, None if this is not known yet.
 
         Returns:
-            What to read.
+            The parsed options.
 
         Raises:
-            OptionError: An option is unknown, holds a secret, has a value that it cannot have, or does not go with the
-                mode.
+            OptionError: An option is unknown, contains a secret, has an invalid value, or is not supported in the mode.
         """
         if _OF_CREATE_TABLE in given:
             raise OptionError(_NO_TABLE, option=_OF_CREATE_TABLE)
@@ -236,16 +235,16 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SparkWriteOptions:
-    """What to write to which table.
+    """The options of a write.
 
     Attributes:
         path: The path of the table.
-        storage: Options of the store, as `hoodoo.open` takes them.
+        storage: Store options, as in `hoodoo.open`.
         operation: 'upsert', 'insert', 'bulk_insert' or 'delete'.
-        existing: 'fail' or 'keep': what an insert does about keys that the table has.
-        write: What the write asks for beside its rows.
-        named: True if the option operation was given. False: it is 'insert', because Spark fills columns that an
-            INSERT leaves out with nulls, and nothing stored is to be replaced by these unseen.
+        existing: 'fail' or 'keep': the action of an insert for keys that are already in the table.
+        write: The general write options.
+        named: True if the option `operation` was set. The default is 'insert', because Spark fills the missing columns
+            of an INSERT with nulls, and these nulls must not silently replace stored values.
     """
 
     path: str
@@ -260,14 +259,14 @@ class SparkWriteOptions:
         """Check the options of a write.
 
         Args:
-            given: The options by name, in any case of letters.
-            stream: True for a stream, whose own options may be among them. False (default) for a batch.
+            given: The options by name, in any case.
+            stream: True for a stream, which accepts further options. False (default) for a batch.
 
         Returns:
-            What to write.
+            The parsed options.
 
         Raises:
-            OptionError: An option is unknown, holds a secret, has a value that it cannot have, or does not go with the
+            OptionError: An option is unknown, contains a secret, has an invalid value, or is not supported by the
                 operation.
         """
         options = _checked(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
@@ -315,12 +314,12 @@ class SparkWriteOptions:
 
 @dataclass(frozen=True)
 class SparkStreamOptions:
-    """What a stream writes, and who it is.
+    """The options of a stream write.
 
     Attributes:
-        write: What each micro-batch writes.
-        sink: The name under which the table remembers the newest micro-batch.
-        checkpoint: The location of the query's checkpoint, which has its id.
+        write: The write options of each micro-batch.
+        sink: The sink name, for which the table stores the newest batch number.
+        checkpoint: The location of the checkpoint, which contains the id of the query.
     """
 
     write: SparkWriteOptions
@@ -329,17 +328,17 @@ class SparkStreamOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkStreamOptions:
-        """Check the options of a stream that is written.
+        """Check the options of a stream write.
 
         Args:
-            given: The options by name, in any case of letters.
+            given: The options by name, in any case.
 
         Returns:
-            What the stream writes.
+            The parsed options.
 
         Raises:
-            OptionError: `sink` or `checkpointLocation` is not given, `transaction` is, or an option is unknown, holds a
-                secret, has a value that it cannot have, or does not go with the operation.
+            OptionError: `sink` or `checkpointLocation` is missing, or `transaction` is set. Or an option is unknown,
+                contains a secret, has an invalid value, or is not supported by the operation.
         """
         write = SparkWriteOptions.of(given, stream=True)
         options = {name.lower(): value for name, value in given.items()}

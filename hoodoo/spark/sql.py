@@ -1,7 +1,8 @@
-"""`hoodoo.sql(spark, text)`: statements of Spark SQL over tables of hoodoo, named hoodoo.`path`.
+"""`hoodoo.sql(spark, text)`: Spark SQL statements over hoodoo tables, written as hoodoo.`path`.
 
-Spark asks a data source written in Python neither for MERGE, UPDATE and DELETE nor at each query, so the statement is
-read here: what writes becomes a call of the table, and what reads goes to Spark, over the newest snapshots.
+Spark does not pass MERGE, UPDATE and DELETE to Python data sources, and does not let them choose a new snapshot for
+each query. So this package parses each statement. Writes become method calls on the table. Reads are passed to Spark,
+with the newest snapshots.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ _INSTEAD = {
     "TRUNCATE": "use DELETE FROM without a condition.",
     "VACUUM": "use hoodoo.open(path).clean().",
 }
-"""What is there for statements that are not, by their first words."""
+"""Alternatives for unsupported statements, by their first word."""
 
 
 def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
-    """Run a statement of Spark SQL in which tables of hoodoo stand as hoodoo.`path`.
+    """Run a Spark SQL statement, which refers to a hoodoo table as hoodoo.`path`.
 
-    MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY are carried
-    out on the table; everything else goes to `spark.sql`, and reads each table as it is now. A path is a local folder
-    or 's3://bucket/prefix'. CREATE TABLE name (...) USING hoodoo LOCATION 'path' also gives the table a name for the
+    A path is a local folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE
+    TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY. All other statements are passed to `spark.sql`, and read the
+    newest snapshot of each table. CREATE TABLE name (...) USING hoodoo LOCATION 'path' also registers the name for the
     session, in `sql` and as a temporary view.
 
-    The match of MERGE is the key, so ON has to be the equality of the key and partition columns. Expressions of MERGE,
-    UPDATE and DELETE are evaluated by DuckDB, `pip install 'hoodoo[sql]'`; a form that is not known to mean the same
-    there as in Spark is refused. The source of a MERGE and the query of an INSERT are Spark's.
+    MERGE matches rows by key, so ON must be the equality of the key and partition columns. DuckDB evaluates the
+    expressions of MERGE, UPDATE and DELETE, `pip install 'hoodoo[sql]'`. Expressions that may have a different meaning
+    in DuckDB than in Spark are rejected. Spark runs the source of a MERGE and the query of an INSERT.
 
     Args:
         spark: The session, classic or Connect.
@@ -69,17 +70,17 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
         rewrite: True allows ALTER TABLE to rewrite base files, as in `Table.alter`. Default False.
 
     Returns:
-        The rows of a query; one row with the counts of a write or of a change of columns; the columns of a table that
-        was created or described.
+        The rows of a query, one row with the counts of a write or a schema change, or the columns of a created or
+        described table.
 
     Raises:
-        OptionError: The statement is none that `sql` carries out on a table, ON is not the equality of the key, or an
-            argument does not have one of the values above.
-        ExpressionError: A statement on a table cannot be read, an expression names a column that there is not, or is
-            not known to mean the same in DuckDB.
+        OptionError: The statement is not supported on a table, ON is not the equality of the key, or an argument has an
+            invalid value.
+        ExpressionError: A statement on a table cannot be parsed. Or an expression names an unknown column, or may have
+            a different meaning in DuckDB.
         TableNotFound: There is no table at a path.
-        HoodooError: What the method of the table raises.
-        EngineError: PySpark is older than 4.2, `spark` is no session, or DuckDB is needed and not installed.
+        HoodooError: Any error that the corresponding table method raises.
+        EngineError: PySpark is older than 4.2, `spark` is not a session, or DuckDB is needed and not installed.
     """
     flag("rewrite", rewrite)
     statement = read(text)
@@ -121,7 +122,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _without_tree(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
-    """A statement that sqlglot knows no tree of, with tables of hoodoo in it."""
+    """Run a statement that sqlglot cannot parse, but that contains hoodoo tables."""
     words = statement.words
     if words[0] in _READS:
         return query(spark, statement)
@@ -148,7 +149,7 @@ def _not_there(statement: Statement) -> OptionError:
 
 # ---- tables
 def _is_ours(tree: Node, names: dict[str, str]) -> bool:
-    """Whether a CREATE makes a table of hoodoo."""
+    """Return whether a CREATE statement creates a hoodoo table."""
     if tree.args["kind"].upper() != "TABLE":
         return False
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
@@ -167,7 +168,7 @@ def _create(spark: SparkSession, statement: Statement, names: dict[str, str]) ->
 
 
 def _view(spark: SparkSession, statement: Statement) -> DataFrame:
-    """A temporary view of a query. Its snapshot is that of its creation."""
+    """Create a temporary view of a query, with the snapshot at creation."""
     tree = statement.tree
     held = tree.args["properties"].expressions if tree.args.get("properties") else []
     columns = isinstance(tree.this, exp.Schema)

@@ -1,7 +1,8 @@
-"""Expressions of Spark SQL as DuckDB evaluates them, for UPDATE, DELETE and MERGE.
+"""Translation of Spark SQL expressions to DuckDB, for UPDATE, DELETE and MERGE.
 
-Only forms that mean the same in both, or that are written so that they do, pass; everything else is refused by name.
-The caller can always compute it with Spark, in the source of a MERGE. Knows columns and types, no rows.
+Only expressions with the same meaning in both engines, or that can be rewritten to have it, are accepted. All other
+expressions are rejected with an error that names them. The user can always compute these values with Spark, in the
+source of a MERGE.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeE
 ZONED = "zoned"
 _CLOCKS = {"TIMESTAMPTZ": ZONED, "TIMESTAMPLTZ": ZONED, "TIMESTAMP": "without zone", "TIMESTAMPNTZ": "without zone"}
 _CLOCKS |= {"DATE": "date"}
-"""Type that something is cast to -> what kind of time it is."""
+"""Kind of date or time by the target type of a cast."""
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 @dataclass(frozen=True)
 class Side:
-    """A row that an expression may look at.
+    """A row that an expression can refer to.
 
     Attributes:
-        alias: The name of the row in the statement, in small letters. '': it has none.
-        prefix: The name of the row for DuckDB. '': columns stand alone.
-        schema: Its columns.
+        alias: The name of the row in the statement, in lower case, or '' without a name.
+        prefix: The table name of the row in DuckDB, or '' if columns are unqualified.
+        schema: The columns of the row.
     """
 
     alias: str
@@ -57,7 +58,7 @@ class Side:
     schema: pa.Schema
 
     def column(self, name: str) -> str | None:
-        """Return a column by its name in any case of letters, as Spark finds it. None: there is none."""
+        """Return the column that matches a name in any case, as Spark does, or None if no unique column matches."""
         if name in self.schema.names:
             return name
         found = [known for known in self.schema.names if known.lower() == name.lower()]
@@ -66,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """What expressions see.
+    """The rows and settings that expressions depend on.
 
     Attributes:
         sides: The rows.
@@ -78,20 +79,20 @@ class Scope:
 
     @property
     def in_utc(self) -> bool:
-        """True if the session's days are those of UTC, as DuckDB's are."""
+        """Whether the session uses UTC days, as DuckDB does."""
         return is_utc(self.zone)
 
     def found(self, node: Node) -> tuple[Side, str, list[str]]:
-        """Find the column that a node names.
+        """Resolve the column that a node refers to.
 
         Args:
             node: A column in the tree.
 
         Returns:
-            The row, the name of the column, and the names of fields within it.
+            The row, the column name, and the names of nested fields.
 
         Raises:
-            ExpressionError: There is no such column, or it may be one of several.
+            ExpressionError: The column does not exist or is ambiguous.
         """
         parts = [part.name for part in node.parts]
         if len(parts) > 1:
@@ -115,17 +116,17 @@ class Scope:
 
 
 def duckdb_text(node: Node, scope: Scope) -> str:
-    """Write an expression of Spark's for DuckDB.
+    """Translate a Spark expression to DuckDB SQL.
 
     Args:
         node: The expression.
-        scope: What it sees.
+        scope: The rows and settings that it depends on.
 
     Returns:
-        The expression, in DuckDB's SQL.
+        The expression in DuckDB SQL.
 
     Raises:
-        ExpressionError: It names no column that there is, or has a form that DuckDB would not evaluate as Spark does.
+        ExpressionError: The expression names an unknown column, or DuckDB would not evaluate it as Spark does.
     """
     try:
         return str(_Writer(scope).written(node.copy()).sql("duckdb", unsupported_level=ErrorLevel.RAISE))
@@ -146,7 +147,7 @@ class _Writer:
         self._scope = scope
 
     def written(self, node: Node) -> Node:
-        """The node for DuckDB, all nodes below it looked at."""
+        """Return the node translated to DuckDB, after checking all nodes below it."""
         form = type(node)
         if form is exp.Column:
             return self._column(node)
@@ -162,7 +163,7 @@ class _Writer:
             if any(value for name, value in node.args.items() if name != "this"):
                 raise _refused(node, "has digits, which DuckDB's has not")
             whole: Node = exp.Cast(this=form(this=self.written(node.this)), to=exp.DataType.build("BIGINT"))
-            return whole  # as in Spark; of NaN, which Spark makes 0, it is an error
+            return whole  # as in Spark, except that NaN raises an error instead of becoming 0
         elif form in _BY_DAY:
             self._require_utc(node)
         elif form not in _SAME or form is exp.In and node.args.get("query"):
@@ -196,7 +197,7 @@ class _Writer:
         return node
 
     def _cast(self, node: Node) -> Node:
-        """Spark cuts where DuckDB rounds, and writes times and floats in other words."""
+        """Translate a cast. Spark truncates where DuckDB rounds, and formats times and floats differently."""
         kind, inner = node.to, node.this
         to = kind.this.name
         plain = exp.Cast(this=None, to=kind)
@@ -227,7 +228,7 @@ class _Writer:
         return side.schema.field(name).type if not fields else None
 
     def _moment(self, text: str, node: Node) -> str:
-        """A time of the session's zone, in UTC."""
+        """Convert a time in the session's time zone to UTC."""
         try:
             moment = dt.datetime.fromisoformat(text.strip())
         except ValueError:
@@ -266,7 +267,7 @@ class _Writer:
             )
 
     def _clocks(self, node: Node) -> set[str]:
-        """What kinds of times stand in an expression."""
+        """Return the kinds of dates and times in an expression."""
         found = set()
         for part in node.find_all(exp.Column, exp.Cast):
             if isinstance(part, exp.Cast):
@@ -280,7 +281,11 @@ class _Writer:
         return found - {""}
 
     def _require_times(self, node: Node) -> None:
-        """A text, a date or a time without zone beside a time means the session's zone in Spark, and UTC in DuckDB."""
+        """Reject comparisons of a timestamp with a string, a date or a timestamp without time zone, unless the session
+        uses UTC.
+
+        Spark interprets these values in the session's time zone, and DuckDB in UTC.
+        """
         if self._scope.in_utc:
             return
         clocks = self._clocks(node)
@@ -305,9 +310,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def schema_of_frame(frame: Any) -> pa.Schema:
-    """Return the columns of a Spark DataFrame; a type that a table cannot hold is null here, so that nothing is known
-    of it.
-    """
+    """Return the columns of a Spark DataFrame, with type null for types that a table does not support."""
     fields = []
     for field in frame.schema.fields:
         try:

@@ -1,7 +1,7 @@
-"""Queries of `hoodoo.sql`: each is planned anew, over the tables as they are when it is run.
+"""Queries of `hoodoo.sql`, planned at each run with the newest snapshots of the tables.
 
-A table of hoodoo in a statement becomes a DataFrame of its own. Of the conditions of a WHERE, those go along that the
-scan decides as Spark would; Spark applies all of them again. All tables of one path in a statement are of one snapshot.
+Each hoodoo table in a statement becomes its own DataFrame. WHERE conditions that the scan evaluates like Spark are
+pushed down. Spark evaluates all conditions again. All references to one path in a statement use the same snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
 def names_of(spark: SparkSession) -> dict[str, str]:
-    """Return the paths of the tables that CREATE TABLE gave a name in a session, by the name in small letters."""
+    """Return the paths of the tables that CREATE TABLE named in this session, by name in lower case."""
     return _named.setdefault(spark, {})
 
 
@@ -39,12 +39,12 @@ def zone_of(spark: SparkSession) -> str:
 
 
 def is_utc(zone: str) -> bool:
-    """Tell whether a time zone has the days of UTC."""
+    """Return whether a time zone is UTC."""
     return zone.upper() in _UTC
 
 
 def frame_of(spark: SparkSession, text: str) -> DataFrame:
-    """Run a query, in which tables of hoodoo may stand.
+    """Run a query, which may refer to hoodoo tables.
 
     Args:
         spark: The session.
@@ -54,7 +54,7 @@ def frame_of(spark: SparkSession, text: str) -> DataFrame:
 
 
 def query(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Run a statement in Spark, in which tables of hoodoo may be read.
+    """Run a statement that reads hoodoo tables in Spark.
 
     Args:
         spark: The session.
@@ -62,7 +62,7 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
 
     Raises:
         TableNotFound: There is no table at a path.
-        PositionError: VERSION AS OF or TIMESTAMP AS OF names no position.
+        PositionError: The position in VERSION AS OF or TIMESTAMP AS OF is invalid.
     """
     found = references(statement, names_of(spark))
     if not found:
@@ -74,7 +74,7 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
 
 
 def show_newest(spark: SparkSession, path: str) -> None:
-    """Let the temporary views of a table, which CREATE TABLE made, show its newest snapshot.
+    """Refresh the temporary views that CREATE TABLE created for a table to its newest snapshot.
 
     Args:
         spark: The session.
@@ -86,7 +86,7 @@ def show_newest(spark: SparkSession, path: str) -> None:
 
 
 class _Planner:
-    """Makes the DataFrames of one statement."""
+    """Planner that creates the DataFrames of one statement."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark, self._tables = spark, dict[str, tuple[Table, str]]()
@@ -111,14 +111,14 @@ class _Planner:
 
 
 def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
-    """Return the conditions on a table that its scan can decide for Spark, in the language of `where`; '' if none.
+    """Return the conditions on a table that its scan can evaluate, in the syntax of `where`; '' without any.
 
-    A scan may give more rows than Spark keeps, and never fewer.
+    The scan may return more rows than Spark keeps, but never fewer.
 
     Args:
         node: The table in the tree of the statement.
-        schema: Its columns.
-        in_utc: True if the session's time zone is UTC, so that a time without a zone means the same in both.
+        schema: The columns of the table.
+        in_utc: True if the session's time zone is UTC. Spark and the scan then agree on times without a zone.
     """
     place = _Place.of(node)
     if place is None:
@@ -129,9 +129,9 @@ def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """A table in a FROM whose rows a WHERE filters before anything else sees them.
+    """A table in a FROM clause whose rows can be filtered before any other operation.
 
-    alone: its columns need no name of the table before them, since there is no other.
+    alone: True if the query has a single table, so its column names need no qualifier.
     """
 
     alias: str
@@ -189,7 +189,10 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
 
 
 def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
-    """Spark compares a number with a text as floats, and takes a time without a zone as one of the session's zone."""
+    """Return whether the literals have the same meaning in Spark and in the scan.
+
+    Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
+    """
     literals = list(node.find_all(exp.Literal))
     texts = [one for one in literals if one.is_string and not isinstance(one.parent, exp.Cast)]
     if any(one.is_string and "\\" in one.name for one in literals):
@@ -202,7 +205,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Tell whether a condition is true for each row that it is true for in Spark, which ranks NaN above all numbers."""
+    """Return whether a condition keeps every row that Spark keeps. Spark sorts NaN above all numbers."""
     match tree:
         case Compare():
             return not pa.types.is_floating(tree.type) or pa.types.is_float64(tree.type) and tree.op in ("=", "<", "<=")

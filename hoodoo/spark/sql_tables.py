@@ -1,6 +1,6 @@
-"""CREATE TABLE, ALTER TABLE and DESCRIBE of Spark SQL, as calls of a table.
+"""CREATE TABLE, ALTER TABLE and DESCRIBE of Spark SQL, translated to table calls.
 
-Types and defaults are read by Spark itself. Knows no rows.
+Spark itself parses types and defaults.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 _LISTS = ("key", "partition_by", "order_by")
 _TRANSFORM = re.compile(r"(YEAR|MONTH|DAY|HOUR|BUCKET|TRUNCATE)S?\((?:(\d+), )?`?(\w+)`?\)")
-"""A transform as sqlglot writes it in Spark's dialect."""
+"""Pattern of a transform in the Spark SQL that sqlglot generates."""
 _KNOWN = (
     "ADD COLUMNS, DROP COLUMN, RENAME COLUMN, ALTER COLUMN ... TYPE / FIRST / AFTER / DROP NOT NULL, SET TBLPROPERTIES"
 )
 
 
 def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
-    """Read a type of Spark's.
+    """Convert a Spark type to an Arrow type.
 
     Args:
         spark: The session.
         kind: The type in the tree.
 
     Raises:
-        SchemaError: A table cannot hold it.
+        SchemaError: Tables do not support the type.
     """
     return arrow_schema_of(spark.sql(f"SELECT CAST(NULL AS {kind.sql('spark')}) AS c").schema).field("c").type
 
 
 def query_begins_after(statement: Statement) -> int:
-    """Return the index of the token before the query of a CREATE, whose AS may be left out."""
+    """Return the index of the token before the query of a CREATE statement, with or without AS."""
     words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
     if not words:
         raise unreadable(statement)
@@ -66,20 +66,20 @@ def query_begins_after(statement: Statement) -> int:
 
 # ---- CREATE TABLE
 def created(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
-    """Carry out a CREATE TABLE.
+    """Run a CREATE TABLE statement.
 
     Args:
         spark: The session.
         statement: The statement.
-        path: The path that the statement has in place of a name. None: it has a name, and LOCATION.
+        path: The path in the statement. None: the statement has a name and a LOCATION.
 
     Returns:
-        The table, its path, and the name that it gets in the session, or ''.
+        The table, its path, and its name in the session, or '' without a name.
 
     Raises:
-        OptionError: The statement says something that a table cannot have, or not where it lies.
-        SchemaError: A table cannot hold its columns.
-        TableExists: There is a table, and the statement does not say IF NOT EXISTS.
+        OptionError: The statement has an unsupported clause, or does not have exactly one location.
+        SchemaError: Tables do not support a column.
+        TableExists: The table exists, and the statement lacks IF NOT EXISTS.
     """
     tree = statement.tree
     declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
@@ -139,7 +139,7 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
 
 
 def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
-    """Where the table lies, and the arguments of `create` by name."""
+    """Return the location of the table, and the arguments of `create` by name."""
     location, found = "", dict[str, Any]()
     for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
         if isinstance(one, exp.LocationProperty):
@@ -160,7 +160,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
 
 
 def _partition(node: Node) -> str | Transform:
-    """What a part of PARTITIONED BY says: a column, or a transform by Spark's name of it."""
+    """Convert a part of PARTITIONED BY to a column name, or to a transform."""
     if isinstance(node, (exp.Identifier, exp.Column)):
         return str(node.name)
     text = node.sql("spark")
@@ -174,27 +174,27 @@ def _partition(node: Node) -> str | Transform:
 
 
 def _property(node: Node) -> dict[str, str]:
-    """A property by its name; hoodoo.key is key, since properties of many programs share a list."""
+    """Return a table property by name, without the prefix 'hoodoo.', which distinguishes it from other properties."""
     name = ".".join(_parts(node.this))
     return {name.removeprefix("hoodoo."): node.args["value"].name}
 
 
 # ---- ALTER TABLE
 def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
-    """Carry out an ALTER TABLE.
+    """Run an ALTER TABLE statement.
 
     Args:
         spark: The session.
         statement: The statement.
         target: The table.
-        rewrite: True allows base files to be rewritten.
+        rewrite: True allows rewriting base files.
 
     Returns:
-        What `Table.alter` gives, or None where properties were set.
+        The result of `Table.alter`, or None if the statement sets properties.
 
     Raises:
-        OptionError: The statement says something that `alter` cannot do.
-        HoodooError: What `Table.alter` and `Table.set_options` raise.
+        OptionError: The statement has an unsupported clause.
+        HoodooError: Any error that `Table.alter` or `Table.set_options` raises.
     """
     actions = statement.tree.args["actions"]
     settings = [one for one in actions if isinstance(one, exp.AlterSet)]
@@ -213,15 +213,15 @@ def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bo
 
 
 def moved(statement: Statement, target: Target) -> Any:
-    """Carry out an ALTER TABLE ... ALTER COLUMN ... FIRST or AFTER, which sqlglot has no tree of.
+    """Run an ALTER TABLE ... ALTER COLUMN ... FIRST or AFTER statement, which sqlglot cannot parse.
 
     Args:
         statement: The statement.
         target: The table.
 
     Raises:
-        OptionError: It is another statement.
-        HoodooError: What `Table.alter` raises.
+        OptionError: The statement has any other form.
+        HoodooError: Any error that `Table.alter` raises.
     """
     rest = list(statement.tokens[target.last + 1 :])
     words = [token.text.upper() for token in rest]
@@ -285,7 +285,9 @@ def _path(node: Node, schema: pa.Schema) -> str:
 
 
 def _known(name: str, schema: pa.Schema) -> str:
-    """The table's spelling of a name, or the name, where there is no such column: the table says so."""
+    """Return the column name in the case of the table, or `name` itself for unknown columns, which raise an error
+    later.
+    """
     found = [one for one in schema.names if one.lower() == name.lower()]
     return found[0] if name not in schema.names and len(found) == 1 else name
 
@@ -300,11 +302,11 @@ def _parts(node: Node) -> list[str]:
 
 # ---- DESCRIBE
 def described(table: Table, extended: bool = False) -> pa.Table:
-    """Return the columns of a table as DESCRIBE shows them.
+    """Return the columns of a table in the format of DESCRIBE.
 
     Args:
         table: The table.
-        extended: True also tells where the table lies, its type and its options. Default False.
+        extended: True also returns the location, type and options of the table. Default False.
     """
     parts: Mapping[str, tuple[str, ...]] = {
         "key": table.key,

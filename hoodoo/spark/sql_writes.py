@@ -1,6 +1,6 @@
-"""MERGE, UPDATE, DELETE and INSERT of Spark SQL, as calls of a table.
+"""MERGE, UPDATE, DELETE and INSERT of Spark SQL, translated to table calls.
 
-Rows come from Spark; what decides about stored rows is evaluated by DuckDB, where they lie. Knows no timeline.
+Spark provides the new rows. DuckDB evaluates the expressions on stored rows, in the processes that read them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "bytes_w
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a statement writes.
+    """The table that a statement writes to.
 
     Attributes:
         table: The table.
-        node: It in the tree.
-        last: The index of the last token of its name.
+        node: The table in the tree.
+        last: The index of the last token of the table reference.
     """
 
     table: Table
@@ -45,18 +45,18 @@ class Target:
 
     @property
     def alias(self) -> str:
-        """The name by which the statement qualifies its columns, in small letters, or ''."""
+        """The name that qualifies the columns of the table in the statement, in lower case, or ''."""
         return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
 def counts_of(result: WriteResult) -> pa.Table:
-    """Return what a write did as a table of one row."""
+    """Return the result of a write as a table with one row."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
 
 def update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Carry out an UPDATE.
+    """Run an UPDATE statement.
 
     Args:
         spark: The session.
@@ -64,8 +64,8 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         target: The table.
 
     Raises:
-        ExpressionError: A value or the condition cannot be said to DuckDB.
-        HoodooError: What `Table.update` raises.
+        ExpressionError: A value or the condition cannot be translated to DuckDB.
+        HoodooError: Any error that `Table.update` raises.
     """
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
@@ -78,7 +78,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Carry out a DELETE.
+    """Run a DELETE statement.
 
     Args:
         spark: The session.
@@ -86,8 +86,8 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         target: The table.
 
     Raises:
-        ExpressionError: The condition cannot be said to DuckDB.
-        HoodooError: What `Table.delete` raises.
+        ExpressionError: The condition cannot be translated to DuckDB.
+        HoodooError: Any error that `Table.delete` raises.
     """
     _require_nothing_else(statement, "DELETE", ("this", "where"))
     _require_alike(statement)
@@ -96,8 +96,8 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
-    """Raise OptionError for a clause that would narrow down which rows are meant, and that no call knows: without it
-    other rows would go.
+    """Raise OptionError for unsupported clauses that restrict the affected rows, because ignoring them would affect
+    more rows.
     """
     tree = statement.tree
     more = [name for name, value in tree.args.items() if value and name not in known]
@@ -112,7 +112,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
 
 
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Carry out an INSERT; keys that the table has, or that come twice, are refused.
+    """Run an INSERT statement. Existing and duplicate keys are rejected.
 
     Args:
         spark: The session.
@@ -121,8 +121,8 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
     Raises:
         OptionError: The statement overwrites, or names a partition.
-        ColumnError: It names a column that the table does not have, or has more or fewer values than columns.
-        HoodooError: What `Table.insert` raises.
+        ColumnError: The statement names an unknown column, or the numbers of values and columns differ.
+        HoodooError: Any error that `Table.insert` raises.
     """
     tree, table = statement.tree, target.table
     if tree.args.get("overwrite") or tree.args.get("where"):
@@ -150,7 +150,7 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Numbers with a point are decimals in Spark's SQL, and become floats where the column is one."""
+    """Cast decimals to float for float columns, because Spark SQL parses numbers with a decimal point as decimals."""
     kinds = {"double": pa.types.is_float64, "float": pa.types.is_float32}
     for field in frame.schema.fields:
         for name, is_kind in kinds.items():
@@ -160,7 +160,7 @@ def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Carry out a MERGE.
+    """Run a MERGE statement.
 
     Args:
         spark: The session.
@@ -168,9 +168,9 @@ def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteRes
         target: The table.
 
     Raises:
-        OptionError: ON is not the equality of the key and partition columns, or a clause is unknown.
-        ExpressionError: A value or a condition cannot be said to DuckDB.
-        HoodooError: What the merge of `Table.merge` raises.
+        OptionError: ON is not the equality of the key and partition columns, or a clause is unsupported.
+        ExpressionError: A value or a condition cannot be translated to DuckDB.
+        HoodooError: Any error that the merge of `Table.merge` raises.
     """
     _require_alike(statement)
     tree, schema = statement.tree, target.table.schema
@@ -276,7 +276,7 @@ def _is_column(node: Node, name: str, scope: Scope) -> bool:
 
 
 def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
-    """By column what SET gives it. sides: the rows that there are in the statement."""
+    """Return the SET expressions by column, translated to DuckDB. `sides` are the rows in the statement."""
     found: dict[str, str] = {}
     for part in parts:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -303,9 +303,7 @@ def _where(tree: Node, scope: Scope) -> str | None:
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
-    """Require that ON compares each key and partition column of both rows; generated partition columns may be left
-    out.
-    """
+    """Check that ON compares each key and partition column of both rows. Derived partition columns are optional."""
     wanted = list(dict.fromkeys((*table.key, *table.partition_by)))
     needed = [name for name in wanted if name in table.key or name not in table.transforms]
     one, other = stored.alias or "target", source.alias or "source"
@@ -337,7 +335,7 @@ def _flat(node: Node) -> list[Node]:
 
 
 def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """The source, with the table's spelling of names that differ in the case of letters only."""
+    """Rename source columns that differ from the table's columns only in case."""
     ours: Mapping[str, str] = {name.lower(): name for name in reversed(schema.names)}
     names = [name if name in schema.names else ours.get(name.lower(), name) for name in frame.columns]
     return frame if names == frame.columns else frame.toDF(*names)
@@ -351,13 +349,13 @@ def _column(name: str, schema: pa.Schema) -> str:
 
 
 def _before(statement: Statement, word: str) -> str:
-    """The WITH before a statement, which its query needs too."""
+    """Return the WITH clause before a statement, which its query also needs."""
     index = statement.names(word)[0]
     return statement.text[: statement.tokens[index].start]
 
 
 def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
-    """The index of the last token before the query of an INSERT."""
+    """Return the index of the last token before the query of an INSERT."""
     index, tokens = target.last, statement.tokens
     if [token.text.upper() for token in tokens[index + 1 : index + 3]] == ["BY", "NAME"]:
         index += 2
@@ -368,9 +366,11 @@ def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] |
 
 
 def _require_alike(statement: Statement) -> None:
-    """Refuse words that sqlglot reads otherwise than Spark, where Spark does not read them itself.
+    """Reject string literals that sqlglot may parse differently than Spark, in expressions that Spark does not
+    evaluate.
 
-    CAST and TRY_CAST are alike to it; the one is an error where the other is null.
+    TRY_CAST is also rejected: sqlglot does not distinguish it from CAST, which raises an error instead of returning
+    null.
     """
     if texts := statement.unlike_texts():
         raise refusal(

@@ -1,9 +1,9 @@
-"""The streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot.
+"""Stream reads of a table on Spark. Each micro-batch is a range of slots, or some file groups of the initial snapshot.
 
-A micro-batch is a function of its two offsets. An offset is a table and a slot; within a first snapshot it also says
-how many of its file groups were read, in the order of partition and file id. Spark keeps offsets in its checkpoint and
-asks again for a micro-batch that was cut short, so that rows come exactly once. readers/progress.py decides where a
-micro-batch ends.
+A micro-batch is determined by its two offsets. An offset is a table and a slot. Within the initial snapshot, it also
+contains the number of file groups read so far, in the order of partition and file id. Spark stores offsets in its
+checkpoint and repeats interrupted micro-batches, so rows are delivered exactly once. readers/progress.py decides where
+a micro-batch ends.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from hoodoo.timeline.holds.leases import Lease
 from hoodoo.timeline.slots.slot import Slot
 from hoodoo.timeline.views.view import FileGroup, View
 
-_HOLD_HOURS = 24.0  # how long a first snapshot is held beyond the newest trigger
+_HOLD_HOURS = 24.0  # protection time of the initial snapshot after the newest trigger
 _RENEW_S = 3600.0
 _MUCH = 1 << 62
 
 
 class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one streaming query.
+    """Reader of a streaming query.
 
-    It lives in a planner process of its own. Its method `read` runs in tasks.
+    Spark runs it in a separate planner process. Its method `read` runs in tasks.
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
@@ -65,14 +65,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
-        """Find the offset at which a query without a checkpoint starts.
+        """Return the offset at which a query without a checkpoint starts.
 
         Returns:
             The offset.
 
         Raises:
             PositionError: The option `since` is not a position of the table.
-            SnapshotExpired: The snapshot at the option `since` was cleaned away.
+            SnapshotExpired: Cleaning deleted the snapshot at the option `since`.
         """
         table, options = self._table, self.options
         start = table.handle.slot_of(table.handle.look().history, self._start(), exclusive=True)
@@ -87,7 +87,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
-        """Read an offset. Raises PositionError if the table does not have the slot that it names."""
+        """Parse an offset. Raises PositionError if the table does not have its slot."""
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
@@ -107,12 +107,12 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a limit that tells later whether limits count.
+        """Return a read limit that shows later whether to apply the limits in the options.
 
-        Spark has no limit of commits, and takes one limit alone.
+        Spark cannot limit commits, and supports only one limit at a time.
 
         Returns:
-            A limit of rows where the options have any limit, no limit otherwise.
+            A limit of rows if the options contain any limit, otherwise no limit.
         """
         return (
             ReadAllAvailable()
@@ -121,18 +121,18 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Find the offset at which the next micro-batch ends.
+        """Return the offset at which the next micro-batch ends.
 
         Args:
             start: The offset at which it starts.
             limit: The limit of the micro-batch, as `getDefaultReadLimit` returned it.
 
         Returns:
-            The offset, which is `start` where there is nothing to read.
+            The offset, or `start` if there is nothing to read.
 
         Raises:
-            PositionError: The checkpoint is of another table, or after the newest slot of this one.
-            RangeUndone: Another engine took the slot of `start` back.
+            PositionError: The checkpoint belongs to another table, or is after the newest slot.
+            RangeUndone: Another engine rolled back the slot of `start`.
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
@@ -181,9 +181,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _first_snapshot(self, head: View) -> View:
-        """Return the snapshot with which a stream from the beginning starts.
+        """Return the initial snapshot of a stream that starts at the beginning.
 
-        It is the newest one; or, if the stream goes commit by commit, the oldest one that can be read.
+        This is the newest snapshot, or the oldest readable one if the stream reads commit by commit.
         """
         by_commit = self.options.versions == "all" or self.options.limits.commits is not None
         seq = max(1, head.min_readable) if by_commit else head.seq
@@ -212,7 +212,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             The parts, one per task.
 
         Raises:
-            SnapshotExpired: A clean deleted files that the micro-batch needs.
+            SnapshotExpired: Cleaning deleted files that the micro-batch needs.
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
@@ -237,17 +237,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """Find the last slot before the first one after `after` that changed rows.
+        """Return the last slot before the first row change after `after`.
 
         It has the same rows as `after`, and stays readable for longer.
         """
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        """Read what changed in a range, with the columns that the table has now.
-
-        The query was planned with these columns.
-        """
+        """Read the changes in a range, with the current columns of the table, for which the query was planned."""
         handle, options = self._table.handle, self.options
         newest = handle.look()
         seen = newest._replace(view=newest.history.view(until))
@@ -264,7 +261,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """Read all rows of a view in the form of the stream."""
+        """Read all rows of a view in the format of the stream."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -285,10 +282,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """Return the snapshot at slot `seq`, which is readable or held by a lease of this stream.
+        """Return the snapshot at slot `seq`, if it is readable or protected by a lease.
 
         Raises:
-            SnapshotExpired: It is neither.
+            SnapshotExpired: The snapshot is neither readable nor protected.
         """
         history = self._table.handle.history
         held = not history.head().readable(seq) and seq in leases.held(self._table.handle.store)
@@ -296,10 +293,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return view
 
     def _hold(self, seq: int) -> None:
-        """Keep a clean from a snapshot that several micro-batches read.
+        """Protect a snapshot from cleaning while several micro-batches read it.
 
-        Where nothing may be written, only retention protects the snapshot. A query that stops leaves its lease; it can
-        be restarted until the lease ends.
+        Without write permission, only retention protects the snapshot. A stopped query leaves its lease, so it can be
+        restarted until the lease expires.
         """
         if self._lease is not None and self._lease.seq == seq and time.monotonic() - self._leased_at < _RENEW_S:
             return
@@ -311,9 +308,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Give up what is held for rows up to an offset, and move the consumer there.
+        """Release the lease for rows up to an offset, and advance the consumer to it.
 
-        Spark calls it once it has handled all rows up to the offset.
+        Spark calls this method after it has processed all rows up to the offset.
 
         Args:
             end: The offset.
@@ -328,7 +325,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.consumer is not None:
             here = Cursor(table.cursor.table, done.slot)
             consumer = table.consumer(self.options.consumer, here)
-            if consumer.position.seq < done.slot:  # after a restart it may be further than the checkpoint
+            if consumer.position.seq < done.slot:  # after a restart, the consumer may be ahead of the checkpoint
                 consumer.commit(here)
 
 
@@ -339,9 +336,9 @@ def _weight_of_slot(slot: Slot) -> Weight:
 
 
 def _weight_of_group(group: FileGroup) -> Weight:
-    """Weigh a file group that is read as it is.
+    """Weigh a file group of the initial snapshot.
 
-    Log files count in full, because it is not known before how many rows they replace.
+    Log files count in full, because the number of rows that they replace is unknown.
     """
     files = [entry.file for entry in group.files()]
     return Weight(0, len(files), sum(file.rows for file in files))

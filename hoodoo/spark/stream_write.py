@@ -1,8 +1,8 @@
-"""The writer of a stream, `writeStream.format("hoodoo")`: each micro-batch is one commit, exactly once.
+"""Stream writer for `writeStream.format("hoodoo")`, which commits each micro-batch exactly once.
 
-Spark makes a writer for each micro-batch where it plans, and another one where it commits, so what tasks staged goes to
-the commit with what they were told. Spark tells a writer the number of a micro-batch and no query; the query's id is in
-its checkpoint. Knows no slot: what a number of another query means is decided by the commit.
+Spark creates one writer for planning a micro-batch and another one for its commit, so the messages of tasks contain the
+job description. Spark passes the batch number to a writer, but not the query id, which is read from the checkpoint. The
+commit handles batch numbers of other queries.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from hoodoo.timeline.sinks import application_of
 from hoodoo.writers.staging import staged
 
 _METADATA = "metadata"
-"""The file of a checkpoint in which Spark keeps the id of the query."""
+"""The checkpoint file in which Spark stores the query id."""
 
 
 @dataclass
 class StreamMessage(WriterCommitMessage):
-    """What a task sends to the commit.
+    """Message that a task sends to the commit.
 
     Attributes:
         rows: The rows that the task prepared or staged.
-        job: What the task was told.
+        job: The job description of the task.
     """
 
     rows: staged.TaskRows
@@ -47,11 +47,11 @@ def query_of(checkpoint: str, storage: Mapping[str, Any]) -> str:
     """Read the id of the query that a checkpoint belongs to.
 
     Args:
-        checkpoint: The location of the checkpoint, as Spark takes it.
-        storage: Options of the store, where the checkpoint is on S3.
+        checkpoint: The location of the checkpoint, in Spark's format.
+        storage: Store options for a checkpoint on S3.
 
     Raises:
-        EngineError: There is no such file, or it cannot be read.
+        EngineError: The metadata file of the checkpoint does not exist or cannot be read.
     """
     try:
         return str(json.loads(_bytes_of(checkpoint, storage))["id"])
@@ -84,14 +84,14 @@ def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> 
     Args:
         options: The options by name, as Spark gives them.
         schema: The columns of the rows, as a StructType.
-        overwrite: True if the output mode is 'complete', which is refused.
+        overwrite: True for output mode 'complete', which is rejected.
 
     Returns:
         The writer.
 
     Raises:
-        OptionError: An option is unknown, lacks or has a value that it cannot have, or `overwrite` is True.
-        ColumnError: A column has one field twice, or does not fit the table.
+        OptionError: An option is unknown, missing or has an invalid value, or `overwrite` is True.
+        ColumnError: A column has a duplicate field, or does not match the table.
         TableNotFound: There is no table at the path.
     """
     if overwrite:
@@ -105,11 +105,11 @@ def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> 
 
 
 class HoodooStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a micro-batch.
+    """Writer of a micro-batch.
 
     Attributes:
         job: The write.
-        options: What the stream asks for.
+        options: The options of the stream.
     """
 
     def __init__(self, job: Job, options: SparkStreamOptions) -> None:
@@ -122,25 +122,25 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
             iterator: The rows.
 
         Returns:
-            What the task staged.
+            The message with the staged rows.
 
         Raises:
-            DataError: A row cannot be written.
+            DataError: A row is invalid.
         """
         return StreamMessage(self.job.prepared(iterator), self.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Merge and commit what the tasks staged, unless this micro-batch was committed before.
+        """Merge and commit the staged rows, unless this micro-batch is already committed.
 
         Args:
-            messages: What each task staged.
+            messages: The message of each task.
             batchId: The number of the micro-batch.
 
         Raises:
-            OptionError: The sink has a batch of this number or a later one from another query.
+            OptionError: The sink already has a batch with this number or a later one from another query.
             EngineError: The id of the query cannot be read.
-            KeyExists: An insert brings a key that the table has.
-            HoodooError: What the method of the table raises.
+            KeyExists: An inserted key is already in the table.
+            HoodooError: Any error that the table method raises.
         """
         told = [one for one in messages if isinstance(one, StreamMessage)]
         job = told[0].job if told else self.job
@@ -152,10 +152,10 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         job.commit([one.rows for one in told], ApplicationVersion(application_of(self.options.sink, query), batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Delete what the tasks staged. What tasks staged that sent nothing, a sweep deletes.
+        """Delete the staged files of the tasks. Orphan removal deletes the files of tasks without a message.
 
         Args:
-            messages: What each task staged.
+            messages: The message of each task.
             batchId: The number of the micro-batch.
         """
         for one in messages:

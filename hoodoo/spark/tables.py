@@ -1,9 +1,9 @@
-"""The table functions for SQL, `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`.
+"""SQL table functions `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`.
 
-Each runs as one task, so large ranges are better read through the data source. The timeline always has the same
-columns, so its function is an Arrow table function. The columns of changes depend on the table. Spark asks only a plain
-table function for its columns, so `hoodoo_changes` is one: it is slower, but a query can then name `after.fare` instead
-of parsing JSON text.
+Each function runs as one task, so read large ranges through the data source instead. The timeline always has the same
+columns, so `hoodoo_timeline` is an Arrow table function. The columns of changes depend on the table, and Spark only
+supports dynamic columns for plain table functions. So `hoodoo_changes` is a plain table function. It is slower, but
+queries can use `after.fare` instead of parsing JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """The function hoodoo_timeline(path): every instant, as `Table.timeline` lists it."""
+    """Table function hoodoo_timeline(path), which returns all instants, see `Table.timeline`."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
@@ -48,20 +48,20 @@ class _Timeline:
         options = ReadOptions.of({name: value[0].as_py() for name, value in given.items() if value is not None})
         yield options.open().timeline().to_arrow().cast(_TIMELINE)
 
-    eval = rows  # Spark's name for it
+    eval = rows  # the method name that Spark expects
 
 
 @dataclass
 class _Range(AnalyzeResult):
-    """The changes that a query reads, fixed when Spark analyses it."""
+    """The changes that a query reads, fixed when Spark analyzes the query."""
 
     parts: tuple[ReadPart, ...] = ()
 
 
 class _Changes:
-    """The function hoodoo_changes(path, since): the changes after `since`, as `Table.changes` gives them.
+    """Table function hoodoo_changes(path, since), which returns the changes after `since`, see `Table.changes`.
 
-    It takes `until`, `columns`, `where` and `versions` by name.
+    Named arguments are `until`, `columns`, `where` and `versions`.
     """
 
     def __init__(self, found: _Range) -> None:
@@ -100,7 +100,7 @@ class _Changes:
             for batch in read(part, self.found.schema):
                 yield from zip(*(column.to_pylist(maps_as_pydicts="strict") for column in batch.columns), strict=True)
 
-    eval = rows  # Spark's name for it
+    eval = rows  # the method name that Spark expects
 
 
 def _text(name: str, argument: AnalyzeArgument) -> str:

@@ -1,8 +1,9 @@
-"""The batch write `df.write.format("hoodoo")`: tasks prepare and stage rows, and one process merges them.
+"""Batch writer for `df.write.format("hoodoo")`. Tasks prepare and stage rows, and one process merges and commits them.
 
-That process has no session and is started by Spark beside the driver. It holds a small batch as a whole, and of a large
-one the rows of a few file groups at a time. `table.upsert(df)` is faster for those, because it merges on Spark. Spark
-hands over what one attempt of each task staged. What other attempts staged is deleted with the folder.
+Spark starts this process next to the driver, without a session. It loads a small batch into memory as a whole. For a
+large batch, it loads the rows of a few file groups at a time. `table.upsert(df)` is faster for large batches, because
+it merges on Spark. Spark passes on the staged files of one attempt of each task. The files of other attempts are
+deleted with the staging folder.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from hoodoo.writers.staging import staged
 
 @dataclass(frozen=True)
 class Job:
-    """What the tasks and the commit of a write know.
+    """Description of a write, for its tasks and its commit.
 
     Attributes:
-        options: What to write.
-        preparing: How tasks prepare rows, and where they stage them.
+        options: The write options.
+        preparing: The description of how tasks prepare and stage rows.
         known: The columns of the table when the write was planned.
-        columns: The indices of the columns that are staged. None: all.
-        spellings: The names of the table's columns, by either of which the rows may have them.
+        columns: The indices of the columns to stage. None: all columns.
+        spellings: The current and original names of the table's columns. Rows can use both.
     """
 
     options: SparkWriteOptions
     preparing: staged.StagingJob
-    known: TableSchema  # the table's columns when the write was planned
-    columns: tuple[int, ...] | None  # indices of those that are staged; None: all
+    known: TableSchema  # columns of the table when the write was planned
+    columns: tuple[int, ...] | None  # indices of the columns to stage; None: all
     spellings: Spellings
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
@@ -52,7 +53,7 @@ class Job:
             batches: The rows.
 
         Raises:
-            DataError: A row cannot be written.
+            DataError: A row is invalid.
         """
         chosen = self.columns
         rows = batches if chosen is None else (batch.select(list(chosen)) for batch in batches)
@@ -62,15 +63,15 @@ class Job:
         return staged.prepare_task(self.preparing, rows)
 
     def commit(self, rows: Iterable[staged.TaskRows], transaction: ApplicationVersion | None) -> None:
-        """Merge and commit what tasks staged, and delete it there.
+        """Merge and commit the staged rows, and delete the staged files.
 
         Args:
-            rows: What each task staged.
-            transaction: An application name and a growing version, or None.
+            rows: The staged rows of each task.
+            transaction: An application name and an increasing version, or None.
 
         Raises:
-            KeyExists: An insert brings a key that the table has.
-            HoodooError: What the method of the table raises.
+            KeyExists: An inserted key is already in the table.
+            HoodooError: Any error that the table method raises.
         """
         options, preparing = self.options, self.preparing
         collected = sorted(rows, key=lambda one: one.partition)
@@ -90,7 +91,7 @@ class Job:
             self.discard()
 
     def discard(self) -> None:
-        """Delete what tasks staged."""
+        """Delete the staged files."""
         staged.discard(self.preparing.store, self.preparing.folder)
 
     def _arguments(self, transaction: ApplicationVersion | None) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class Job:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task sends to the commit.
+    """Message that a task sends to the commit.
 
     Attributes:
         rows: The rows that the task prepared or staged.
@@ -118,16 +119,16 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     """Plan and check a batch write.
 
     Args:
-        options: The options by name, as Spark gives them.
+        options: The options by name, as passed by Spark.
         schema: The columns of the rows, as a StructType.
-        overwrite: True if mode("overwrite") was asked for, which is refused.
+        overwrite: True for mode("overwrite"), which is rejected.
 
     Returns:
         The write.
 
     Raises:
-        OptionError: An option is unknown or has a value that it cannot have, or `overwrite` is True.
-        ColumnError: A column has one field twice, or does not fit the table.
+        OptionError: An option is unknown or has an invalid value, or `overwrite` is True.
+        ColumnError: A column has a duplicate field, or does not match the table.
         TableNotFound: There is no table at the path.
     """
     if overwrite:
@@ -141,21 +142,21 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
 
 
 def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
-    """Plan and check a write, of a batch or of a micro-batch of a stream.
+    """Plan and check the write of a batch or micro-batch.
 
     Args:
-        chosen: What to write.
+        chosen: The write options.
         schema: The columns of the rows, as a StructType.
 
     Raises:
-        ColumnError: A column has one field twice, or does not fit the table.
+        ColumnError: A column has a duplicate field, or does not match the table.
         TableNotFound: There is no table at the path.
     """
     table = chosen.open()
     config = table.handle.newest_config()
     rows = config.spellings.schema(arrow_schema_of(schema))
     for field in rows:
-        require_fields_once(field.type, field.name)  # of all columns, as Spark sends them all
+        require_fields_once(field.type, field.name)  # check all columns, because Spark sends all of them
     delete = chosen.write.delete
     evolution = of_schema(rows, config.columns) if chosen.write.evolve else None
     wanted = evolution.of(config) if evolution else config
@@ -168,7 +169,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
 
 
 class HoodooWriter(DataSourceArrowWriter):
-    """The writer of a batch write.
+    """Writer of a batch.
 
     Attributes:
         job: The write.
@@ -184,30 +185,30 @@ class HoodooWriter(DataSourceArrowWriter):
             iterator: The rows.
 
         Returns:
-            What the task staged.
+            The message with the staged rows.
 
         Raises:
-            DataError: A row cannot be written.
+            DataError: A row is invalid.
         """
         return TaskMessage(self.job.prepared(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge and commit what the tasks staged.
+        """Merge and commit the staged rows.
 
         Args:
-            messages: What each task staged.
+            messages: The message of each task.
 
         Raises:
-            KeyExists: An insert brings a key that the table has.
-            HoodooError: What the method of the table raises.
+            KeyExists: An inserted key is already in the table.
+            HoodooError: Any error that the table method raises.
         """
         rows = [one.rows for one in messages if isinstance(one, TaskMessage)]
         self.job.commit(rows, self.job.options.write.transaction)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks staged.
+        """Delete the staged files of the tasks.
 
         Args:
-            messages: What each task staged.
+            messages: The message of each task.
         """
         self.job.discard()

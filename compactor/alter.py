@@ -1,8 +1,10 @@
-"""Changes a table's columns: one commit, which rewrites the file groups that engines going by name would read wrong.
+"""Column changes of a table, in one commit.
 
-A writer like any other: whoever wrote meanwhile comes first, and it begins again. Most changes write no data file. Rows
-that are rewritten keep their commit times and sequence numbers, so that no reader of changes sees any. What a change
-is, and which groups it needs, is decided in timeline/columns/alterations.py and timeline/columns/rewrites.py.
+The commit rewrites the file groups that engines would read incorrectly because they match columns by name. Most changes
+do not write data files. Like any writer, a column change starts again after a conflicting commit. Rewritten rows keep
+their commit times and sequence numbers, so that change readers do not see them.
+
+timeline/columns/alterations.py defines the changes. timeline/columns/rewrites.py decides which groups to rewrite.
 """
 
 from __future__ import annotations
@@ -32,15 +34,20 @@ from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
-_COMPACT_AFTER = 3  # conflicts: then logs are compacted first, which is in no writer's way
+_COMPACT_AFTER = 3  # after this many conflicts, logs are compacted first, which does not conflict with writers
 _SPENT = "The columns are as they were. Try again when the writers pause."
 
 
 @dataclass(frozen=True)
 class Altered:
-    """What a change of columns did. slot: of the commit, or the head where nothing was to be changed; instant: '' then.
+    """Result of a column change.
 
-    groups, rows, bytes_written: file groups that were rewritten, the rows and bytes of their new base files.
+    Attributes:
+        slot: The slot of the commit, or the newest slot if nothing had to be changed.
+        instant: The instant of the commit, or '' if nothing had to be changed.
+        groups: Number of file groups that were rewritten.
+        rows: Number of rows in the new base files.
+        bytes_written: Total size of the new base files, in bytes.
     """
 
     slot: int
@@ -53,12 +60,20 @@ class Altered:
 def alter(
     context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: Limits | None = None
 ) -> Altered:
-    """Make the `alterations`, one after the other, in one commit. rewrite: also where base files have to be rewritten;
-    without any alteration, where other engines read some of them wrong already.
+    """Apply the `alterations` in order, in one commit.
 
-    Raises SchemaError for what is refused, also where a stored value is none of a new type, RewriteNeeded where files
-    would have to be rewritten and may not, CommitConflict where writers kept winning, CorruptTable where a file that
-    must be rewritten is damaged.
+    Args:
+        context: The context of the operation.
+        alterations: The column changes. If they change nothing, `rewrite` repairs base files that other engines already
+            read incorrectly.
+        rewrite: True allows rewriting base files. Default False.
+        limits: Limits on the resources for rewriting. None (default): the default limits.
+
+    Raises:
+        SchemaError: A change is not allowed, or a stored value is not convertible to the new type.
+        RewriteNeeded: Files have to be rewritten, and `rewrite` is False.
+        CommitConflict: The retries are exhausted because of concurrent writers.
+        CorruptTable: A file that has to be rewritten is damaged.
     """
     tries = 0
 
@@ -80,7 +95,7 @@ def alter(
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)
         if retypes := retyped_columns(state.config.columns, after):
-            if any(group.logs for group in attempt.needed.groups):  # they hide rows whose values need not fit
+            if any(group.logs for group in attempt.needed.groups):  # values of rows that logs replace need not match
                 plans.compact(context)
                 raise Conflict("logs are compacted first")
             require_fit(context, state, attempt.needed.groups, retypes)
@@ -91,21 +106,21 @@ def alter(
 
 
 class _AlterAttempt:
-    """One transaction: the groups are rewritten under the columns `after`, then the slot is taken."""
+    """Transaction that rewrites the groups with the columns `after`, and then commits the slot."""
 
     def __init__(
         self, context: Context, state: TableState, after: TableSchema, settings: Mapping[str, str], limits: Limits
     ) -> None:
         self._context, self._state, self._after, self._limits = context, state, after, limits
         self._settings = dict(settings)
-        self._everything = after.columns == state.config.columns.columns  # nothing is altered, files are mended
+        self._everything = after.columns == state.config.columns.columns  # no column changes, only repair files
         self.needed = rewrites(state.config, state.view, after, self._everything)
         self._config: TableConfig = state.config.with_columns(after)
 
     def run(self) -> Altered:
         if self.needed.groups and self._state.view.plans:
             self._context.run_plans(self._state.view)
-            raise Conflict("open plans are run first")  # protocol rule S4: what they make has the columns of the plan
+            raise Conflict("open plans are run first")  # protocol rule S4: their output has the columns of the plan
         timeline, action = self._context.timeline, self._state.config.write_action
         inflight = commit_metadata.inflight(ALTER)
         with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
@@ -136,13 +151,16 @@ class _AlterAttempt:
         return files
 
     def _require_damage(self, problem: CorruptTable) -> None:
-        """Raise `problem` unless a file went because the view is an old one by now."""
+        """Raise `problem`, unless a clean operation has made the snapshot of the attempt unreadable."""
         history = self._context.timeline.history
         if history.head().min_readable <= self._state.view.seq:
             raise problem
 
     def _draft(self, view: View, files: Sequence[DataFile]) -> SlotDraft:
-        """The slot as of `view`. Raises Conflict where another group needs to be rewritten by now, or one changed."""
+        """Draft the slot for `view`.
+
+        Raises Conflict if the columns, the groups to rewrite or one of these groups changed, or if a plan is open.
+        """
         if view.schemas != self._state.view.schemas:
             raise Conflict("the table's columns changed")
         if rewrites(self._state.config, view, self._after, self._everything) != self.needed:

@@ -1,10 +1,10 @@
-"""Backpressure: a writer that outruns living workers waits a little after each commit, so that the cost of reading
-stays bounded.
+"""Backpressure: a writer that is faster than the workers waits after each commit, so that reads do not get slower.
 
-The rule (docs/semantics.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for
-that one and each further log, at most 5 s, and no longer than the group is so far behind. At twice as many the workers
-are taken for hung, and the writer compacts itself. Nothing waits before a commit or under a lock: the commit is final,
-and others go on.
+The rule (docs/semantics.md): if a commit logs to a file group that then has at least `slow_after_logs` logs, the writer
+waits 50 ms for that log and for each further log, at most 5 s. It stops waiting when the group has fewer logs. At twice
+the number of logs the workers count as hung, and the writer compacts the group itself.
+
+A writer only waits after the commit is final and without a lock, so that other writers are not delayed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from hoodoo.writers.context import Context
 
 _STEP_S = 0.05
 _MOST_S = 5.0
-HUNG = 2  # times the bound
+HUNG = 2  # workers count as hung at this multiple of the bound
 
 
 def ease(context: Context, config: TableConfig, seq: int) -> float:
-    """Wait, or compact, if workers live and the commit of slot `seq` logged to groups that are far behind. Returns the
-    seconds it waited.
+    """Apply backpressure after the commit of slot `seq`, and return the seconds spent waiting.
+
+    Waits or compacts if workers are alive and the commit logged to groups with too many logs.
     """
     from hoodoo.compactor.heartbeats import worker_lives
 
@@ -43,8 +44,9 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
 
 
 def _compact(context: Context, bound: int, seq: int) -> None:
-    """What the workers should have done: a plan that one of them holds and does not run keeps its groups from any
-    other.
+    """Compact the groups that slot `seq` logged to, in the writer.
+
+    Runs open plans of these groups first, because a hung worker's plan keeps its groups from being compacted.
     """
     from hoodoo.compactor.compaction import plans
 
@@ -59,12 +61,12 @@ def _compact(context: Context, bound: int, seq: int) -> None:
 
 
 def _logs(context: Context, view: View, seq: int) -> int:
-    """Most logs of a file group that slot `seq` logged to."""
+    """Return the largest number of logs in the file groups that slot `seq` logged to."""
     return max((len(group.logs) for group in _logged(context, view, seq)), default=0)
 
 
 def _logged(context: Context, view: View, seq: int) -> Iterator[FileGroup]:
-    """File groups that slot `seq` logged to, as far as its log still stands."""
+    """Yield the file groups that slot `seq` logged to and that still have its log."""
     for file in context.timeline.history.slot(seq).files:
         group = view.group(file.partition, file.file_id)
         if group and any(log.seq == seq for log in group.logs):

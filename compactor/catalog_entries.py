@@ -1,8 +1,7 @@
-"""The entries in catalogs that a worker keeps up to date: which they are, and how one is brought up to date.
+"""Catalog entries that a worker updates.
 
-A catalog is no part of the table's store: it may be away, refuse, or not answer at all. So each entry is asked for on a
-thread of its own, and whoever asks comes back for the answer: nothing else waits for a catalog. One that has not
-answered for a minute failed. When an entry is asked for, others know.
+A catalog may be unavailable, refuse a request or hang. So each request runs on its own thread, and the caller polls for
+the response. A slow catalog does not delay other work. A request fails after a minute without a response.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
-"""How the name of the part of the work begins that is an entry; its name in the catalog follows."""
+"""Prefixes of the names of work parts that update an entry. The name of the entry in the catalog follows."""
 _PATIENCE_S = 60.0
 _AT_ONCE_S = 1.0
-"""How long an answer is waited for where others wait, too: most catalogs take less."""
+"""Seconds to wait for a response while other work waits. Most catalogs respond faster."""
 
 
 class _Question:
-    """One that a catalog was asked, on a thread of its own. again: to be asked again, since the table changed since."""
+    """Request to a catalog, on its own thread. again: True to repeat the request, because the table has changed."""
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self.again, self.until = False, time.monotonic() + _PATIENCE_S
@@ -38,7 +37,7 @@ class _Question:
     def _run(self, ask: Callable[[], str]) -> None:
         try:
             self._answer.append(ask())
-        except BaseException as problem:  # whoever comes for the answer raises it
+        except BaseException as problem:  # `answer` raises it
             self._answer.append(problem)
 
     def has_answer(self, wait_s: float) -> bool:
@@ -54,11 +53,13 @@ class _Question:
 
 @dataclass
 class CatalogEntries:
-    """The entries of one table.
+    """Catalog entries of one table.
 
-    iceberg, hudi: their names in the catalog, '' for none: of the exported Iceberg table, and Hudi's own.
-    opened: opens the catalog.
-    lock: held while the catalog is asked, by all who ask it: its client is not for several threads.
+    Attributes:
+        iceberg: The name of the entry of the exported Iceberg table, or '' without such an entry.
+        hudi: The name of the Hudi entry, or '' without such an entry.
+        opened: Opens the catalog.
+        lock: Lock that every request holds, because the catalog's client is not thread-safe.
     """
 
     iceberg: str
@@ -68,30 +69,30 @@ class CatalogEntries:
     _asked: dict[str, _Question] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the entries of a kind, `OF_HUDI` or `OF_ICEBERG`, as parts of the work: one or none."""
+        """Return the work parts of a kind, `OF_HUDI` or `OF_ICEBERG`. The list has at most one item."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
     def unanswered(self) -> set[str]:
-        """Return the parts whose answer nobody came for."""
+        """Return the work parts with a request whose response has not been fetched."""
         return set(self._asked)
 
     def bring(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
-        """Bring an entry up to date.
+        """Update an entry, or fetch the response of a running update.
 
         Args:
-            part: One of `parts`.
-            context: Of the table.
-            anew: True where the table changed since the last call.
-            patient: True waits for the answer for a minute.
+            part: A work part from `parts`.
+            context: The context of the table.
+            anew: True if the table has changed since the last call.
+            patient: True waits up to a minute for the response.
 
         Returns:
-            What was done: 'registered', 'moved', 'refreshed' or 'kept'. None where the catalog has not answered yet:
-            come again.
+            The change: 'registered', 'moved', 'refreshed' or 'kept'. None if the catalog has not responded yet. Call
+            again later in that case.
 
         Raises:
-            CatalogRefused: The catalog refuses, or does not answer.
-            OptionError: There is no such catalog, or the table has no Iceberg export.
+            CatalogRefused: The catalog refused the request or did not respond in time.
+            OptionError: The catalog does not exist, or the table was never exported to Iceberg.
         """
         known = self._asked.get(part)
         if known:
@@ -158,18 +159,20 @@ def given_entries(
     catalog: object,
     catalog_properties: object,
 ) -> dict[str, CatalogEntries]:
-    """Return the entries that each table has, by its path: none where nothing is to be registered.
+    """Validate the arguments, and return the catalog entries of each table by table path.
+
+    Returns an empty dict if both `register` and `register_hudi` are None.
 
     Args:
         tables: The paths of the tables.
-        register: The entries of Iceberg exports, one for each table; a text for one table. None: none.
-        register_hudi: Hudi's own entries, likewise.
-        catalog: A catalog of pyiceberg, or the name of one.
-        catalog_properties: Of a catalog that is named.
+        register: The entries of Iceberg exports, one per table, or a single string for one table. None: no entries.
+        register_hudi: The Hudi entries, in the same form. None: no entries.
+        catalog: A pyiceberg catalog, or the name of a catalog.
+        catalog_properties: Properties of a named catalog.
 
     Raises:
         EngineError: pyiceberg is not installed.
-        OptionError: An argument is of another kind, or there are more or fewer entries than tables.
+        OptionError: An argument is invalid, or the number of entries differs from the number of tables.
     """
     if register is None and register_hudi is None:
         if catalog is not None or catalog_properties:
@@ -198,7 +201,7 @@ def given_entries(
             option="register_hudi",
         )
     opened, shared = opener(catalog, catalog_properties), threading.Lock()
-    named = catalog is None or isinstance(catalog, str)  # then each table opens it for itself
+    named = catalog is None or isinstance(catalog, str)  # then each table opens its own catalog
     return {
         path: CatalogEntries(of_iceberg, of_hudi, opened, threading.Lock() if named else shared)
         for path, of_iceberg, of_hudi in zip(tables, iceberg, hudi, strict=True)

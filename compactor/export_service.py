@@ -1,8 +1,7 @@
-"""Exporting to other formats as a table service: to those of the option `export_formats`; and the entries in catalogs
-that a worker keeps.
+"""Table service that exports to the formats of the option `export_formats`, and updates a worker's catalog entries.
 
-It comes before cleaning, so that the newest version and snapshot of an export name no file that a clean deletes. An
-entry that fails is put off as a part of the work: neither the export nor another entry waits for it.
+The service runs before cleaning, so that the newest exported snapshot does not refer to files that cleaning deletes.
+An entry that fails is retried separately, and delays neither the export nor other entries.
 """
 
 from __future__ import annotations
@@ -25,13 +24,17 @@ _CLOCK = "export"
 
 
 def formats(config: TableConfig) -> tuple[str, ...]:
-    """The formats that the table's option asks for."""
+    """Return the formats that the table's option `export_formats` selects."""
     asked = config.options.export_formats
     return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(asked, (asked,))
 
 
 def due(turn: Turn) -> bool:
-    """A worker exports once in `export_every_s` where the table changed; it and a writer do where a clean is due."""
+    """Return whether an export or a catalog entry is due.
+
+    A worker exports a changed table every `export_every_s`. A worker and a writer also export when cleaning is due. In
+    a worker, an entry that failed or waits for a response is due when its backoff is over.
+    """
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
     return _is_time(turn) or any(turn.duty and not turn.duty.waits(part) for part in _open_entries(turn))
@@ -42,14 +45,14 @@ def _has_entries(turn: Turn) -> bool:
 
 
 def _open_entries(turn: Turn) -> set[str]:
-    """The entries that failed, and those of which a catalog has not answered yet."""
+    """Return the entries that failed, and the entries whose catalog has not responded yet."""
     if turn.duty is None or not _has_entries(turn):
         return set()
     return {*turn.duty.parts, *turn.duty.worker.entries[turn.table].unanswered()}
 
 
 def _is_time(turn: Turn) -> bool:
-    """Tell whether an export is due, not only an entry that failed."""
+    """Return whether an export is due, as opposed to a single open entry."""
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
@@ -58,7 +61,7 @@ def _is_time(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export up to the view of the turn, and bring entries up to date. Returns False: nothing is left to do at once."""
+    """Export the view of the turn and update catalog entries. Always returns False, because no work is left."""
     duty = turn.duty
     whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
     _bring_entries(turn, OF_HUDI, whole)
@@ -69,7 +72,7 @@ def run(turn: Turn) -> bool:
 
 
 def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
-    """Bring the entries of a kind up to date, or those that are open; none that is put off."""
+    """Update the entries of a kind, except entries in backoff. whole: False updates only open entries."""
     duty = turn.duty
     if duty is None or turn.table not in duty.worker.entries:
         return
@@ -79,7 +82,7 @@ def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
 
 
 def _bring(turn: Turn, duty: Duty, part: str, anew: bool) -> None:
-    """Bring an entry up to date, or come for the answer. A failure is logged, and puts it off."""
+    """Update an entry, or fetch the response of a running update. Logs a failure and starts the entry's backoff."""
     began, name = turn.seconds(), part.partition(" ")[2]
     try:
         change = duty.worker.entries[turn.table].bring(part, turn.context, anew, duty.worker.once)
@@ -107,7 +110,7 @@ def _export(turn: Turn) -> None:
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
-    """Export `view` to the formats of the table's option."""
+    """Export `view` to the formats of the option `export_formats`."""
     from hoodoo.exports import export as exporting
 
     timeline = context.timeline
@@ -124,7 +127,7 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export before a clean that somebody asked for. A failure is logged: the clean goes on."""
+    """Export before a clean operation that a user started. Logs a failure instead of raising it."""
     if config.options.export_formats == NO_FORMAT:
         return
     try:

@@ -1,7 +1,7 @@
-"""Hints that workers leave beside a table: who lives, who runs which plan, and what fails.
+"""Hints that workers store with a table: heartbeats, the plans that they run, and errors.
 
-They save work and prove nothing. None is left where the table was dropped or renamed away, because a file would make
-its folders again.
+Hints avoid duplicate work and are not reliable. A worker does not write a hint after the table was dropped or renamed,
+because the file would recreate the table's folders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hoodoo.timeline.slots.slot import strict_json
 WORKER = "worker-"
 PROBLEMS = "problems-"
 _MESSAGE = 2_000
-PLAN_FRESH_S = 30.0  # a plan whose hint is younger is being run by somebody
+PLAN_FRESH_S = 30.0  # a worker runs a plan if the hint of the plan is younger
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class ServiceProblem:
         worker: The name of the worker.
         service: The name of the service, or of a part of its work.
         error: The name of the error's class.
-        message: The text of the error.
-        file: The file that the error names, '' where it names none.
-        at_ms: When it happened, in milliseconds since 1970.
+        message: The message of the error.
+        file: The file that the error refers to, or ''.
+        at_ms: Time of the error, in milliseconds since 1970.
     """
 
     worker: str
@@ -44,25 +44,25 @@ class ServiceProblem:
 
     @staticmethod
     def of(worker: str, service: str, error: Exception, now_ms: int) -> ServiceProblem:
-        """Describe an error."""
+        """Create the description of an exception."""
         details = error.details if isinstance(error, HoodooError) else {}
         file = str(details.get("file") or details.get("key") or getattr(error, "filename", "") or "")
         return ServiceProblem(worker, service, type(error).__name__, redact(str(error))[:_MESSAGE], file, now_ms)
 
 
 def leave(store: Store, key: str, data: bytes) -> None:
-    """Write a hint, unless there is no table any more."""
+    """Write a hint, if the table still exists."""
     if store.exists(PROPERTIES):
         store.put(key, data)
 
 
 def beat(store: Store, worker: str) -> None:
-    """Say that `worker` lives: a hint for writers, never a proof."""
+    """Send a heartbeat of `worker`, which hints to writers that it is alive."""
     leave(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Say what fails in `worker` now, and forget what it said before."""
+    """Store the current errors of `worker`, replacing its earlier errors."""
     found = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if found:
@@ -72,29 +72,29 @@ def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
 
 
 def problems(store: Store) -> list[ServiceProblem]:
-    """What every worker said last, the newest first."""
+    """Return the stored errors of all workers, newest first."""
     found = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
             said = [ServiceProblem(**one) for one in strict_json(store.get(key), key)]
         except (FileNotFoundError, CorruptTable, TypeError):
-            continue  # gone meanwhile, or of a release that says it in another way
+            continue  # deleted in the meantime, or written by a release with another format
         found += [one for one in said if isinstance(one.at_ms, int) and isinstance(one.message, str)]
     return sorted(found, key=lambda one: -one.at_ms)
 
 
 def stop_beating(store: Store, worker: str) -> None:
-    """Take back the heartbeat of `worker`."""
+    """Delete the heartbeat of `worker`."""
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
 
 
 def plan_hint(instant: str) -> str:
-    """Key by which whoever runs a plan says so."""
+    """Return the key of the hint that a plan is being run."""
     return f"{HEARTBEATS}plan-{instant}"
 
 
 def holder(store: Store, instant: str) -> str:
-    """Who said that it runs this plan; '' for nobody."""
+    """Return the name of the worker that runs a plan according to its hint, or ''."""
     try:
         return store.get(plan_hint(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -102,14 +102,14 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Tell whether somebody said within `PLAN_FRESH_S` that it runs this plan."""
+    """Return whether the hint of a plan was renewed within `PLAN_FRESH_S`."""
     at = store.modified_ms(plan_hint(instant))
     return at is not None and now_ms - at < PLAN_FRESH_S * 1000
 
 
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Tell whether a worker of this table gave a heartbeat within `timeout_s`."""
+    """Return whether a worker of this table sent a heartbeat within `timeout_s`."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
         at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats
-    )  # one from the far future is nobody's
+    )  # ignore heartbeats from the far future

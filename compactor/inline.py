@@ -1,7 +1,6 @@
-"""What a writer does for the table after its commit is final: checkpoint, a turn of each table service that is due, and
-wait for workers that it outruns.
+"""Work of a writer after its commit is final: write a checkpoint, run due table services, and apply backpressure.
 
-A failure here is logged, never raised: the commit stands.
+Failures are logged and not raised, because the commit is already final.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ T = TypeVar("T")
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
-    """Run what is due on the newest view, after the commit of slot `seq`. Returns the seconds that it waited for
-    workers.
+    """Run the due work on the newest view after the commit of slot `seq`.
+
+    Returns the seconds spent waiting for workers.
     """
     turn = Turn(context, config, context.timeline.history.known_head())
     _guarded("checkpoint", partial(_checkpoint, turn))
@@ -37,7 +37,7 @@ def after_commit(context: Context, config: TableConfig, seq: int) -> float:
 def _guarded(what: str, step: Callable[[], T]) -> T | None:
     try:
         return step()
-    except Exception as problem:  # whatever it is, the commit is final and its writer must hear so
+    except Exception as problem:  # the commit is final, so no exception may reach the writer
         log.warning("%s after a commit failed, the commit stands: %s", what, redact(str(problem)))
         return None
 

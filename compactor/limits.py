@@ -1,6 +1,6 @@
-"""Limits of what a table service takes of the machine: memory, bytes per second, file groups at a time.
+"""Resource limits of table services: memory, bytes per second, and concurrent file groups.
 
-Services ask `Pace` as they work; it knows nothing of what they do. It also tells them to stop.
+Services call `Pace` while they work. It slows them down and stops them.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from typing import Any
 from hoodoo.arguments import number_from
 from hoodoo.errors import OptionError
 
-_SLICE_S = 0.2  # how often somebody who waits looks whether to stop
-_BURST_S = 0.5  # what may be spent before the first wait
+_SLICE_S = 0.2  # interval at which a waiting task checks whether to stop
+_BURST_S = 0.5  # seconds of the byte rate that can be used before the first wait
 
 
 class Stopped(Exception):
-    """The service was told to stop between two steps of its work. Never leaves the package."""
+    """Internal exception that stops a service between two steps of its work. Never reaches the user."""
 
 
 def never() -> bool:
-    """Return False: a service that nobody stops asks this."""
+    """Return False. Default of `stopped` for a service that is never stopped."""
     return False
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What table services take of the machine at most.
+    """Resource limits of table services.
 
     Attributes:
-        memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. Default 1 GiB.
-        bytes_per_second: How many bytes one process or one Spark job reads and writes per second at most. None
+        memory_bytes: Memory in bytes for all file groups that are processed at the same time, at least 1 MiB. Default
+            1 GiB.
+        bytes_per_second: Maximum number of bytes that one process or one Spark job reads and writes per second. None
             (default): no limit.
-        groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
+        groups_at_once: Maximum number of concurrent file groups. None (default): one per core.
     """
 
     memory_bytes: int = 1 << 30
@@ -52,15 +53,16 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """Say how many file groups are in work together on an engine that runs `engine` tasks at a time."""
+        """Return the number of concurrent file groups on an engine that runs `engine` tasks at a time."""
         return min(engine, self.groups_at_once or engine)
 
 
 class Pace:
-    """Slows down and stops the tasks of a process.
+    """Rate limiter that slows down and stops the tasks of a process.
 
-    They share it: it makes them wait where they are faster than the limit, and ends them when `stopped` says so.
-    Unpickled in another process it holds a share of the rate, because tasks in other processes cannot ask each other.
+    The tasks of a process share one instance. It makes them wait if they exceed the rate, and raises Stopped if
+    `stopped` returns True. An unpickled copy in another process has a share of the rate, because processes do not
+    coordinate.
     """
 
     def __init__(
@@ -74,10 +76,10 @@ class Pace:
         return Pace, (self._rate / self._shares if self._rate else None,)
 
     def spend(self, amount: int) -> None:
-        """Say that `amount` bytes were read or written, and wait until that fits the rate.
+        """Account for `amount` bytes that were read or written, and wait as long as the rate is exceeded.
 
         Raises:
-            Stopped: The service was told to stop.
+            Stopped: The service has to stop.
         """
         if self._stopped():
             raise Stopped

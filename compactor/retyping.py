@@ -1,7 +1,6 @@
-"""Whether the stored values of columns that get another type are exactly values of that type.
+"""Check that stored values are exactly representable in a column's new type.
 
-Reads the columns file group by file group, before anything is written; what a value of another type is, says
-format/retype.py.
+The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """
 
 from __future__ import annotations
@@ -25,12 +24,15 @@ from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.batches.value_validation import every_bad
 from hoodoo.writers.context import Context
 
-_COUNTED = 1_000  # values of a file group that do not fit, and are counted one by one
+_COUNTED = 1_000  # maximum number of inconvertible values that are counted in a file group
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """Values of a column that are none of its new type. more: there are further ones."""
+    """Column values that cannot be converted to the new type.
+
+    `value` and `key` describe the first such value. `more` is True if there are more than `count` such values.
+    """
 
     column: str
     value: Any
@@ -41,13 +43,13 @@ class Unfit:
 
 @dataclass(frozen=True)
 class FitTask:
-    """Looks for values of one file group that do not fit; it pickles.
+    """Picklable task that searches one file group for values that cannot be converted to the new types.
 
     Attributes:
         store: The table's store.
-        config: The table as it is.
+        config: The table's configuration before the change.
         group: The file group.
-        kinds: The new type of each column that gets one.
+        kinds: The new type of each column whose type changes.
     """
 
     store: Store
@@ -56,7 +58,7 @@ class FitTask:
     kinds: Mapping[str, pa.DataType]
 
     def __call__(self) -> list[Unfit]:
-        """Read the columns, and look."""
+        """Read the columns, and return the inconvertible values of each column that has such values."""
         wanted = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
         rows = slices.read_slice(self.store, self.config, self.group, wanted)
         return [found for name, kind in self.kinds.items() if (found := self._unfit(rows, name, kind)) is not None]
@@ -79,12 +81,15 @@ class FitTask:
 
 
 def run_fit(task: FitTask) -> list[Unfit]:
-    """Run a task, for an engine."""
+    """Run a task. Engines call this function."""
     return task()
 
 
 def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
-    """Return the columns, by their names before, that get a type which has not all values of the present one."""
+    """Return the columns that change to a type that cannot hold every value of the old type.
+
+    The result maps the old column name to the new type.
+    """
     found: dict[str, pa.DataType] = {}
     for column in before.columns:
         now = after.by_id.get(column.id)
@@ -96,7 +101,10 @@ def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.Dat
 def require_fit(
     context: Context, state: TableState, groups: Sequence[FileGroup], kinds: Mapping[str, pa.DataType]
 ) -> None:
-    """Raise SchemaError, naming the first value, its key and how many there are, unless all values fit."""
+    """Raise SchemaError if a stored value is not convertible to the new type of its column.
+
+    The error contains the first such value, its key and the number of such values.
+    """
     tasks = [FitTask(context.store, state.config, group, kinds) for group in groups]
     found = [one for some in context.engine.map(run_fit, tasks) for one in some]
     if not found:

@@ -1,7 +1,7 @@
-"""The table services there are, in the order of a worker's round and of what a writer does after its commit.
+"""List of all table services. Workers and writers run the services in this order.
 
-Another one is a `Service` in a folder of compactor/, imported here and added to the tuple of `SERVICES`. The command
-line takes its list from here too.
+To add a service, define a `Service` in a folder of compactor/, import it here and add it to `SERVICES`. The command
+line uses this list too.
 """
 
 from __future__ import annotations

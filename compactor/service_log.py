@@ -1,6 +1,4 @@
-"""Records of the services: one event with its fields a line. Knows neither who writes them nor how
-they reach a person.
-"""
+"""Log records of table services: one line per event, with its fields."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ log = logging.getLogger("hoodoo.worker")
 
 
 def record(event: str, fields: dict[str, Any]) -> str:
-    """One line `event=... key=value ...`: values without blanks stand bare, others as JSON text, so that no control
-    character gets through.
+    """Format an event as one line: `event=... key=value ...`.
+
+    Simple values are not quoted. All other values are JSON strings, so that control characters are escaped.
     """
     return " ".join(f"{name}={_plain(value)}" for name, value in {"event": event, **fields}.items())
 
@@ -28,12 +27,12 @@ def _plain(value: Any) -> str:
 
 
 def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
-    """Log a record; handlers that want fields find them in `.hoodoo`."""
+    """Log an event. Log handlers find the fields in the attribute `hoodoo` of the record."""
     safe = {name: redact(value) if isinstance(value, str) else value for name, value in fields.items()}
     to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 
 
 def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
-    """Say that something raised: a warning where trying again may help."""
+    """Log an exception, as a warning if a retry may succeed, otherwise as an error."""
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
     say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

@@ -1,9 +1,11 @@
-"""One table's rounds of services, on a thread of its own, with another one that beats: neither another table nor a long
-compaction holds it up.
+"""Service loop of one table: a thread that runs the services in rounds, and a second thread that sends heartbeats.
 
-A round heals the table, then gives each service that is due its turn; one that fails is put off and keeps no other from
-its turn. Where no service is due, a round only looks whether the head moved. The hints in heartbeats/ only save work: a
-plan's output is the same whoever makes it, and its completion is one slot.
+Other tables and long compactions do not delay the loop or its heartbeats. A round heals the table and then runs each
+service that is due. A failing service is retried with backoff and does not prevent other services from running. If no
+service is due, a round only checks whether the head has moved.
+
+The hints in heartbeats/ only avoid duplicate work. Every worker produces the same output for a plan, and one slot
+completes it.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ _UNFIT_FAILURES = 3
 
 @dataclass(frozen=True)
 class ServiceTarget:
-    """What a worker needs of a table; the facade gives it. Each call raises HoodooError if the table cannot be served.
-    anew: the table that is at its path now, which may be another one.
+    """Interface through which a worker accesses a table.
+
+    Calling `context` or `anew` raises HoodooError if the table cannot be served. `anew` opens the table that is at the
+    path now, which may be a different table.
     """
 
     path: str
@@ -44,7 +48,10 @@ class ServiceTarget:
 
 
 class LoopSettings(WorkerSettings, Protocol):
-    """What a loop asks of its worker. progress: told of file groups of the plan in hand, done and all."""
+    """Settings of a worker that its loops need.
+
+    progress: receives the table's path, and the finished and total number of file groups of the running plan.
+    """
 
     services: tuple[str, ...]
     grace_s: float
@@ -53,7 +60,7 @@ class LoopSettings(WorkerSettings, Protocol):
 
 
 class _CountingEngine:
-    """An engine that tells how many of the tasks in hand are done, as far as this process knows."""
+    """Engine that reports how many of its tasks are done. Does not report tasks of a remote engine."""
 
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
         self._engine, self._tell = engine, tell
@@ -78,31 +85,31 @@ class _CountingEngine:
 
 
 class ServiceLoop:
-    """Serves one table for `worker` until it stops; `work` and `seen` are for those who measure."""
+    """Loop that serves one table for `worker` until the worker stops. Metrics are read from `work` and `seen`."""
 
     def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
         self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
-        self.quiet = threading.Event()  # no more heartbeats
+        self.quiet = threading.Event()  # set when heartbeats have to stop
         self.backoff = Backoff(worker.poll_s)
         self.duties = {name: Duty(name, worker) for name in SERVICES if name in worker.services}
         self.seen: tuple[Context, TableConfig] | None = None
-        self._healed = (0, 0.0)  # the head when the table was last looked at as a whole, and when that was
+        self._healed = (0, 0.0)  # head and time of the last complete check of the table
         self._store: Store | None = None
         self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
         self._beat_s = BEAT_S
         self._idle_since = time.monotonic()
-        self._problem: heartbeats.ServiceProblem | None = None  # of the newest round
+        self._problem: heartbeats.ServiceProblem | None = None  # error of the newest round
         self._told: dict[str, heartbeats.ServiceProblem] = {}
 
     @property
     def work(self) -> dict[str, Work]:
-        """What each service did on the table since the worker started."""
+        """The work that each service has done on the table since the worker started."""
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
     def failing(self) -> bool:
-        """True if the last round raised, or a service in it, or the last try of a part of work that is still owed."""
+        """True if the last round failed, or the last attempt of a service or of a part of its work failed."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
@@ -121,8 +128,9 @@ class ServiceLoop:
                 self._beating.join(self.worker.grace_s)
 
     def _guarded_round(self) -> tuple[bool, float]:
-        """Was there anything to do, and how long to wait if not. Whatever goes wrong is logged and tried again: a
-        service must outlive it.
+        """Run a round; return whether it was busy, and the seconds to wait if not.
+
+        Exceptions are logged and the round is retried later, so that the loop survives any error.
         """
         try:
             busy = self.round()
@@ -151,7 +159,7 @@ class ServiceLoop:
         except Exception as refusal:
             wait = self.backoff.failed()
             missing = isinstance(refusal, TableNotFound)
-            if not missing or self.backoff.failures == 1:  # a missing table is logged once, however long it is missing
+            if not missing or self.backoff.failures == 1:  # log a missing table only once
                 event = "table_missing" if missing else "round_failed"
                 failure(event, refusal, table=self.table.path, retry_s=wait)
             return False, wait
@@ -166,7 +174,7 @@ class ServiceLoop:
         return True, self.worker.poll_s
 
     def _tell(self) -> None:
-        """Leave what fails beside the table, if it is another thing than last time."""
+        """Store the current errors with the table if they have changed since the last call."""
         found = {"round": self._problem} if self._problem else {}
         for duty in self.duties.values():
             found |= duty.problems
@@ -181,7 +189,10 @@ class ServiceLoop:
         self._hint(lambda store: heartbeats.stop_beating(store, self.worker.name))
 
     def _beat(self) -> None:
-        """Give a heartbeat, if the worker runs a service that spares writers, and none of these keeps failing."""
+        """Send a heartbeat, and renew the hints that the worker holds.
+
+        Sends a heartbeat only if the worker runs a service with `spares_writers` and no such service keeps failing.
+        """
         spares = [duty for name, duty in self.duties.items() if SERVICES[name].spares_writers]
         tries = [self.backoff, *(tried for duty in spares for tried in duty.tries)]
         if spares and all(one.failures < _UNFIT_FAILURES for one in tries):
@@ -195,7 +206,7 @@ class ServiceLoop:
 
     # ---- one round
     def round(self) -> bool:
-        """Heal, then each service that is due in turn; True if there may be more to do."""
+        """Heal the table and run each service that is due. Returns True if more work may be left."""
         if self._is_idle():
             return False
         context = replace(self.table.context(), engine=self.engine)
@@ -205,7 +216,7 @@ class ServiceLoop:
             self._start()
         state = context.timeline.heal()
         if state.foreign:
-            state = context.timeline.ready()  # what another engine committed is served too
+            state = context.timeline.ready()  # include the commits of other engines
         self._healed = state.view.seq, time.monotonic()
         self.seen = context, state.config
         busy = False
@@ -218,9 +229,9 @@ class ServiceLoop:
         return busy
 
     def _is_idle(self) -> bool:
-        """Tell whether the head did not move since the last look, that look is recent, and no service is due.
+        """Return whether the head is unchanged since a recent check and no service is due.
 
-        It costs one look for new slots.
+        Looks for new slots in the store at most once.
         """
         seq, at = self._healed
         if self.seen is None or self.backoff.failures or time.monotonic() - at >= LOOK_AGAIN_S:
@@ -244,14 +255,14 @@ class ServiceLoop:
         )
 
     def _is_due(self, service: Service, duty: Duty, turn: Turn) -> bool:
-        """One that failed is due as soon as it is not put off any more."""
+        """Return whether a service has to run. A failed service is due as soon as its backoff is over."""
         return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
 
     def _serve(self, service: Service, duty: Duty, turn: Turn) -> bool:
         try:
             busy = service.run(turn)
         except Exception as problem:
-            duty.look_again()  # else the next look would take an unchanged table for one that is in order
+            duty.look_again()  # otherwise the next check would skip the unchanged table
             wait = duty.failed(problem, self._now_ms())
             failure("service_failed", problem, table=self.table.path, service=service.name, retry_s=wait)
             return False
@@ -259,9 +270,7 @@ class ServiceLoop:
         return busy
 
     def _start(self) -> None:
-        """Beat before anything else: the first round may be a long one. Then sweep what workers that were killed
-        left.
-        """
+        """Send the first heartbeat, because the first round may be long. Then delete the hints of dead workers."""
         self._beat()
         self._beating.start()
         self._hint(_sweep_hints, "sweep_failed")

@@ -1,8 +1,11 @@
-"""What a table service is, as a value: a name, when it is due, what it does in its turn. And a turn: a writer takes one
-after its commit, a worker in each of its rounds; they walk the same list (service_list.py).
+"""Table services and their turns.
 
-A service of its own has a name by which users choose it, and failures, pauses and figures of its own. What needs none
-of these is a step in the turn of another service: sweeping and dropping old partitions are steps of cleaning.
+A service has a name, a function that decides whether it is due, and a function that runs it. A turn is one run of one
+service. A writer gives each service a turn after its commit, and a worker does so in each round. Both use the list in
+service_list.py.
+
+Work is a service if users choose it by name, or if it needs separate failures, backoff and metrics. Other work is a
+step of a service: orphan removal and the expiry of partitions are steps of cleaning.
 """
 
 from __future__ import annotations
@@ -23,9 +26,8 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
-LOOK_AGAIN_S = 15.0  # how often an unchanged table is looked over for what grew old
-# a part of the work that another worker holds is left alone, unless there was nothing else to do for this long: its
-# holder may hang
+LOOK_AGAIN_S = 15.0  # interval at which an unchanged table is checked for work that is due because of its age
+# after this idle time a worker also takes work that another worker holds, because that worker may hang
 _PATIENCE_S = 300.0
 _BACKOFF_MAX_S = 60.0
 NO_LIMITS = Limits()
@@ -36,13 +38,13 @@ class Service:
     """A table service.
 
     Attributes:
-        name: The name, as the argument `services` of a worker takes it.
-        due: Tells whether a turn is worth taking. It asks the store nothing, except whether a worker lives
+        name: The name that the argument `services` of a worker accepts.
+        due: Returns whether the service should run. It does not access the store, except to check for a live worker
             (`Turn.a_worker_lives`).
-        run: Takes the turn. It returns True if there may be more to do at once.
-        spares_writers: True if a worker's heartbeat stands for this service. A worker gives heartbeats only if it runs
-            such a service, and stops while one of them keeps failing. Writers that see a heartbeat may leave work to
-            the worker; the `due` of each service decides that.
+        run: Runs the service for one turn. It returns True if more work may be left.
+        spares_writers: True if a worker's heartbeat tells writers that the worker runs this service. A worker sends
+            heartbeats only if it runs such a service, and stops them while such a service keeps failing. Writers that
+            see a heartbeat may leave work to the worker. The `due` function of each service decides that.
     """
 
     name: str
@@ -53,16 +55,16 @@ class Service:
 
 @dataclass
 class Work:
-    """What a service did in some turns.
+    """Counters of the work of a service.
 
     Attributes:
-        runs: How many turns did something.
-        groups: How many file groups were rewritten.
-        bytes_read: How many bytes were read.
-        bytes_written: How many bytes were written.
-        bytes_deleted: How many bytes were deleted.
-        seconds: How many seconds the turns took.
-        failures: How many turns raised an error.
+        runs: Number of turns that did some work.
+        groups: Number of file groups that were rewritten.
+        bytes_read: Number of bytes that were read.
+        bytes_written: Number of bytes that were written.
+        bytes_deleted: Number of bytes that were deleted.
+        seconds: Duration of the turns, in seconds.
+        failures: Number of failures, of whole turns and of parts of their work.
     """
 
     runs: int = 0
@@ -74,7 +76,7 @@ class Work:
     failures: int = 0
 
     def add(self, done: Work) -> None:
-        """Add what another turn did, but for failures."""
+        """Add the counters of `done`, except failures."""
         self.runs += done.runs
         self.groups += done.groups
         self.bytes_read += done.bytes_read
@@ -84,13 +86,13 @@ class Work:
 
 
 class Backoff:
-    """Failures in a row, and when to try again."""
+    """Exponential backoff: counts consecutive failures and determines the time of the next attempt."""
 
     def __init__(self, base_s: float) -> None:
         self.base_s, self.failures, self.at = base_s, 0, 0.0
 
     def failed(self) -> float:
-        """Count a failure, and return the seconds to wait."""
+        """Count a failure, and return the seconds until the next attempt."""
         self.failures += 1
         wait = round(min(_BACKOFF_MAX_S, self.base_s * 2.0 ** min(self.failures, 16)), 3)
         self.at = time.monotonic() + wait
@@ -107,7 +109,7 @@ class Backoff:
 
 
 class WorkerSettings(Protocol):
-    """What a duty asks of its worker. entries: those in catalogs that it keeps, by the path of the table."""
+    """Settings of a worker that its duties need. entries: the catalog entries to update, by table path."""
 
     name: str
     poll_s: float
@@ -117,8 +119,10 @@ class WorkerSettings(Protocol):
 
 
 class Duty:
-    """What a worker remembers of one service of one table between its turns. parts: parts of the work that failed, by
-    name; problems: the last error of each, and of the service itself, until it succeeds.
+    """State of one service on one table that a worker keeps between turns.
+
+    `parts` has the backoff of each part of the work that failed, by name. `problems` has the last error of each failing
+    part, and of the service itself, until a later attempt succeeds.
     """
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
@@ -126,18 +130,18 @@ class Duty:
         self.backoff = Backoff(worker.poll_s)
         self.parts: dict[str, Backoff] = {}
         self.problems: dict[str, heartbeats.ServiceProblem] = {}
-        self.holding = ""  # the hint of the part in hand
-        self.clocks: dict[str, float] = {}  # what runs now and then -> when next, by the monotonic clock
+        self.holding = ""  # key of the hint for the part that is being worked on
+        self.clocks: dict[str, float] = {}  # time of the next run of each periodic task, by the monotonic clock
         self.done_at_commit = 0
         self._looked_at = (0, 0.0)
 
     @property
     def tries(self) -> list[Backoff]:
-        """The service as a whole, and the parts of its work that failed lately."""
+        """The backoff of the service as a whole, and of each part of its work that failed."""
         return [self.backoff, *self.parts.values()]
 
     def forget(self) -> None:
-        """Another table is at the path: nothing known of the old one counts, but the work that was done."""
+        """Reset all state except the counters in `work`, because another table is now at the path."""
         self.backoff.forget()
         self.parts.clear()
         self.problems.clear()
@@ -145,33 +149,33 @@ class Duty:
         self.done_at_commit = 0
         self.look_again()
 
-    # ---- when it looked
+    # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Tell whether a look is worth it: the head moved since the last look, or that was long ago."""
+        """Return whether the table needs a check: the head has moved, or the last check was LOOK_AGAIN_S ago."""
         seq, at = self._looked_at
         return seq != view.seq or time.monotonic() - at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
-        """Remember that the service looked at `view` now."""
+        """Record that the service has just checked `view`."""
         self._looked_at = view.seq, time.monotonic()
 
     def look_again(self) -> None:
-        """There may be more to do on an unchanged table."""
+        """Make the next check run even if the table is unchanged."""
         self._looked_at = (0, 0.0)
 
-    # ---- what runs now and then
+    # ---- periodic tasks
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Tell whether it is time for `what`; the first time is `first_s` seconds after the first question."""
+        """Return whether the periodic task `what` is due. It is first due `first_s` seconds after the first call."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
     def next_in(self, what: str, seconds: float) -> None:
-        """Put `what` off for some seconds."""
+        """Make the periodic task `what` due in `seconds` seconds."""
         self.clocks[what] = time.monotonic() + seconds
 
-    # ---- what fails
+    # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
-        """Put the service off, or a part of its work; seconds to wait."""
+        """Record a failure of the service, or of `part` of its work, and return the seconds until the next attempt."""
         tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         said = part or self.service
@@ -179,7 +183,7 @@ class Duty:
         return tried.failed()
 
     def succeeded(self, part: str = "") -> None:
-        """Forget the failures of `part`, or of the whole service."""
+        """Clear the failures of `part`, or of the service itself if `part` is empty."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -187,14 +191,16 @@ class Duty:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
-        """Tell whether it is too early to try `part` again."""
+        """Return whether it is too early to retry `part`."""
         return part in self.parts and self.parts[part].waiting
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of one service at one table. view: the newest as it began. duty: of the worker that takes it; None for a
-    writer, after its commit. idle_s: how long the worker has had nothing to do.
+    """One run of one service on one table.
+
+    `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
+    or None if a writer runs the turn after its commit. `idle_s` is the time that the worker has been idle, in seconds.
     """
 
     context: Context
@@ -209,25 +215,25 @@ class Turn:
 
     @property
     def now_ms(self) -> int:
-        """The time, in ms since 1970."""
+        """The current time, in ms since 1970."""
         return self.context.timeline.environment.now_ms()
 
     def a_worker_lives(self) -> bool:
-        """Tell whether a worker of this table gave a heartbeat lately; this asks the store."""
+        """Return whether a worker of this table has sent a recent heartbeat. Accesses the store."""
         return heartbeats.worker_lives(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
-        """Tell whether as many commits came since `commit` as the table takes between two cleans."""
+        """Return whether at least `clean_every` commits have passed since `commit`. False if `clean_every` is unset."""
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
-        """Return how many seconds the turn has taken."""
+        """Return the duration of the turn so far, in seconds."""
         return round(time.monotonic() - self.began, 3)
 
-    # ---- what a worker says and counts, and a writer does not
+    # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log a record of what a worker did; `done` counts as a run of the service."""
+        """Log an event and add `done` to the counters of the service. Does nothing in a writer's turn."""
         if self.duty is None:
             return
         if done:
@@ -236,8 +242,9 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Say by the hint `key` that this worker does a part of the work, if nobody else does. A hint: two holders do
-        no harm. It is kept fresh by the worker's heartbeat.
+        """Hold the hint `key` while this worker does a part of the work. Yields False if another worker holds it.
+
+        A hint only avoids duplicate work. Two holders are harmless. The worker's heartbeat renews the hint.
         """
         assert self.duty is not None
         held = self._take(self.duty, key)
@@ -264,7 +271,7 @@ class Turn:
 
 
 def attempt_hint(table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed") -> None:
-    """Do something that is only a hint: a failure is logged."""
+    """Run an optional action on the store. Logs an exception instead of raising it."""
     try:
         action(store)
     except Exception as problem:

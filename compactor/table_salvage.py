@@ -1,10 +1,12 @@
-"""Salvage: file groups whose bases or logs cannot be read get new base files of their sound rows, and the damaged bytes
-are kept aside. A key whose newest version is damaged keeps its last sound one, if there is one, in a log below it or in
-the slice before its base; that is a loss, which the caller must accept. What a compaction wrote is no loss while the
-slice that it compacted is there.
+"""Salvage: the repair of file groups whose base files or logs cannot be read.
 
-One replacement, under the rules of any: whoever wrote to one of the groups meanwhile comes first, and it begins again.
-Rows keep their commit times, as in any table service. One file group is in memory at a time.
+A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
+newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
+slice. This is a loss that the caller has to accept. A damaged result of a compaction is not a loss as long as the
+compacted slice still exists.
+
+A salvage is one replacement commit. It starts again if a writer changes one of the file groups in the meantime. Rows
+keep their commit times, as in any table service. Only one file group is in memory at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
 from hoodoo.writers.routing.route import new_file_id
 
-_GHOST = "#damaged"  # column beside the table's: which damage a row that cannot be read is; -1: the row is sound
+_GHOST = "#damaged"  # extra column: the index of the damage that makes a row unreadable, or -1 for a readable row
 _NAMED = 10
 _SPENT = "Nothing was salvaged; call it again when they pause."
 
@@ -54,10 +56,10 @@ class DamagedPlace:
 
     Attributes:
         file: The path of the file.
-        block: The number of the log block, or of the row group of a base file, from 0. None where the damage is larger.
-        row: The number of the row within it, from 0. None where the damage is larger.
-        rows: How many rows the part has, 0 where that is not known.
-        why: What is wrong, in words.
+        block: The index, from 0, of the log block or of the row group of a base file. None if the damage is larger.
+        row: The index, from 0, of the row in the block or row group. None if the damage is larger.
+        rows: Number of rows in the part, or 0 if it is unknown.
+        why: Description of the damage.
     """
 
     file: str
@@ -69,14 +71,15 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """A key whose newest version cannot be read, or whose delete cannot be read, so that it came back.
+    """A key whose newest version is unreadable, or a deleted key that comes back because its delete is unreadable.
 
     Attributes:
         partition: The path of the partition.
-        key: The record key. None stands for rows whose keys cannot be read.
-        kept: True if an earlier, sound version of the key stays.
+        key: The record key, or None for rows with unreadable keys.
+        kept: True if an earlier, readable version of the key stays.
         file: The path of the damaged file.
-        rows: How many rows this stands for where `key` is None, 0 where that is not known. Otherwise 1.
+        rows: Number of rows that this loss represents: 1 if `key` is known, otherwise the number of rows with
+            unreadable keys, or 0 if it is unknown.
     """
 
     partition: str
@@ -88,16 +91,16 @@ class Loss:
 
 @dataclass
 class SalvageReport:
-    """What a salvage found, and what it did.
+    """Result of a salvage.
 
     Attributes:
         dry_run: True if nothing was written.
-        groups: How many file groups have damaged files.
-        rows: How many rows stay in these file groups.
-        places: The parts of files that cannot be read.
+        groups: Number of file groups with damaged files.
+        rows: Number of rows that stay in these file groups.
+        places: The unreadable parts of files.
         lost: The keys whose newest version or whose delete cannot be read.
         kept_aside: The paths of the copies of the damaged files.
-        instant: The instant of the commit, or '' where nothing was damaged, and in a dry run.
+        instant: The instant of the commit, or '' in a dry run or if nothing was damaged.
     """
 
     dry_run: bool
@@ -115,10 +118,11 @@ class SalvageReport:
 
 
 def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Give every damaged file group new base files of its sound rows. Reads the whole table.
+    """Replace every damaged file group by a new one with its readable rows. Reads the whole table.
 
-    Raises OptionError, before anything is written, where a row is lost and accept_loss is not given; CommitConflict
-    where writers kept winning.
+    Raises:
+        OptionError: Rows would be lost, and accept_loss is False. Nothing has been written.
+        CommitConflict: The retries are exhausted because of concurrent writers.
     """
     retries = context.timeline.look().config.options.max_retries
     once = partial(_once, context, dry_run, accept_loss)
@@ -156,7 +160,7 @@ def _refusal(report: SalvageReport) -> OptionError:
 
 
 def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
-    """Add the group to the report if it has damage, and tell whether it has."""
+    """Return whether a file group is damaged, and add a damaged group to the report."""
     entries = list(_damaged_entries(context, group))
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
@@ -173,7 +177,7 @@ def _look(context: Context, config: TableConfig, group: FileGroup, report: Salva
 
 
 def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
-    """Index entries of the group that cannot be read: new files get new ones."""
+    """Yield the unreadable index entries of a file group. A salvage replaces them together with the files."""
     for placed in group.files():
         if placed.file.index:
             try:
@@ -183,14 +187,14 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
 
 
 class _GroupSalvage:
-    """One file group: its sound rows, its damages, and what is lost by them."""
+    """Salvage of one file group: its readable rows, its damages, and the resulting losses."""
 
     def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
         self._context, self._config, self._group = context, config, group
         store, schema = context.store, config.stored_schema
         base = group.base.file if group.base else None
         self._base = list(damage.read_base(store, config, base, schema)) if base else []
-        self._compacted = False  # is the base what a compaction made of the slice before, and is that one sound?
+        self._compacted = False  # True if a compaction made the base from the previous slice, which is undamaged
         self._former = self._rows_before(schema)
         self._logs = [
             part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
@@ -203,8 +207,9 @@ class _GroupSalvage:
         )
 
     def _rows_before(self, schema: pa.Schema) -> pa.Table:
-        """Rows that the base has and nobody can read there, as the slice before it has them; none where that slice is
-        cleaned, or where the index does not tell which keys the base has.
+        """Return the previous slice's versions of the rows that cannot be read in the base file.
+
+        Empty if the previous slice was cleaned, or if the index does not show the keys of the base file.
         """
         group, nothing = self._group, schema.empty_table()
         if group.base is None or not any(isinstance(part, Damage) and part.rows for part in self._base):
@@ -230,10 +235,12 @@ class _GroupSalvage:
         policy = self._config.merge_policy
         return policy.applied(whole, [_over_rows(part, whole) for part in policy.one_per_key(logs)])
 
-    # ---- what is lost
+    # ---- losses
     def losses(self) -> list[Loss]:
-        """Keys whose newest version is damaged: the damaged rows take part in a merge of keys and ordering values
-        alone, and where one of them wins, it is a loss. One whose ordering value is not known counts as the winner.
+        """Return the losses: keys whose newest version is damaged, and rows with unreadable keys.
+
+        Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged row
+        with an unknown ordering value counts as the winner.
         """
         kept = set(self.rows[RECORD_KEY].to_pylist())
         lost = dict[str, Damage]()
@@ -256,7 +263,7 @@ class _GroupSalvage:
         return named + [Loss(partition, None, False, *rest) for rest in self._nameless()]
 
     def _nameless(self) -> Iterator[tuple[str, int]]:
-        """(file, rows) of damages whose keys cannot all be read."""
+        """Yield (file, rows) for damages whose keys are partly or fully unreadable."""
         of_base = [one for one in self.damages if one.file.kind == BASE]
         keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
         keys += [self._former[RECORD_KEY].combine_chunks()] if self._compacted else []
@@ -272,7 +279,7 @@ class _GroupSalvage:
                 yield one.file.path, max(0, missing)
 
     def _back_again(self, one: Damage) -> list[str]:
-        """Live keys that the file of a damage deletes, as its index entry has them."""
+        """Return the live keys that the damaged file deletes, according to its index entry."""
         if not one.deletes or not one.file.index:
             return []
         keys = self.rows[RECORD_KEY]
@@ -288,8 +295,10 @@ class _GroupSalvage:
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
 
     def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of the base, each key once, with the number of the damage that they lie in, -1 for sound ones. A row
-        of the slice before is the newest version where a compaction made the base of it; else it may be an older one.
+        """Yield (damage index, rows) for the rows of the base file, each key once; -1 for readable rows.
+
+        A row of the previous slice counts as the newest version if a compaction made the base file from that slice.
+        Otherwise it may be an older version.
         """
         taken = self._former[RECORD_KEY].combine_chunks()
         if len(taken):
@@ -302,7 +311,7 @@ class _GroupSalvage:
     def _numbered(
         self, parts: Sequence[pa.Table | KeyedChanges | Damage]
     ) -> Iterator[tuple[int, pa.Table | KeyedChanges]]:
-        """Each part that has keys with the number of its damage, -1 for a sound one."""
+        """Yield (damage index, part) for each part with known keys; -1 for a readable part."""
         numbers = {id(one): number for number, one in enumerate(self.damages)}
         for part in parts:
             if not isinstance(part, Damage):
@@ -322,7 +331,7 @@ class _GroupSalvage:
 
 
 def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
-    """`changes` without partial updates of rows that are not there, of which some columns are all there is."""
+    """Return `changes` without partial updates of keys missing from `rows`, because the other columns are unknown."""
     if not changes.unset:
         return changes
     there = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
@@ -330,7 +339,7 @@ def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
 
 
 def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
-    """Copy files to where no service looks; their names are unique, and a file there is never another one."""
+    """Copy files to a folder that services ignore, and yield the paths of the copies. Skips missing files."""
     for path in sorted(paths):
         try:
             data = store.get(path) if store.size(path) <= IN_MEMORY else store.mapped(path)
@@ -341,10 +350,10 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
 
 
 def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
-    """Replace damaged file groups by new ones with their sound rows, and return the instant.
+    """Replace damaged file groups by new ones with their readable rows, and return the instant.
 
     Raises:
-        Conflict: One of the groups was written meanwhile.
+        Conflict: One of the groups was written in the meantime.
     """
     ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 
@@ -366,7 +375,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
 
 
 def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
-    """The new base of a group's sound rows; None where there are none."""
+    """Write a new base file with the readable rows of a group. Returns None if no row is readable."""
     config = attempt.config
     rows = _GroupSalvage(context, config, group).rows
     if not len(rows):

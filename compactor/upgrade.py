@@ -1,9 +1,11 @@
-"""Upgrades a table of version 6 to version 9, as Hudi 1.x does at its first write: what is pending is finished, logs
-are compacted, the timeline is written anew beside the old one, and then the properties name it.
+"""Upgrade of a table from version 6 to version 9, like the upgrade of Hudi 1.x at its first write.
 
-Nobody else may write meanwhile. Until the properties are replaced the table is one of version 6, to which at most a
-compaction was added; from then on it is one of version 9. Who reads it finds the same rows before and after each step,
-and who upgrades again after a crash goes on where that is.
+The upgrade runs open compaction plans and compacts all logs. Then it writes a new timeline next to the old one and
+replaces the properties, which refer to the new timeline.
+
+No other process may write to the table meanwhile. The table has version 6, with at most an additional compaction, until
+the properties are replaced, and version 9 afterwards. Readers see the same rows before and after each step. After a
+crash, another upgrade continues from the last finished step.
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ _GENERATOR = "hoodie.table.keygenerator.class"
 
 @dataclass(frozen=True)
 class AdoptResult:
-    """What `adopt` did.
+    """Result of `adopt`.
 
     Attributes:
-        version: The table version that the table had.
-        compacted: How many file groups were compacted, because logs of version 6 mean something else in version 9.
-        instants: How many instants Hudi's timeline has since; 0 where it was not written anew.
+        version: The version of the table before the call.
+        compacted: Number of file groups that were compacted. Version 9 reads the logs of version 6 differently.
+        instants: Number of instants in Hudi's new timeline, or 0 if no new timeline was written.
         slot: The number of the newest slot.
     """
 
@@ -60,13 +62,15 @@ class AdoptResult:
 
 
 def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
-    """Make the table in `store`, of version 6, one of version 9. `slot` of the result is 0.
+    """Upgrade the table in `store` from version 6 to version 9. `slot` of the result is 0.
 
-    Raises UnsupportedTable, before anything is written, for what is in the way; CorruptTable for damaged files.
+    Raises:
+        UnsupportedTable: The table cannot be upgraded. Nothing has been written.
+        CorruptTable: A file is damaged.
     """
     run = _Upgrade(store, environment, engine)
     run.require_possible()
-    metadata_properties.remove_metadata_table(store, environment.now_ms())  # it would not know of the compaction
+    metadata_properties.remove_metadata_table(store, environment.now_ms())  # it would not contain the compaction
     compacted = run.compact()
     instants = run.write_timeline()
     newest = _properties(configuration.load(store))
@@ -75,8 +79,9 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
 
 
 def finished(store: Store, config: TableConfig) -> AdoptResult:
-    """Take the last step, which a crash may have left to do, of a table whose properties say version 9: delete the
-    instants of version 6, which nobody reads any more.
+    """Finish the upgrade of a table whose properties record version 9: delete the obsolete instants of version 6.
+
+    This last step may be missing after a crash.
     """
     for one in layout_one.keys(store):
         store.delete(one)
@@ -84,7 +89,7 @@ def finished(store: Store, config: TableConfig) -> AdoptResult:
 
 
 class _Upgrade:
-    """One upgrade of one table."""
+    """Upgrade of one table."""
 
     def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
         self.store, self.environment, self.engine = store, environment, engine
@@ -92,7 +97,7 @@ class _Upgrade:
         self.history = LayoutOneHistory(store, self.config)
 
     def require_possible(self) -> None:
-        """Raise UnsupportedTable for what is in the way."""
+        """Raise UnsupportedTable if the table cannot be upgraded."""
         view, found = self.history.head(), self.history.instants()
         completed = {one.time for one in found if one.state is State.COMPLETED}
         if not completed:
@@ -119,14 +124,14 @@ class _Upgrade:
                 f"{', '.join(sorted(view.savepoints))} keep could not be read. Delete them with Hudi first.",
                 file=shared,
             )
-        upgraded(self.history)  # raises for what cannot be said in version 9
+        upgraded(self.history)  # raises if version 9 cannot express the history
         Adopter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
 
     def _seen(self, view: View) -> TableConfig:
         return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
 
     def _shared_logs(self) -> str:
-        """A log with blocks of several commits; '' if there is none."""
+        """Return the path of a log that has blocks of several commits, or '' if no log has."""
         seen = set[str]()
         for slot in self.history.slots(0, self.history.known_head().seq):
             for file in slot.files:
@@ -135,9 +140,9 @@ class _Upgrade:
                 seen.add(file.path)
         return ""
 
-    # ---- no logs of version 6 are left
+    # ---- compaction of all logs of version 6
     def compact(self) -> int:
-        """Run open compaction plans, then merge all logs; the number of file groups."""
+        """Run open compaction plans, then compact all remaining logs. Returns the number of compacted file groups."""
         done, view = 0, self.history.head()
         for plan in sorted(view.plans.values(), key=lambda plan: plan.instant):
             done += self._run(plan, self.history.head())
@@ -158,13 +163,13 @@ class _Upgrade:
         return Plan(view.seq + 1, instant, ms_of_instant(instant), plan)
 
     def _run(self, plan: Plan, view: View) -> int:
-        """Run `plan` and complete it: what its logs say, and no later ones, becomes base files of its instant."""
+        """Run and complete `plan`: merge its logs into base files with the plan's instant. Ignores later logs."""
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
         found = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
         groups = [self._known(config, _before(group, plan.instant)) for group in found if group]
         names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
-        for _, key in list(data_files_of(self.store, plan.instant)):  # of whoever began to run the plan before
+        for _, key in list(data_files_of(self.store, plan.instant)):  # left by an earlier run of the plan
             if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseName) and name not in names:
                 self.store.delete(key)
         at_once = max(1, min(self.engine.threads, len(groups)))
@@ -190,7 +195,7 @@ class _Upgrade:
         return len(files)
 
     def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
-        """`group` with what a merge has to know of its files."""
+        """Return `group` with the origin and the row counts of its files, which a merge needs."""
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
         rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
@@ -205,9 +210,9 @@ class _Upgrade:
 
     # ---- the timeline
     def write_timeline(self) -> int:
-        """Write the timeline of version 9, of which version 6 knows nothing; the number of its instants."""
+        """Write the timeline of version 9, which version 6 ignores. Returns the number of its instants."""
         new = upgraded(self.history)
-        for key, _ in list(self.store.list(TIMELINE)):  # of an upgrade that ended before its last step
+        for key, _ in list(self.store.list(TIMELINE)):  # left by an unfinished upgrade
             self.store.delete(key)
         for key, data in new.files:
             self.store.create(key, data)
@@ -225,7 +230,7 @@ def _log_paths(group: FileGroup) -> Iterator[str]:
 
 
 def _before(group: FileGroup, instant: str) -> FileGroup:
-    """`group` without the logs that follow the compaction plan of `instant`."""
+    """Return `group` with only the logs that are older than the compaction plan at `instant`."""
 
     def precedes(file: DataFile) -> bool:
         parsed = parse_data_file(file.name)
@@ -241,8 +246,10 @@ def _without_nulls(value: object) -> object:
 
 
 def _properties(config: TableConfig) -> dict[str, str]:
-    """The properties of the table in version 9, as Hudi 1.2 makes them of those of version 6. The key generator is the
-    one that spells keys as they were found to be spelled: of one key column the complex one would spell others now.
+    """Return the properties of the table in version 9. They match the result of an upgrade by Hudi 1.2.
+
+    The key generator follows from the key and partition columns, so that new keys are encoded like the stored keys. For
+    a single key column, the complex key generator would encode keys differently now.
     """
     values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD, _GENERATOR)}
     legacy = {"hoodie.table.legacy.payload.class": config.raw[_PAYLOAD]} if config.raw.get(_PAYLOAD) else {}

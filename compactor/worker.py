@@ -1,8 +1,7 @@
-"""The worker: a process that runs table services beside the writers, so that writers need not.
+"""Worker process that runs table services, so that writers do not have to.
 
-Any number of workers may serve one table, and one worker many tables. If a worker dies, another one runs the plan that
-it leaves. This module decides when a worker starts and stops; service_loop.py decides what is done for a table. It does
-not know how tables are opened.
+Several workers can serve one table, and one worker can serve many tables. If a worker dies, another worker runs its
+open plan. This module starts and stops a worker. service_loop.py decides which services run on a table.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _MEMORY_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended.
+    """Result of a worker's run.
 
     Attributes:
-        failed: The paths of the tables whose last round raised an error.
-        finished: False if a file group was still in work when the grace period ended.
+        failed: The paths of the tables whose last round failed, in whole or in part.
+        finished: False if a table was still being served when the grace period ended.
     """
 
     failed: tuple[str, ...]
@@ -50,8 +49,9 @@ class Outcome:
 
 
 class _ThreadsOfWorker:
-    """Runs tasks in this process, one per core or as many as `limits` say over all tables together: memory does not
-    grow with the number of tables.
+    """Engine that runs tasks in threads of this process and is shared by all tables.
+
+    At most one task per core runs at a time, or the number in `limits`. Memory does not grow with the number of tables.
     """
 
     remote = False
@@ -72,16 +72,16 @@ class _ThreadsOfWorker:
 
 
 def _silent(path: str, done: int, groups: int) -> None:
-    """Nobody looks at the progress."""
+    """Ignore the progress."""
 
 
 class Worker:
-    """Serves tables until `stop` is called or SIGTERM or SIGINT arrives.
+    """Worker that serves tables until `stop` is called or SIGTERM or SIGINT arrives.
 
     Attributes:
-        name: The name of the worker: its host, its process and a random part.
-        services: The services that it runs.
-        stopped: The event that is set once the worker is to stop.
+        name: The name of the worker: host name, process id and a random suffix.
+        services: The services that the worker runs.
+        stopped: The event that is set when the worker has to stop.
     """
 
     def __init__(
@@ -101,38 +101,38 @@ class Worker:
         catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a worker, which serves once `run` is called.
+        """Create a worker. It starts when `run` is called.
 
         Args:
             tables: The open tables to serve, each once.
-            services: Which of 'compact', 'cluster', 'export', 'clean' and 'archive' to run. Default: all.
-            poll_s: How many seconds pass between two looks at an idle table, above 0. Default 1.0.
-            once: True ends the worker when nothing is left to do. Default False.
-            logs_min: How many log files make a file group due, from 1. None (default): half the option
-                `compact_after_logs` of the table.
-            grace_s: How many seconds file groups in work have to finish after a stop. Default 8.
-            engine: Where file groups are rewritten: an engine of hoodoo.engine. None (default): this process.
-            limits: What the worker takes of the machine, all tables together. Each table gets an equal part of memory
-                and rate. With `engine` the number of file groups at a time counts for each table. None (default): 1 GiB
-                of memory and no other limit.
-            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text form, 0 for any free port. None
-                (default): no metrics.
-            progress: A function that is told the path of the table, the number of file groups done, and the number of
-                all file groups of the plan in work. Default: nothing is told.
-            register: The Iceberg table of each table's export in a catalog, 'namespace.table', in the order of
-                `tables`; a text for one table. The worker moves it after each of its exports, which the option
-                `export_formats` of the table asks for. None (default): none.
-            register_hudi: Hudi's own entry of each table in a Hive metastore or in Glue, likewise: what
-                `Table.register` makes. The worker brings it up to date where the table changed, every `export_every_s`.
-                None (default): none.
-            catalog: A catalog of pyiceberg, or the name of one in pyiceberg's configuration. None (default): the one
-                that is called 'default' there. One that fails delays no service; it is tried again.
-            catalog_properties: Properties of a catalog that is named, which go before those in the configuration.
-                Default none.
+            services: The services to run, from 'compact', 'cluster', 'export', 'clean' and 'archive'. Default: all.
+            poll_s: Seconds between two checks of an idle table, above 0. Default 1.0.
+            once: True stops the worker when no work is left. Default False.
+            logs_min: Minimum number of log files that makes a file group due for compaction, at least 1. None
+                (default): half the option `compact_after_logs` of the table.
+            grace_s: Seconds that running file groups have to finish after a stop. Default 8.
+            engine: The engine of hoodoo.engine that rewrites file groups. None (default): this process.
+            limits: Limits on the resources that the worker uses for all tables together. Each table gets an equal share
+                of the memory and of the byte rate. With `engine`, the number of concurrent file groups applies to each
+                table. None (default): 1 GiB of memory and no other limit.
+            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text format, 0 for any free port.
+                None (default): no metrics.
+            progress: A function that receives the path of the table, the number of finished file groups, and the total
+                number of file groups of the running plan. Default: a function that does nothing.
+            register: The Iceberg table to update in a catalog for each table, as 'namespace.table', in the order of
+                `tables`. A single string for one table. The worker updates the entry after each of its exports, which
+                the option `export_formats` of the table enables. None (default): no entries.
+            register_hudi: The Hudi entry of each table in a Hive metastore or in Glue, in the same form as `register`.
+                `Table.register` creates such an entry. The worker updates it every `export_every_s` if the table has
+                changed. None (default): no entries.
+            catalog: A pyiceberg catalog, or the name of a catalog in pyiceberg's configuration. None (default): the
+                catalog named 'default'. A failing catalog does not delay any service, and is retried.
+            catalog_properties: Properties of a named catalog. They override the properties in the configuration.
+                Default: no properties.
 
         Raises:
-            EngineError: A catalog is asked for, and pyiceberg is not installed.
-            OptionError: An argument does not have one of the values above.
+            EngineError: A catalog is needed, but pyiceberg is not installed.
+            OptionError: An argument has an invalid value.
         """
         self.services = names("services", services)
         for name in self.services:
@@ -186,10 +186,10 @@ class Worker:
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
-        """Stop the worker soon.
+        """Ask the worker to stop.
 
-        File groups in work are finished, the rest of their plan is left to other workers. It can be called in signal
-        handlers and threads.
+        The worker finishes the file groups that it is rewriting, and leaves the rest of the plan to other workers. Safe
+        to call from signal handlers and other threads.
         """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
@@ -199,10 +199,10 @@ class Worker:
     def run(self) -> Outcome:
         """Serve the tables until the worker is stopped.
 
-        In the main thread SIGTERM and SIGINT stop it. Their former handlers are restored at the end.
+        In the main thread, SIGTERM and SIGINT stop the worker. The previous signal handlers are restored at the end.
 
         Returns:
-            How the worker ended.
+            The outcome: the tables that failed, and whether all work was finished.
         """
         with self._signals(), self._metrics() as where:
             say(
@@ -232,14 +232,14 @@ class Worker:
 
     @contextmanager
     def _metrics(self) -> Iterator[dict[str, Any]]:
-        """Serve metrics, if asked; what the `started` record says of it."""
+        """Serve metrics if a port is set, and yield the fields that the `started` log record shows about them."""
         if self.metrics_port is None:
             yield {}
             return
         from hoodoo.compactor.status.metrics import (
             Endpoint,
             TableCollector,
-        )  # their package is only loaded where it is used
+        )  # imports prometheus_client only if metrics are served
 
         endpoint = Endpoint(TableCollector(self.loops), self.metrics_port)
         try:
@@ -261,9 +261,9 @@ class Worker:
 
 
 def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
-    """What a worker needs of each table. Raises OptionError."""
+    """Return the service target of each table. Raises OptionError if `tables` is not a list of open tables."""
     several = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
-    given = list(tables) if several and not hasattr(tables, "handle") else None  # a table alone is not several
+    given = list(tables) if several and not hasattr(tables, "handle") else None  # a single table is not a list
     if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
         raise OptionError(
             f"tables takes a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
@@ -273,7 +273,7 @@ def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
 
 
 def _part(limits: Limits, tables: int) -> Limits:
-    """What one of so many tables may take: tables work at the same time and cannot ask each other."""
+    """Return the limits of one of `tables` tables. The tables are served at the same time without coordination."""
     share = min(tables, LocalEngine().threads)
     rate = limits.bytes_per_second and limits.bytes_per_second / tables
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)

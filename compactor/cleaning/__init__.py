@@ -1,1 +1,1 @@
-"""What takes files away: cleaning, retention, purging, archiving, and sweeping up after dead writers."""
+"""Services that delete files: cleaning, retention, purging, archiving and orphan removal."""

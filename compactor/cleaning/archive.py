@@ -1,10 +1,12 @@
-"""Archiving: keeps the cost of opening and committing from growing with the number of commits.
+"""Archiving: the removal of old slots and instants, so that opening and committing do not get slower with each commit.
 
-Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need
-are deleted, once a checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its
-history folder, never past an orphan, a replaced file that is still there, a pending instant or a savepoint: Hudi takes
-files older than its first active instant as committed. Nor past an instant that Hudi's metadata table has in a log:
-Hudi passes over logs of instants that its timeline does not have.
+Slots and Hudi's instants follow different rules (docs/protocol.md). A slot is deleted if no snapshot, plan, savepoint
+or slow write can need it. Before that, a watermark with a checkpoint replaces it.
+
+Instants of Hudi's timeline move into Hudi's history folder. They never move past an orphan file, a replaced file that
+still exists, a pending instant or a savepoint, because Hudi treats files older than its first active instant as
+committed. They also never move past an instant that Hudi's metadata table has in a log, because Hudi skips the logs of
+instants missing from its timeline.
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ from hoodoo.timeline.views.view import View
 
 log = logging.getLogger("hoodoo.compactor")
 _HOUR_MS = 3_600_000
-_WORTH_SLOTS = 100  # a table where nothing is ever superseded forgets snapshots by this many at a time
-_AT_ONCE = 5_000  # instants that move in one go
+_WORTH_SLOTS = 100  # a table without superseded files gives up this many snapshots at a time
+_AT_ONCE = 5_000  # maximum number of instants that move at once
 _PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keeping
 
 
 @dataclass
 class ArchiveResult:
-    """What an archiving did.
+    """Result of archiving a table.
 
     Attributes:
-        slots: How many slots were deleted.
-        instants: How many instants of Hudi's timeline were moved into its history folder.
-        claims: How many claims of instants were deleted with the slots.
-        oldest_slot: The oldest slot that is still there.
-        kept_by: Why that slot is not archived: 'age', or what needs it.
+        slots: Number of slots that were deleted.
+        instants: Number of instants of Hudi's timeline that were moved into its history folder.
+        claims: Number of claims of instants that were deleted with the slots.
+        oldest_slot: The oldest slot that still exists.
+        kept_by: The reason why `oldest_slot` is kept: 'age', or a description of what needs the slot.
     """
 
     slots: int = 0
@@ -59,10 +61,11 @@ class ArchiveResult:
 def archive(
     timeline: TableTimeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
 ) -> ArchiveResult:
-    """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's
-    options).
+    """Archive slots older than `hours`, and Hudi instants that are also older than the newest `keep_instants` instants.
 
-    Nothing younger than the retention of snapshots, or than the longest write, goes, whatever the arguments say.
+    The defaults are the table's options `archive_after_hours` and `archive_keep_instants`. The default for `hours`
+    applies only to slots. Slots and instants always stay if they are younger than the retention of snapshots or than
+    the longest possible write.
     """
     options = config.options
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
@@ -92,10 +95,10 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 # ---- slots
 def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: ArchiveResult) -> None:
-    """Watermark with the checkpoint in it, then delete."""
+    """Write a watermark that contains a checkpoint, then delete the slots that it replaces."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
-    # The commit that a savepoint of the oldest readable snapshot would be of may be older than that snapshot.
+    # A savepoint of the oldest readable snapshot may refer to a commit that is older than the snapshot.
     anchor = commit_before(timeline, max(oldest, view.min_readable))
     limits = {"age": _last_before(timeline, view, age_ms), "readable snapshots": anchor - 1}
     limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
@@ -120,12 +123,15 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
 
 
 def _needed(view: View) -> list[int]:
-    """Slots that open plans and savepoints refer to."""
+    """Return the slots that open plans and savepoints refer to."""
     return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
 
 
 def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
-    """The newest slot that is older than `age_ms` by the head's time and by the clock; archived ones are."""
+    """Return the newest slot that is older than `age_ms`, by the clock and by the completion time of the head.
+
+    Returns the newest archived slot if all slots are younger.
+    """
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
     oldest = history.oldest_slot()
@@ -134,9 +140,11 @@ def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
 
 # ---- Hudi's timeline
 def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int, bound: str | None) -> int:
-    """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first.
+    """Move the oldest instants into Hudi's history, and return their number.
 
-    bound: an instant that has to stay, with all after it; None: there is none.
+    Writes the history file, its manifest and its version first, and then deletes the active files, oldest first.
+
+    bound: an instant that has to stay, like all instants after it. None: no such instant.
     """
     if _oldest_kept(timeline.store, keep) is None:
         return 0
@@ -149,10 +157,10 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     if last < max(1, timeline.history.oldest_slot() - 1):
         return 0
     if any(seq < view.min_readable for seq in leases.held(timeline.store)):
-        return 0  # it may hold files that no view names
+        return 0  # such a lease may need files that the view no longer lists
     if not _movable(timeline, view, last, keep, bound)[0]:
         return 0
-    sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
+    sweep(timeline, age_ms / _HOUR_MS)  # Hudi would otherwise read the orphan files of dead writers as rows
     doomed, found = _movable(timeline, view, last, keep, bound)
     if not doomed:
         return 0
@@ -162,7 +170,7 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     gone = {one.time for one in doomed}
     for one in sorted(
         found, key=lambda one: (one.time, one.state is State.COMPLETED)
-    ):  # never left without the completed one: it would look pending
+    ):  # delete the completed file last, because an instant without it would look pending
         if one.time in gone:
             timeline.store.delete(one.key)
     return len(doomed)
@@ -171,7 +179,7 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
 def _movable(
     timeline: TableTimeline, view: View, last: int, keep: int, bound: str | None
 ) -> tuple[list[Instant], list[Instant]]:
-    """(completed instants that may move, all instants)."""
+    """Return (completed instants that may move, all instants)."""
     found = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
     limit = _limit(
@@ -184,13 +192,16 @@ def _movable(
 
 
 def _oldest_kept(store: Store, keep: int) -> str | None:
-    """Requested time of the oldest of the newest `keep` completed instants; None if there are no more than that."""
+    """Return the requested time of the oldest of the newest `keep` completed instants.
+
+    None if there are no more than `keep` completed instants.
+    """
     times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
 def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
-    """Instants requested before this are complete, old and in nobody's way."""
+    """Return the requested time before which all instants are completed, old enough and not needed."""
     completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
     pending = [
         one.time

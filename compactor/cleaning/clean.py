@@ -1,5 +1,6 @@
-"""Cleaning: deletes files that no snapshot within retention can need. Which those are follows from the slots; nothing
-is listed.
+"""Cleaning: the deletion of files that no retained snapshot can need.
+
+The files to delete follow from the slots, so cleaning does not list the table.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import Superseded, View
 
-# the slot that was the oldest may be archived meanwhile
+# the oldest slot may be archived in the meantime
 _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 
 @dataclass
 class CleanResult:
-    """What a clean did.
+    """Result of a clean operation.
 
     Attributes:
         min_readable: The oldest slot whose snapshot stays readable.
-        files: How many data files were deleted.
-        bytes: The size of these files, in bytes.
-        instant: The instant of the clean, or '' where nothing was deleted.
-        why: What keeps files, in words, where `Table.clean` deleted nothing; '' otherwise.
+        files: Number of data files that were deleted.
+        bytes: Total size of the deleted files, in bytes.
+        instant: The instant of the clean operation, or '' if it wrote no slot.
+        why: The reason why `Table.clean` deleted nothing, as text. '' if it deleted files.
     """
 
     min_readable: int
@@ -41,8 +42,10 @@ class CleanResult:
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
-    """Superseded files that neither a snapshot from `min_readable` on, nor a savepoint, nor a slot in `held`, nor an
-    open plan needs.
+    """Return the superseded files that can be deleted.
+
+    A file can be deleted if no snapshot from `min_readable` on, no savepoint, no slot in `held` and no open plan needs
+    it.
     """
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
     kept = {*view.savepoints.values(), *held}
@@ -60,23 +63,27 @@ def clean(
     commits: int | None = None,
     versions: int | None = None,
 ) -> CleanResult:
-    """Decide by a slot, then delete. hours, commits, versions: retention for this call instead of the table's."""
+    """Commit a slot that lists the files to delete, then delete them.
+
+    hours, commits, versions: retention for this call, instead of the table's options.
+    """
     return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay
-    readable.
+    """Clean the table, and advance the oldest readable slot even if no file can be deleted.
+
+    Without a file to delete, a slot is only written if the oldest readable slot advances by at least `worth_slots`.
     """
     return _clean(timeline, retention(config.options, hours), worth_slots)
 
 
 def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
-    """worth_slots: 0 if only files to delete are worth a slot."""
+    """Clean with retries. worth_slots: 0 writes a slot only if files can be deleted."""
     try:
         return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
     except CommitConflict:
-        return CleanResult(timeline.history.head().min_readable)  # a later clean finds the same
+        return CleanResult(timeline.history.head().min_readable)  # a later clean operation finds the same files
 
 
 def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
@@ -90,7 +97,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
         held = leases.held(timeline.store)
 
         def draft(newest: View) -> SlotDraft | None:
-            waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer registered since
+            waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer has registered in the meantime
             return None if waits else draft_of(newest, oldest, held, forgets)
 
         slot = attempt.complete(draft)
@@ -99,7 +106,10 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
 
 def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """A clean of everything that may go once snapshots before slot `oldest` may; None if there is nothing to say."""
+    """Draft a clean slot that gives up the snapshots before slot `oldest`.
+
+    Returns None if no file can be deleted, unless `forgets` is True and `oldest` advances.
+    """
     doomed = cleanable(view, oldest, held)
     if not doomed and not (forgets and oldest > view.min_readable):
         return None

@@ -1,7 +1,7 @@
 """Cleaning and archiving as table services.
 
-A worker's clean has two more steps: it drops partitions that outlived their time, which is a write like any other, and
-it sweeps what dead writers left. A writer's clean only deletes what retention does not keep.
+A writer's clean service only deletes files beyond retention. A worker's clean service has two more steps. It drops
+expired partitions in an ordinary commit, and it removes the orphan files of dead writers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
 if TYPE_CHECKING:
     pass
 
-_HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
+_HOUR_S = 3600.0  # interval of sweeps, and of cleaning and archiving of a table without writes
 _EXPIRE_EVERY_S = 600.0
-_ORPHAN_HOURS = 24.0  # a write that began longer ago and is pending still counts as dead
+_ORPHAN_HOURS = 24.0  # a pending write that began longer ago counts as dead
 _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clocks
 
 
 # ---- cleaning
 def clean_due(turn: Turn) -> bool:
-    """Tell whether a clean is due, or another step that a worker's clean takes."""
+    """Return whether cleaning is due, or, in a worker, expiry or orphan removal."""
     duty = turn.duty
     if duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
@@ -38,7 +38,7 @@ def _cleans(turn: Turn, duty: Duty) -> bool:
 
 
 def run_clean(turn: Turn) -> bool:
-    """Drop partitions that outlived their time, delete what dead writers left, then what retention does not keep."""
+    """Drop expired partitions, remove orphan files, and delete files beyond retention. A writer only does the last."""
     from hoodoo.compactor.cleaning.clean import clean
 
     duty = turn.duty
@@ -83,14 +83,14 @@ def _sweep(turn: Turn, duty: Duty) -> None:
 
 # ---- archiving, as often as the table is cleaned
 def archive_due(turn: Turn) -> bool:
-    """Tell whether the table was cleaned often enough since it was archived last."""
+    """Return whether archiving is due: `clean_every` commits have passed, or, in a worker, the hour is over."""
     if turn.duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
     return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
-    """Archive old slots and Hudi instants. Returns False: nothing is left to do at once."""
+    """Archive old slots and Hudi instants. Always returns False, because no work is left."""
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)

@@ -1,9 +1,7 @@
 """Search for the data files that hold given record keys.
 
-Index entries say where a look is worth it; the word of the files themselves
-is final.
-
-Compares keys, not only hashes. A file that cannot be read counts as holding them: nobody can show that it does not.
+Index entries narrow down the files to read. The contents of the files decide. The search compares keys, not only
+hashes. A file that cannot be read counts as holding the keys.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The keys of one partition: their texts, and their hashes in ascending order."""
+    """Wanted keys of one partition: the record keys, and their hashes in ascending order."""
 
     keys: pa.Array
     hashes: np.ndarray
 
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
-    """The keys of `batch` by partition path."""
+    """Return the keys of `batch` by partition path."""
     found = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
@@ -59,7 +57,7 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
 
 @dataclass
 class KeySearch:
-    """Looks for `keys` (by partition) in data files; what was found of a file is remembered, for files never change."""
+    """Search for `keys` (by partition) in data files. Caches the result for each file, because files never change."""
 
     store: Store
     index: KeyIndex
@@ -68,8 +66,9 @@ class KeySearch:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Paths of those `files` (path, partition, index entry) that hold a wanted key of their partition, in rows or
-        in deletes.
+        """Return the paths of the files that hold a wanted key of their partition, in rows or in deletes.
+
+        files: (path, partition, index entry) of each file to search.
         """
         asked = [one for one in files if one[1] in self.keys]
         fresh = [
@@ -84,7 +83,10 @@ class KeySearch:
         return {path for path, _, _ in asked if self._known[path]}
 
     def _may_hold(self, path: str, partition: str, index: str) -> bool:
-        """By its index entry, which has every key of a base file; a log's has only those it deletes."""
+        """Return whether a file may hold a wanted key, judging by its index entry.
+
+        Always True for log files, because their index entries contain only the deleted keys.
+        """
         if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogName):
             return True
         try:
@@ -93,7 +95,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Tell whether a file holds a wanted key, by reading the keys of all its rows and deletes."""
+        """Return whether a file holds a wanted key. Reads the keys of all its rows and deletes."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(there, value_set=keys), min_count=0).as_py() for there in self._keys_of(path))
@@ -103,11 +105,11 @@ class KeySearch:
             return self.store.exists(path)
 
     def knows(self, path: str) -> bool | None:
-        """Return whether a file held a wanted key when it was searched; None if it was not searched."""
+        """Return whether a file held a wanted key when it was searched, or None if it was not searched."""
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file whose key is wanted, with their flat columns."""
+        """Yield the rows of a file that have a wanted key, with their flat columns. Skips files that cannot be read."""
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
         with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
@@ -142,13 +144,14 @@ class KeySearch:
         return found
 
     def _raw(self, data: bytes) -> pa.Array:
-        """Those of all wanted keys whose text occurs in `data`, which is not compressed."""
+        """Return the wanted keys that occur as text in the uncompressed `data`."""
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
-        """Tell whether a file that a writer works on holds a wanted key.
+        """Return whether a temporary file of a writer holds a wanted key.
 
-        An unfinished file counts as holding one. So does a file that has the text of the key but not its partition.
+        An unfinished file counts as holding a key. A file without partition paths counts if it contains the key as
+        text.
         """
         try:
             data = self.store.get(path)
@@ -169,7 +172,7 @@ class KeySearch:
             return True
 
     def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
-        """Tell whether one of `keys` is wanted in the partition of its row; without partitions, in any."""
+        """Return whether one of `keys` is wanted in the partition of its row, or in any partition if None is given."""
         if partitions is None:
             return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
         paths = partitions.cast(pa.string())
@@ -182,8 +185,11 @@ class KeySearch:
         return pa.concat_arrays([one.keys for one in self.keys.values()])
 
     def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
-        """Index entries of these file groups (with the partition of each) that spell a key which is wanted
-        there. A key of the same text in another partition is another key.
+        """Return the index entries of file groups that contain the text of a key that is wanted in the partition.
+
+        The same text in another partition is a different key.
+
+        file_ids: the partition of each file group, by file id.
         """
         texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
         found = set()

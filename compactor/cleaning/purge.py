@@ -1,8 +1,10 @@
-"""Purging: makes rows unrecoverable, not only invisible. Deletes keys, rewrites every slice and deletes every file that
-holds them, then proves it.
+"""Purging: the removal of rows so that they cannot be recovered.
 
-The proof lists the store and reads the files: it trusts no view and no index. Whoever still needs such a file (a
-savepoint, a reader's lease, a consumer) is named before anything is written; nobody's hold is broken.
+A purge deletes the keys, rewrites every file slice that holds one, deletes the superseded files, and then checks the
+result. The check lists the store and reads the files, and does not rely on the snapshot or on index entries.
+
+If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
+deletes a row. It never breaks such a hold.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import InProcess, rows_that_exist
 
-_ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
+_ROUNDS = 5  # the purge gives up after this many rounds if a writer keeps writing the keys again
 _NAMED = 10
-_PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer is named in the report
+_PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer appears in the report
 
 
 @dataclass(frozen=True)
@@ -60,26 +62,26 @@ class PurgeReport:
     """Result of a purge: the rows and files that it removed, and the files that may still hold a value.
 
     Attributes:
-        keys: How many keys were to be purged.
-        rows_deleted: How many live rows were deleted.
-        files_rewritten: How many data files were rewritten, because they held a key.
-        files_deleted: How many data files were deleted.
-        bytes_deleted: The size of these files, in bytes.
-        files_checked: How many data files had their keys read in the end.
-        holders: The files that still hold a key, because it was written again, or because a savepoint, a reader or a
-            consumer came in between.
-        pending: What may still write a key: writes that began before the files were searched and have not ended, or
-            died too lately to be sure; files of such writes; and workers that run a plan which somebody else completed.
-            Purge again once they have ended.
-        instants: The instants of the commits, compactions and cleans that the purge made.
+        keys: Number of keys to purge.
+        rows_deleted: Number of live rows that were deleted.
+        files_rewritten: Number of data files that were rewritten because they held a key.
+        files_deleted: Number of files that were deleted.
+        bytes_deleted: Total size of the deleted files, in bytes.
+        files_checked: Number of files whose keys were read in the final check.
+        holders: The files that still hold a key. Either the key was written again, or a savepoint, a reader or a
+            consumer began to need the file during the purge.
+        pending: Writes and files that may still bring a key back. The list contains writes that began before the final
+            check and have not ended, files of such writes, and workers that still run a plan that another process
+            completed. Purge again once they have ended.
+        instants: The instants of the commits, compactions and clean operations that the purge made.
         min_readable: The oldest slot whose snapshot can still be read.
         bounds_in_slots: True if a slot or a checkpoint may still hold a value of a purged row, as the minimum or
             maximum of a deleted file.
         bounds: The files in `.hoodie/.hoodoo` that hold these values.
-        bounds_until: The time (UTC) from which `archive` deletes the files of `bounds`, unless a snapshot, a savepoint
-            or a plan still needs them. None if `bounds` is empty.
-        quarantined: How many rows of the quarantine were purged.
-        quarantine_unread: How many rows of the quarantine are cut, or were no row, so that their keys cannot be read.
+        bounds_until: The earliest time (UTC) at which `archive` deletes the files of `bounds`. It keeps them longer if
+            a snapshot, a savepoint or a plan still needs them. None if `bounds` is empty.
+        quarantined: Number of quarantined rows that were purged.
+        quarantine_unread: Number of quarantined rows whose keys cannot be read, because they are truncated or invalid.
         exports: The files in `_delta_log` and `metadata` that may hold a value of a purged row, as the minimum or
             maximum of a deleted file. Export again with `rebuild=True`, then purge again.
     """
@@ -108,18 +110,18 @@ class PurgeReport:
 
     @property
     def files_proved(self) -> bool:
-        """True if no data file holds any of the keys, whatever bounds remain in slots."""
+        """True if no data file holds any of the keys. Slots, checkpoints and exports may still have bounds."""
         return not (self.holders or self.pending or self.quarantine_unread)
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
-        """Add what the purge of the quarantine did.
+        """Add the results of purging the quarantine table.
 
         Args:
-            report: The report of that purge. None: there is no quarantine.
-            unread: How many rows of the quarantine are cut, so that their keys cannot be read.
+            report: The report of the quarantine purge. None if there was nothing to purge.
+            unread: Number of quarantined rows whose keys cannot be read.
 
         Returns:
-            This report with both.
+            A copy of this report that includes both arguments.
         """
         if report is None:
             return replace(self, quarantine_unread=unread)
@@ -137,13 +139,22 @@ class PurgeReport:
 
 
 def purge(context: Context, state: TableState, batch: Batch, older_than_hours: float) -> PurgeReport:
-    """Purge the keys of `batch` from the table, as it was seen as `state`. older_than_hours: what dead writers left is
-    deleted if it is older. Raises PurgeBlocked.
+    """Purge the keys of `batch` from the table.
+
+    Args:
+        context: The context of the operation.
+        state: The table state that the purge starts from.
+        batch: The keys to purge.
+        older_than_hours: The minimum age of orphan files. The purge deletes orphan files of dead writers if they are
+            older.
+
+    Raises:
+        PurgeBlocked: A savepoint, a lease or a consumer needs a file that holds a key.
     """
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
     view, work = state.view, _Purge(context, state.config, batch)
-    if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
+    if work.forget_changes():  # it blocks no consumer: one that has read past the delete can also read past this commit
         view = context.timeline.history.head()
     work.require_free(view)
     for _ in range(_ROUNDS):
@@ -160,7 +171,7 @@ def purge(context: Context, state: TableState, batch: Batch, older_than_hours: f
 
 @dataclass(frozen=True)
 class _LiveRows(InProcess):
-    """Deletes the rows that are there: a delete of others would write their keys into a log anew."""
+    """Source of deletes for keys that exist. A delete of a missing key would write that key into a log again."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
@@ -172,12 +183,12 @@ class _LiveRows(InProcess):
         found = self._routed(context, batch.take(positions), located.take(positions), view, config)
         return replace(
             found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
-        )  # as any delete: who brings one of them meanwhile comes first
+        )  # as in any delete: a concurrent insert of an absent key conflicts, and this delete is tried again
 
 
 @dataclass(frozen=True)
 class _NoChanges:
-    """Gives no changes; it pickles."""
+    """Picklable callable that returns an empty set of changes."""
 
     config: TableConfig
 
@@ -191,10 +202,10 @@ class _Purge:
         self.search = KeySearch(context.store, context.index, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
-        self.values: dict[tuple[str, str], set[Any]] = {}  # of purged rows, as bounds, by partition and column
-        self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions
+        self.values: dict[tuple[str, str], set[Any]] = {}  # bounds of purged rows, by partition and column
+        self.file_ids: dict[str, str] = {}  # partitions of the file groups that were searched or lost files, by file id
 
-    # ---- who holds what
+    # ---- files that hold keys
     def live_holders(self, view: View) -> set[str]:
         files = [entry.file for group in view.groups(self.search.keys) for entry in group.files()]
         return self.search.holders((path, file.partition, file.index) for file in files for path in file.paths)
@@ -203,8 +214,9 @@ class _Purge:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_free(self, view: View, live: bool = True) -> None:
-        """Raise PurgeBlocked naming whoever needs a file that holds a key. live: of the newest snapshot too, not only
-        superseded ones.
+        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file that holds a key.
+
+        live: also check the files of the newest snapshot, not only superseded files.
         """
         mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
         spans = [
@@ -221,7 +233,7 @@ class _Purge:
         def held(seq: int) -> bool:
             return any(first <= seq < last for first, last in needed)
 
-        oldest = max(last for _, last in needed)  # that can stay readable
+        oldest = max(last for _, last in needed)  # the oldest slot that can stay readable
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
         leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
         waiting = awaited(self.context.timeline, view, retention(self.config.options))
@@ -248,7 +260,7 @@ class _Purge:
             self.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:
-        """Rewrite the slices whose base or logs hold a key."""
+        """Rewrite the file slices whose base file or log files hold a key."""
 
         def choose(view: View) -> CompactionPlan:
             live = self.live_holders(view)
@@ -262,8 +274,9 @@ class _Purge:
             self._did(plan.instant)
 
     def forget_changes(self) -> bool:
-        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded.
-        Were there any?
+        """Rewrite base files, without changes, if a key is only in their change logs. This supersedes the change logs.
+
+        Returns True if a file was rewritten.
         """
         known = self.context.timeline.history.known_head().groups(self.search.keys)
         if not any(group.base and group.base.file.changes for group in known):
@@ -290,10 +303,12 @@ class _Purge:
         return bool(result.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came
-        in between.
+        """Delete every superseded file that holds a key, even if retention would keep it.
 
-        Nothing is deleted if somebody has come to need one of them since the purge began: the report names the files.
+        Deletes nothing if a savepoint, a lease or a consumer has begun to need one of the files since the purge began.
+        The report then lists these files.
+
+        Returns False if an open plan or a concurrent clean operation prevented the deletion.
         """
         timeline, sizes = self.context.timeline, dict[str, int]()
         holders = self.old_holders(timeline.history.head())
@@ -330,7 +345,7 @@ class _Purge:
         return True
 
     def forget_overlays(self) -> None:
-        """Delete what exports keep of older snapshots, at once: it holds whole rows."""
+        """Delete the overlay files of older snapshots at once, because they contain whole rows."""
         history, store = self.context.timeline.history, self.context.store
         history.head()
         for key, size in passed_files(store, passed_overlays(history)):
@@ -344,8 +359,9 @@ class _Purge:
 
     # ---- proof
     def report(self, older_than_hours: float) -> PurgeReport:
-        """Look again, at what the store has: every data file of the partitions, staging, key ranges of index entries,
-        bounds in slots.
+        """Check the store again and return the report.
+
+        The check covers every data file of the partitions, staged files, index entries, and bounds in slots.
         """
         timeline = self.context.timeline
         running = self._wait_for_writes()
@@ -355,7 +371,7 @@ class _Purge:
         before = begun_before(timeline, older_than_hours, unended)
         if any(instant < before for instant in unended):
             there = {path: size for path, size, _, _ in found}
-            sweep(timeline, older_than_hours)  # dead writers' instants end, and what they left goes
+            sweep(timeline, older_than_hours)  # rolls back the instants of dead writers and deletes their files
             running = {instant: key for instant, key in self._pending_writes().items() if instant in running}
             view = timeline.heal().view
             _, found = self._look(view)
@@ -389,10 +405,10 @@ class _Purge:
         )
 
     def _wait_for_writes(self) -> dict[str, str]:
-        """The writes that are under way and do not end within seconds: instants, and keys in the timeline.
+        """Wait a few seconds for running writes, and return those still running: timeline keys by instant.
 
-        One of them may have read a file before it was deleted, and put its rows into a file that is not there yet. A
-        write that begins from now on finds no such file any more.
+        A running write may have read a file before it was deleted, and may still write its rows to a new file. A write
+        that begins later cannot read the deleted files.
         """
         environment = self.context.timeline.environment
         running = self._pending_writes()
@@ -404,14 +420,15 @@ class _Purge:
         return running
 
     def _pending_writes(self) -> dict[str, str]:
-        """Instants of writes that are not completed, and a key of each in the timeline."""
+        """Return the unfinished writes: a timeline key for each instant."""
         found = instants(self.context.store)
         ended = {one.time for one in found if one.state is State.COMPLETED}
         return {one.time: one.key for one in found if one.action in WRITES and one.time not in ended}
 
     def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
-        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries
-        whose range names one.
+        """Return the number of files read, and the files and index entries that contain a key.
+
+        Each entry of the list is (path, size, whether the view knows the file, instant of its writer).
         """
         known = {
             name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)
@@ -428,7 +445,7 @@ class _Purge:
             if self.search.in_staging(path):
                 found.append((path, size, False, instant_of_ms(store.modified_ms(path) or 0)))
         overlays = [(path, size) for path, size in store.list(OVERLAYS) if path.endswith(".parquet")]
-        for path, size in [*store.list(SALVAGED), *overlays]:  # which nobody deletes by now
+        for path, size in [*store.list(SALVAGED), *overlays]:  # no process deletes these files at this point
             checked += 1
             if self.search.in_staging(path):
                 found.append((path, size, True, ""))
@@ -436,7 +453,7 @@ class _Purge:
         return checked, found
 
     def _data_files(self) -> Iterator[tuple[str, int, str, str]]:
-        """(path, size, partition, instant) of every base and log file in the folders of the partitions."""
+        """Yield (path, size, partition, instant) of every base file and log file in the partition folders."""
         for partition in self.search.keys:
             for path, size in list(own_keys(self.context.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")
@@ -446,7 +463,7 @@ class _Purge:
                     yield path, size, partition, parsed.instant
 
     def _plans_still_run(self, view: View) -> Iterator[str]:
-        """Hints that somebody runs a plan which is not open any more."""
+        """Yield the keys of recent hints that a worker still runs a closed plan."""
         for key, _ in self.context.store.list(heartbeats.plan_hint("")):
             instant = key.removeprefix(heartbeats.plan_hint(""))
             if instant not in view.plans and heartbeats.held(
@@ -455,7 +472,7 @@ class _Purge:
                 yield key
 
     def _remember_values(self, path: str, partition: str) -> None:
-        """Remember the values that the purged rows have in a file, in the form of bounds."""
+        """Remember the values of the purged rows in a file, encoded like bounds."""
         for rows in self.search.rows_of(path, partition):
             for field in rows.schema:
                 if has_bounds(field.type):
@@ -463,11 +480,14 @@ class _Purge:
                     self.values.setdefault((partition, field.name), set()).update(values - {None})
 
     def _bounds(self) -> tuple[tuple[str, ...], dt.datetime | None, tuple[str, ...]]:
-        """Return the slots and checkpoints that hold a value of a purged row as a bound, when they can be archived, and
-        the files of exports that hold such a value.
+        """Find the slots, checkpoints and export files that contain a value of a purged row as a bound.
 
-        Checkpoints that hold one are deleted, since slots replace them. A bound of a file that was deleted before
-        this purge could read the rows in it counts as well, unless a live file has the same bound.
+        Deletes checkpoints that contain such a value, because slots replace them. For a file that was deleted before
+        this purge could read its rows, any bound counts unless a live file has an equal bound.
+
+        Returns:
+            The keys of slots and of the checkpoint in the watermark; the earliest time at which they can be archived,
+            or None; and the export files.
         """
         timeline, store = self.context.timeline, self.context.store
         view = timeline.history.head()
@@ -523,10 +543,12 @@ class _Purge:
         return tuple(found), until, exports
 
     def _exports(self, clear: set[str]) -> tuple[str, ...]:
-        """Return the files of exports that describe a deleted file which may have held a purged row.
+        """Return the export files that describe a deleted file that may have held a purged row.
 
-        clear: paths of files whose bounds are no purged values. A file that no slot describes any more counts, unless
-        it was searched and held no key. An export file that cannot be read counts too.
+        A deleted file that no slot describes counts, unless it was searched and held no key. An export file that cannot
+        be read counts too.
+
+        clear: paths of files whose bounds contain no purged value.
         """
 
         def leaks(path: str) -> bool:
@@ -537,7 +559,7 @@ class _Purge:
         return tuple(sorted(key for key, paths in found if paths is None or any(map(leaks, paths))))
 
     def _may_hold(self, file: DataFile, keys: dict[tuple[str, str], set[Any]]) -> bool:
-        """Tell whether a deleted file may have held a purged key, by the bounds of its first key column."""
+        """Return whether a deleted file may have held a purged key, judging by the bounds of its first key column."""
         name = self.config.key[0]
         low, high = file.stats.get(name, (None, None))[:2]
         if low is None or high is None or file.foreign or pa.types.is_decimal(self.config.schema.field(name).type):
@@ -545,7 +567,7 @@ class _Purge:
         return any(low <= value <= high for value in keys.get((file.partition, name), ()))
 
     def _described_in(self, key: str, leaks: Callable[[DataFile], bool]) -> bool:
-        """Tell whether a checkpoint describes a file for which `leaks` is true. A damaged one holds nothing."""
+        """Return whether a checkpoint describes a file for which `leaks` is true. False if it is missing or damaged."""
         try:
             view = checkpoint.read(self.context.store, key)
             return any(leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
@@ -553,7 +575,10 @@ class _Purge:
             return False
 
     def _key_values(self) -> dict[tuple[str, str], set[Any]]:
-        """Return the purged keys as bounds, by partition and column. Columns of a composite key count separately."""
+        """Return the purged keys, encoded like bounds, by partition and column.
+
+        The columns of a composite key are separate entries.
+        """
         found: dict[tuple[str, str], set[Any]] = {}
         for code in np.unique(self.batch.codes).tolist():
             rows = self.batch.rows.filter(pa.array(self.batch.codes == code))

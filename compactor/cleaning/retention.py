@@ -1,9 +1,9 @@
-"""What stays: the oldest snapshot that cleaning keeps readable, and partitions that outlived their time.
+"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of partitions.
 
-The first is a rule over slots, superseded files and consumers; the second a commit like any other, whose decision is
-made anew on every view it is tried on, so that a partition that was written meanwhile stays. Deletes no file itself.
-`check` refuses a value of partition_ttl_hours that the table cannot have; other rules for options are in
-timeline/properties/table_options.py.
+The oldest snapshot depends on slots, superseded files and consumers. Expiry drops partitions in an ordinary commit. It
+decides again on each attempt, so a partition that was written in the meantime stays. This module does not delete files.
+
+`check` validates partition_ttl_hours. The rules for other options are in timeline/properties/table_options.py.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """How much history to keep: of `hours`, at least `commits` commits, at most `versions` of a file group, and
-    consumers up to `consumer_hours` beyond (None: for none).
+    """Amount of history that cleaning keeps.
+
+    Cleaning keeps the snapshots of the last `hours` and of the newest `commits` commits, but at most `versions`
+    versions of a file group (None: no limit). It keeps files for consumers up to `consumer_hours` longer (None: not
+    at all).
     """
 
     hours: float
@@ -44,7 +47,7 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """Take the retention of the table, with the arguments that are given instead of its options."""
+    """Return the retention from the table's options. Arguments override the options unless they are None."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),
@@ -54,8 +57,10 @@ def retention(
 
 
 def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
-    """The oldest slot to keep readable: by time and commits; not so old that a file group needs too many versions; no
-    newer than a consumer.
+    """Return the oldest slot to keep readable.
+
+    The slot follows from the retained hours and commits. It is newer if a file group would need too many versions, and
+    older if a consumer still has to read from an older slot.
     """
     oldest = max(oldest_retained(timeline, view, keep.hours, keep.commits), oldest_by_versions(view, keep.versions))
     waiting = [consumer.position for consumer in awaited(timeline, view, keep)]
@@ -63,10 +68,10 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """The oldest slot within the last `hours`, or among the newest `commits` commits if that is older.
+    """Return the oldest slot within the last `hours`, or of the newest `commits` commits if that slot is older.
 
-    Without hours the time says nothing. A slot may be dated a millisecond ahead of the clock, so asking the clock would
-    keep what a slot of this very moment dropped.
+    If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
+    ahead of it.
     """
     history = timeline.history
     by_time = _oldest_since(timeline, hours) if hours else view.seq
@@ -80,16 +85,16 @@ def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: 
 
 
 def _oldest_since(timeline: TableTimeline, hours: float) -> int:
-    """The slot that was the newest `hours` ago; the oldest there is if none was."""
+    """Return the slot that was the newest one `hours` ago, or the oldest existing slot if all slots are younger."""
     history, since = timeline.history, timeline.environment.now_ms() - int(hours * _HOUR_MS)
     first = history.oldest_slot()
     return history.last_completed_by(since) if history.slot(first).completed_at <= since else first
 
 
 def oldest_by_versions(view: View, versions: int | None) -> int:
-    """The oldest slot from which on no file group needs more than `versions` versions; 0 without a limit.
+    """Return the oldest slot that leaves each file group with at most `versions` versions; 0 without a limit.
 
-    A version is a base file with its logs: what of a group was superseded by one slot.
+    A version is a base file with its logs. The files of a group that one slot superseded count as one version.
     """
     if versions is None:
         return 0
@@ -107,8 +112,9 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
 
 
 def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
-    """Consumers that cleaning waits for: those that have read something, and are not further behind
-    than they may be.
+    """Return the consumers that cleaning waits for.
+
+    These consumers have read at least one slot, and lag by no more than `keep.hours + keep.consumer_hours`.
     """
     found = (
         []
@@ -124,12 +130,12 @@ def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consum
 # ---- partitions
 @dataclass(frozen=True)
 class Expired:
-    """The partitions that were dropped because nobody wrote to them for a time.
+    """Result of an expiry: the partitions that were dropped because they had received no rows for some time.
 
     Attributes:
         partitions: The paths of the partitions.
-        rows: How many rows their base files had.
-        instant: The instant of the commit, or '' where no partition was dropped.
+        rows: Number of rows in their base files.
+        instant: The instant of the commit, or '' if no partition was dropped.
     """
 
     partitions: tuple[str, ...] = ()
@@ -138,7 +144,11 @@ class Expired:
 
 
 def check(options: Options, partition_by: Sequence[str]) -> Options:
-    """`options` if they fit a table partitioned by these columns. Raises OptionError."""
+    """Return `options` if partition_ttl_hours is valid for a table with these partition columns.
+
+    Raises:
+        OptionError: partition_ttl_hours is set for an unpartitioned table, or is 0.
+    """
     hours = options.partition_ttl_hours
     if hours is not None and not partition_by:
         raise OptionError(
@@ -154,8 +164,9 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
 
 
 def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
-    """Drop the partitions in which no row was written for `hours`. What services rewrote or moved
-    is as old as before.
+    """Drop the partitions that received no rows for `hours`.
+
+    Rows that a table service rewrote or moved keep their original age.
     """
     dropped: list[str] = []
 
@@ -176,7 +187,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
 
 
 def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
-    """Partitions of `view` in which no row was written for `hours`, in order."""
+    """Return the partitions of `view` that received no rows for `hours`, sorted by path."""
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
     old = [
         partition
@@ -192,18 +203,18 @@ def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
 
 
 def _brings_rows(file: DataFile) -> bool:
-    """Tell whether a file holds a row, as far as is known.
+    """Return whether a file contains rows, or might contain them.
 
-    A log file with deletes only does not, so it makes no partition young.
+    False for a log file that only has deletes, so that it does not delay the expiry of its partition.
     """
     return file.kind != LOG or not file.digest or file.rows > file.deletes
 
 
 def _completed_late(history: History, view: View, since: int) -> set[str]:
-    """Partitions that were written by commits requested before `since` and completed after it.
+    """Return the partitions written by commits that were requested before `since` and completed after it.
 
-    Rows carry the instant that was requested, so once a service rewrote or merged them only the slots tell. No write
-    takes longer than SLOW_WRITE_MS; of archived slots the request has to do.
+    Rows record the requested instant, so after a service has rewritten them only the slots show the completion time.
+    The search assumes that no write takes longer than SLOW_WRITE_MS. It skips archived slots.
     """
     found: set[str] = set()
     for seq in range(
@@ -219,11 +230,12 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
 
 
 def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
-    """When the newest row of a file was written, in ms since 1970. Rows that the file's own commit brought are as old
-    as the commit's completion.
+    """Return the time when the newest row of a file was written, in ms since 1970.
 
-    enough: a time after this is not looked at more closely. Where statistics do not tell, the file's own slot counts:
-    too young, never too old.
+    Rows that the commit of the file wrote count from the completion of that commit. Without statistics, the completion
+    time of the slot that added the file counts. This may overestimate the time, but never underestimates it.
+
+    enough: a time after this value is returned without a closer look.
     """
     stats = entry.file.stats.get(COMMIT_TIME)
     newest = stats[1] if stats else None
@@ -239,5 +251,5 @@ def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
         try:
             return max(at, history.slot(entry.seq).completed_at)
         except SnapshotExpired:
-            return max(at, ms_of_instant(own)) if own else at  # archived: older than any retention
+            return max(at, ms_of_instant(own)) if own else at  # an archived slot is older than any retention
     return at

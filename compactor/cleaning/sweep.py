@@ -1,16 +1,17 @@
-"""Sweeping: what becomes of a dead writer's files. A sweep ends the pending instants of dead writers, then deletes what
-nothing refers to. It lists the whole table.
+"""Orphan removal: the sweep that rolls back the pending instants of dead writers and deletes unreferenced files.
 
-A sweep is no `Service` of service_list.py. A worker's clean runs it every hour for what is older than 24 hours
-(cleaning_services.py); archiving, a purge, `Table.sweep` and `hoodoo sweep` run it too. Without one of these the files
-stay, and nobody sees them.
+A sweep lists the whole table. It does not have its own entry in service_list.py. The clean service of a worker runs a
+sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.sweep` and
+`hoodoo sweep` run it too. Without a sweep, orphan files stay in the table and readers ignore them.
 
-Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, which fences a writer
-that was only slow. Then a data file is deleted if its instant ended and neither a readable snapshot nor an open plan
-names it. It is kept while a lease holds a snapshot older than retention, and if another engine wrote it.
+A sweep only touches files and instants older than the given age. It first rolls back a pending instant with a slot, so
+that a slow writer can no longer commit. Then it deletes a data file if its instant has ended and neither a readable
+snapshot nor an open plan refers to it. It keeps all data files while a lease holds a snapshot older than retention, and
+it keeps files of other engines.
 
-Parquet files that are no data files by their names are told and left alone. Whoever put them there has to delete them:
-Apache Hudi's readers, the `hudi` package first, cannot read a table that has one in a partition folder.
+A sweep reports Parquet files whose names do not follow the naming of data files, and never deletes them. Delete such
+files manually: Apache Hudi's readers, such as the `hudi` package, cannot read a table with such a file in a partition
+folder.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 _HOUR_MS = 3_600_000
-_METADATA = (".hoodie/", "_delta_log/", "metadata/")  # Hudi's and of exports: they may have Parquet files of their own
+_METADATA = (".hoodie/", "_delta_log/", "metadata/")  # folders of Hudi and of exports; may contain other Parquet files
 _PARTITION_METADATA = ".hoodie_partition_metadata"  # Hudi may write it as Parquet
 
 
 @dataclass
 class SweepResult:
-    """What a sweep rolled back and deleted.
+    """Result of a sweep: the instants that it rolled back and the files that it deleted.
 
     Attributes:
-        rolled_back: How many instants were rolled back.
-        files: How many orphan files were deleted.
-        bytes: The size of these files, in bytes.
-        kinds: How many files were deleted of each kind, such as base files, logs or index entries.
-        kept: How many orphan files stay, because a reader may hold them or another engine wrote them.
-        foreign: Parquet files in the table's folder that neither hoodoo nor Apache Hudi named, relative to the table;
-            no command deletes them.
+        rolled_back: Number of instants that were rolled back.
+        files: Number of orphan files that were deleted.
+        bytes: Total size of the deleted files, in bytes.
+        kinds: Number of deleted files by kind, such as base files, logs or index entries.
+        kept: Number of orphan files that stay because a reader may need them or another engine wrote them.
+        foreign: Paths, relative to the table, of Parquet files whose names do not come from hoodoo or Apache Hudi.
+            No command deletes these files.
     """
 
     rolled_back: int = 0
@@ -60,16 +61,16 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
+    """Roll back pending writes and delete orphan files that are more than `older_than_hours` old."""
     store = timeline.store
-    timeline.ready()  # what another engine committed is no orphan
+    timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
     found = instants(store)
     before = begun_before(timeline, older_than_hours, (one.time for one in found))
     result = SweepResult()
     for instant in _pending(found, before):
         result.rolled_back += _end(timeline, instant)
     orphans = list(_orphans(timeline, timeline.heal().view, before, result.foreign))
-    # a writer may have begun since, whose clock is behind ours
+    # a writer whose clock lags may have begun since
     for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
     kept = _NeededFiles(timeline, timeline.heal().view)
@@ -88,9 +89,10 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """The instant below which writes began more than `hours` ago; without hours, all of `begun` too.
+    """Return an instant that is later than all writes that began more than `hours` ago.
 
-    Writes in quick succession are dated ahead of the clock, which must not spare them where nobody wants to wait.
+    If `hours` is 0, the instant is also later than every instant in `begun`. Writes in quick succession get instants
+    ahead of the clock, and a sweep without a minimum age must include them.
     """
     now = timeline.environment.now_ms()
     if hours:
@@ -118,11 +120,10 @@ def _kind(key: str) -> str:
 
 
 def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
-    """Return the instants that stand in the timeline without a claim of ours.
+    """Return the instants in `ended` that are in Hudi's timeline without a hoodoo claim.
 
-    Whatever their state, their files are not ours to delete.
-
-    Claims older than the oldest slot are archived, and so are slots of all that completed before it.
+    A sweep must not delete the files of these instants, whatever their state. Instants older than the oldest slot are
+    left out, because their claims have been archived.
     """
     store, history = timeline.store, timeline.history
     since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
@@ -131,20 +132,21 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
 
 
 def _end(timeline: TableTimeline, instant: str) -> bool:
-    """Roll `instant` back if it is pending, and tell whether that was done.
+    """Roll back `instant` if it is pending, and return whether it was rolled back.
 
-    An instant that no slot has ended may belong to a slow writer, whose files may not be deleted. The rollback ends it.
+    A pending instant may belong to a slow writer, whose files must not be deleted. The rollback stops that writer from
+    committing.
     """
     try:
         timeline.rollback(instant)
         return True
     except AlreadyCommitted as ended:
-        if ended.details["outcome"] == ROLLED_BACK:  # a request of its writer may have arrived after its rollback
+        if ended.details["outcome"] == ROLLED_BACK:  # its writer may have requested the instant after the rollback
             _delete_pending(timeline.store, instant)
-    except PositionError:  # a compaction, which its plan keeps while it is open; or another engine began it
+    except PositionError:  # an open compaction plan, or an instant of another engine
         oldest = timeline.history.oldest_slot()
         if oldest > 1 and ms_of_instant(instant) < timeline.history.state(oldest - 1).completed_at:
-            _delete_pending(timeline.store, instant)  # or its claim was archived: it is too old to complete
+            _delete_pending(timeline.store, instant)  # its claim was archived, so it is too old to complete
     return False
 
 
@@ -156,7 +158,7 @@ def _delete_pending(store: Store, instant: str) -> None:
 
 
 def pending_writes(store: Store, before: str) -> list[str]:
-    """Instants of writes requested before the instant `before` that never completed."""
+    """Return the instants of writes that were requested before the instant `before` and have not completed."""
     return _pending(instants(store), before)
 
 
@@ -169,7 +171,7 @@ def _pending(found: Collection[Instant], before: str) -> list[str]:
 
 
 class _NeededFiles:
-    """The files that a view, an open plan or a lease needs."""
+    """Set of the files that a view, an open plan or a lease needs."""
 
     def __init__(self, timeline: TableTimeline, view: View) -> None:
         self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
@@ -182,7 +184,7 @@ class _NeededFiles:
         self.working = {plan.instant for plan in view.plans.values()}
         self.leased = any(
             seq < view.min_readable for seq in leases.held(timeline.store)
-        )  # what it holds no view names any more
+        )  # the view no longer lists the files that such a lease needs
 
     def holds(self, key: str, instant: str) -> bool:
         if key.startswith(INDEX):
@@ -193,7 +195,7 @@ class _NeededFiles:
 
 
 class _Orphan(NamedTuple):
-    """A key that no view names; `instant` of whoever wrote it, '' where the name does not say."""
+    """Object that no view refers to. `instant` is the instant of its writer, or '' if the name does not contain it."""
 
     key: str
     size: int
@@ -201,8 +203,9 @@ class _Orphan(NamedTuple):
 
 
 def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str]) -> Iterator[_Orphan]:
-    """Everything that lies about: data files and index entries without a slot, and what a dead
-    process was working on. Parquet files with names of other programs are added to `foreign`.
+    """Yield orphans: unreferenced data files and index entries, and temporary files of dead processes.
+
+    Adds Parquet files of other programs to `foreign`.
     """
     store, kept = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
@@ -227,7 +230,7 @@ def _is_foreign(key: str) -> bool:
 
 
 def _instant_of(key: str) -> str:
-    """The instant that wrote a data file, index entry, marker or heartbeat; '' for any other key."""
+    """Return the instant of the writer of a data file, index entry, marker or heartbeat; '' for any other key."""
     if not key.startswith(".hoodie/"):
         parsed = parse_data_file(key.rpartition("/")[2])
         return parsed.instant if parsed else ""

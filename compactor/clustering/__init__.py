@@ -1,1 +1,1 @@
-"""Clustering: sorting and packing rows into new file groups while writers go on."""
+"""Clustering: sorting and packing rows into new file groups, concurrently with writers."""

@@ -1,8 +1,8 @@
-"""Clustering: small or scattered file groups become well-sized ones, sorted if asked. No row changes, so incremental
-reads show nothing.
+"""Clustering: packs small file groups into larger ones, and optionally sorts their rows.
 
-One short transaction per unit (cluster_plans). The service yields: where a writer rewrote what a unit read, the unit is
-given up and its files deleted; what writers only logged meanwhile is brought along (carry).
+No row changes, so incremental reads do not show clustering. Each unit of file groups (units.py) is one short
+transaction. If a writer rewrites a file group that a unit has read, the unit is given up. Changes that writers only
+append to logs in the meantime are carried over to the new file groups (log_rebase.py).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ NO_LIMITS = Limits()
 
 @dataclass
 class ClusterResult:
-    """What a clustering did.
+    """Result of a clustering.
 
     Attributes:
-        units: How many units were done. A unit is a set of files that are rewritten together.
-        yielded: How many units were given up, because a writer changed their files first.
-        files_before: How many base and log files the partitions had at the start.
-        files_after: How many base and log files the partitions have at the end.
-        bytes_read: How many bytes were read.
-        bytes_written: The size of the new files, in bytes.
-        copied_bytes: How many of `bytes_written` were copied without decoding them.
-        instants: The instants of the units, in their order.
-        more: True if the limit on the number of units left some undone.
+        units: Number of completed units. A unit is a set of files that are rewritten together.
+        yielded: Number of units that were not completed, mostly because a writer changed their files first.
+        files_before: Number of base and log files in the partitions at the start.
+        files_after: Number of base and log files in the partitions at the end.
+        bytes_read: Number of bytes that were read.
+        bytes_written: Total size of the new files, in bytes.
+        copied_bytes: Number of bytes that were copied without decoding them. They are part of `bytes_written`.
+        instants: The instants of the units, in order.
+        more: True if units are left because of the limit on the number of units.
     """
 
     units: int = 0
@@ -58,7 +58,7 @@ class ClusterResult:
     bytes_written: int = 0
     copied_bytes: int = 0
     instants: tuple[str, ...] = ()
-    more: bool = False  # a bound on units left some to do
+    more: bool = False  # True if units are left because of the limit
 
 
 def cluster(
@@ -70,11 +70,24 @@ def cluster(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Sort `by` columns in `order` ('linear', 'zorder' or 'hilbert'); without columns only pack small files.
-    partitions: paths; default all.
+    """Sort the table by columns, or pack small files if no columns are given.
 
-    units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped`
-    says so. Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
+    Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
+    True.
+
+    Args:
+        context: The context of the operation.
+        by: The columns to sort by. Default: no columns.
+        order: 'linear', 'zorder' or 'hilbert'.
+        partitions: The paths of the partitions. Default: all partitions.
+        limits: Limits on the resources.
+        stopped: Returns True to stop early.
+        units: Maximum number of units. None (default): no limit.
+
+    Raises:
+        ColumnError: A column in `by` cannot be used for sorting.
+        OptionError: An argument is invalid.
+        CorruptTable: A file is damaged. The undamaged units have been completed.
     """
     state = context.timeline.heal()
     view, config = state.view, state.config
@@ -89,8 +102,9 @@ def cluster(
 def pack(
     context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
 ) -> ClusterResult:
-    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units:
-    see `cluster`.
+    """Pack small files into larger files, copying row groups unchanged where possible.
+
+    Cheap if there is nothing to pack. units: see `cluster`.
     """
     state = context.timeline.look()
     if not packing(state.view, state.config.options.target_file_bytes):
@@ -99,7 +113,7 @@ def pack(
 
 
 class _ClusterCall:
-    """One call of `cluster`: plans on the newest view, unit after unit, until nothing is left."""
+    """State of one call of `cluster`. Plans units on the newest view until all are done."""
 
     def __init__(
         self,
@@ -114,8 +128,8 @@ class _ClusterCall:
     ) -> None:
         self._context, self._config, self._by, self._order, self._partitions = context, config, by, order, partitions
         self._start, self._limits, self._stopped = start, limits, stopped
-        self._ids = [config.columns.by_name[name].id for name in by]  # whatever they are called later
-        self._tried: set[str] = set()  # inputs of units, done or given up
+        self._ids = [config.columns.by_name[name].id for name in by]  # ids stay valid if a column is renamed
+        self._tried: set[str] = set()  # input groups of units that were completed or given up
         self._made: set[str] = set()
         self._damaged: list[CorruptTable] = []
         self._result = ClusterResult(files_before=self._files(start))
@@ -149,12 +163,16 @@ class _ClusterCall:
         config = self._config.with_schemas(view.schemas)
         by = [config.columns.by_id[number].name for number in self._ids if number in config.columns.by_id]
         if len(by) < len(self._by):
-            return []  # somebody dropped a column to sort by
+            return []  # a column to sort by was dropped
         found = sorting(view, config, by, self._order, chosen) if by else packing(view, target, chosen)
         return [unit for unit in found if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:
-        """What writers bring meanwhile is for the next call: else a busy table would keep this one for ever."""
+        """Return whether this call processes a unit.
+
+        Groups that writers add after the start mostly wait for the next call. Otherwise a call might never end on a
+        busy table.
+        """
         old = [
             group
             for group in unit.groups
@@ -162,7 +180,7 @@ class _ClusterCall:
         ]
         return len(old) == len(unit.groups) or (len(old) > 1 and not self._by)
 
-    # ---- some units at a time, each in a transaction of its own
+    # ---- several units at a time, each in its own transaction
     def _wave(self, units: Sequence[Unit]) -> None:
         self._tried |= {file_id for unit in units for file_id in unit.ids}
         memory = self._limits.memory_bytes if self._context.engine.remote else self._limits.memory_bytes // len(units)
@@ -174,7 +192,7 @@ class _ClusterCall:
             made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, done in zip(begun, made, strict=True):
                 if isinstance(done, CorruptTable):
-                    if attempt.still_stands():  # else a clean took what it read, because a writer had replaced it
+                    if attempt.still_stands():  # otherwise a writer replaced the files, and cleaning deleted them
                         self._damaged.append(done)
                 elif slot := attempt.complete(done):
                     completed += 1
@@ -192,25 +210,25 @@ class _ClusterCall:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Tell whether the base files of the unit's groups are still what they were."""
+    """Return whether the base files of the unit's groups are unchanged in `view`."""
     now = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
 
 
 class _UnitAttempt:
-    """An attempt at one unit: its new file groups and its slot."""
+    """Attempt to cluster one unit, in one transaction."""
 
-    _transaction: Transaction  # once it has begun
+    _transaction: Transaction  # set by `begin`
 
     def __init__(self, context: Context, unit: Unit) -> None:
         self._context, self._unit = context, unit
         self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
     def begin(self, transactions: ExitStack) -> bool:
-        """Claim an instant and take the unit's groups as they are by now. False: a writer was there first.
+        """Claim an instant, and refresh the unit's groups. Returns False if a writer changed them first.
 
-        To Hudi the request looks like any replacement: named a clustering it would be taken for a plan that its own
-        services run or undo.
+        The requested instant looks like an ordinary replacement. Hudi's own services would run or roll back a request
+        for a clustering.
         """
         requested = commit_metadata.requested_replace(CLUSTER)
         try:
@@ -238,7 +256,7 @@ class _UnitAttempt:
         return task
 
     def still_stands(self) -> bool:
-        """Tell whether the unit's groups are still what it read."""
+        """Return whether the base files that the unit read are still current."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
@@ -249,7 +267,7 @@ class _UnitAttempt:
         )
 
     def complete(self, done: ClusteredFiles) -> Slot | None:
-        """The slot; None where the unit yields."""
+        """Commit the slot of the unit. Returns None if the unit is given up."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:
             return self._transaction.complete(carrier.draft)
@@ -259,7 +277,7 @@ class _UnitAttempt:
         except CorruptTable:
             if self.still_stands() and self._is_pending():
                 raise
-            return None  # a clean took a log together with the base it was over, or a rollback what this unit wrote
+            return None  # cleaning deleted a replaced input file, or a rollback deleted the unit's new files
 
 
 __all__ = ["ClusterResult", "cluster", "pack"]

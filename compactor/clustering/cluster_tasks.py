@@ -1,8 +1,10 @@
-"""Writes the new base files of one clustering unit: packed by copying row groups, or sorted within a memory budget.
+"""Tasks that write the new base files of a clustering unit, by copying row groups or by sorting the rows.
 
-Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no
-transaction. Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each,
-while no other rows are held.
+Rows keep commit time, sequence number and record key. Only the file name changes. A task only reads and writes files,
+and does not access the transaction.
+
+Sorting works within a memory budget, but always holds the columns to sort by and their ranks. These take about 20 bytes
+per row for each column.
 """
 
 from __future__ import annotations
@@ -45,23 +47,23 @@ from hoodoo.writers.files.base_sink import (
 )
 from hoodoo.writers.files.file_target import FileTarget
 
-# of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
-# sort by
+# number of shares of the memory budget: the rows of a bucket, two copies for sorting, the row group being encoded, and
+# the columns to sort by
 _SHARE = 8
 _BUCKETS_MAX = 256
 _PIECE_ROWS = 1 << 16
-_COPY_ROWS = 8  # a file is copied if its row groups have on average an eighth of the rows that they should have
-_COPY_BYTES = 1 << 20  # ... or this many bytes
+_COPY_ROWS = 8  # a file is copied if its row groups have on average at least an eighth of `row_group_rows`
+_COPY_BYTES = 1 << 20  # ... or at least this many bytes
 
 
 @dataclass(frozen=True)
 class ClusteredFiles:
-    """The new files of a unit.
+    """New files of a unit.
 
     Attributes:
         files: The files.
-        bytes_read: How many bytes were read.
-        copied_bytes: How many of the bytes written were neither decoded nor encoded.
+        bytes_read: Number of bytes that were read.
+        copied_bytes: Number of bytes that were copied without decoding them.
     """
 
     files: tuple[DataFile, ...]
@@ -70,14 +72,15 @@ class ClusteredFiles:
 
     @property
     def bytes_written(self) -> int:
-        """The size of the new files, in bytes."""
+        """The total size of the new files, in bytes."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """One unit; picklable, so it runs on Spark as well. `file_ids`: of the new groups, fixed before
-    it runs (protocol rule 14).
+    """Picklable task that clusters one unit.
+
+    `file_ids` has the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
     """
 
     store: Store
@@ -90,7 +93,7 @@ class ClusterTask:
 
     @property
     def leftovers(self) -> list[str]:
-        """Everything the task may leave behind."""
+        """The paths of all files and index entries that the task may leave behind."""
         paths = [self.path(file_id) for file_id in self.file_ids]
         return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
 
@@ -98,7 +101,7 @@ class ClusterTask:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
 
     def __call__(self) -> ClusteredFiles:
-        """Raises Stopped, CorruptTable."""
+        """Write the new files. Raises Stopped, or CorruptTable for a damaged file."""
         for file_id in self.file_ids:
             self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
         files, copied = self._sorted() if self.unit.by else self._packed()
@@ -119,7 +122,7 @@ class ClusterTask:
         return (file,), copied
 
     def _capacity(self) -> int:
-        """At least as many rows as there are: what logs hold are changes, but of another engine's also new rows."""
+        """Return an upper bound of the number of rows. Logs of other engines count, because they may add rows."""
         return sum(
             placed.file.rows
             for group in self.unit.groups
@@ -128,8 +131,9 @@ class ClusterTask:
         )
 
     def _copied(self, file_id: str) -> tuple[DataFile, int]:
-        """Row groups as they are; slices with logs, and files of tiny row groups, are decoded and become row groups of
-        their own.
+        """Write a file by copying row groups. Returns the file and the number of copied bytes.
+
+        Slices with logs and files with tiny row groups are decoded, and their rows are written as new row groups.
         """
         decoded, sources = [], []
         for group in self.unit.groups:
@@ -161,8 +165,9 @@ class ClusterTask:
         return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.CopySource | None:
-        """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
-        wrote without a digest is, and what was written under other columns.
+        """Return the verified base file of a group as a copy source, or None if the file has to be decoded.
+
+        Files with logs, without a digest, with an older schema or with tiny row groups have to be decoded.
         """
         assert group.base is not None
         file = group.base.file
@@ -179,7 +184,7 @@ class ClusterTask:
     def _encoded(
         self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
     ) -> parquet_copy.CopySource | None:
-        """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
+        """Encode the rows of `groups` as a Parquet file to copy row groups from. Returns None without rows."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
             pa.PythonFile(spool, "w"),
@@ -218,7 +223,7 @@ class ClusterTask:
 
     # ---- rows
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
-        """Live rows, slice by slice, in batches."""
+        """Yield the live rows of each slice in batches."""
         for group in self.unit.groups if groups is None else groups:
             yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
@@ -242,7 +247,7 @@ class ClusterTask:
             ranks = _ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
             ordered = arrival.in_order(ranks)
             files = []
-            count = min(len(self.file_ids), max(1, len(ranks)))  # no file without a row, however large rows are
+            count = min(len(self.file_ids), max(1, len(ranks)))  # do not write empty files, even if rows are large
             for number, file_id in enumerate(self.file_ids[:count]):
                 rows = len(ranks) * (number + 1) // count - len(ranks) * number // count
                 files.append(self._written(file_id, ordered.take(rows), rows))
@@ -250,14 +255,14 @@ class ClusterTask:
 
 
 def _ranks(positions: np.ndarray) -> np.ndarray:
-    """Rank each row by its position on the curve; rows of equal positions keep their order."""
+    """Rank each row by its position on the curve. Rows with equal positions keep their order."""
     ranks = np.empty(len(positions), np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks
 
 
 class _SortedRows:
-    """Rows in their final order, taken as many as a file needs at a time."""
+    """Rows in their final order. Each new file takes as many rows as it needs."""
 
     def __init__(self, parts: Iterator[pa.Table]) -> None:
         self._parts = parts
@@ -272,9 +277,9 @@ class _SortedRows:
 
 
 class _UnsortedRows:
-    """Rows in the order in which they come.
+    """Buffer of rows in their original order.
 
-    They are in memory while they fit `budget` bytes, else in a file. The columns to sort by are always in memory.
+    The rows are in memory up to `budget` bytes, and in a file beyond that. The columns to sort by are always in memory.
     """
 
     def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
@@ -311,7 +316,7 @@ class _UnsortedRows:
             yield take(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
 
     def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
-        """First into buckets by rank, one file each; then bucket by bucket."""
+        """Write the rows into bucket files by rank, then sort and yield one bucket at a time."""
         assert self._writer is not None
         self._writer.close()
         count = min(_BUCKETS_MAX, 1 + self._bytes // max(1, self._budget))
@@ -333,7 +338,7 @@ class _UnsortedRows:
         bucket_of = ranks // width
         for number in sorted(writers):
             path = self._folder / str(number)
-            mine = ranks[bucket_of == number]  # the rows of a bucket stand in the order they came
+            mine = ranks[bucket_of == number]  # the rows of a bucket are in their original order
             yield take(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(mine))
             path.unlink()
 
@@ -345,7 +350,7 @@ def _stream(path: Path) -> Iterator[pa.Table]:
 
 
 def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
-    """Damage in one unit is no reason to leave the others as they are."""
+    """Run a task. Returns CorruptTable instead of raising it, so that undamaged units are still completed."""
     try:
         return task()
     except CorruptTable as problem:

@@ -1,5 +1,6 @@
-"""Packing small files as a table service: a few units a turn, as logs may have grown meanwhile and no writer should
-wait long.
+"""Table service that packs small files.
+
+Each turn packs only a few units, because logs may grow in the meantime and a writer should not wait long.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ _UNITS = 8
 
 
 def due(turn: Turn) -> bool:
-    """A worker looks at each change; a writer every `clean_every` commits, if no worker does it: many small commits
-    leave files well below the target that none of them would fill up.
+    """Return whether packing is due.
+
+    A worker packs after each change of the table. A writer packs every `clean_every` commits if no worker is alive,
+    because many small commits leave small files.
     """
     if turn.duty:
         return turn.duty.changed(turn.view)
@@ -20,7 +23,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Pack some units of small files. Returns True if there may be more."""
+    """Pack some units of small files. Returns True if more units may be left."""
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

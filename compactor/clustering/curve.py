@@ -1,7 +1,7 @@
-"""Where rows stand in an order over several columns: lexicographic, or along a space-filling curve that keeps what is
-close in all columns close.
+"""Sort positions of rows over several columns: lexicographic, or along a space-filling curve.
 
-Takes columns, gives one int64 per row to sort by. Knows no files.
+A space-filling curve keeps rows together that have similar values in all columns. The functions take columns and return
+one int64 sort value per row.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 LINEAR, ZORDER, HILBERT = "linear", "zorder", "hilbert"
 ORDERS = (LINEAR, ZORDER, HILBERT)
-_BITS_MAX = 31  # so that a rank of at most 2^31 rows can be stretched in 64 bits
+_BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64 bits
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """int64 per row of `columns`: sorting by it, stably, puts the rows in `order`. Nulls come last in every column."""
+    """Return an int64 sort value per row of `columns`. A stable sort by it puts the rows in `order`.
+
+    Nulls come last in every column.
+    """
     if not len(columns):
         return np.empty(0, np.int64)
     axes = [_dense_ranks(column) for column in columns.columns]
@@ -28,7 +31,7 @@ def positions(columns: pa.Table, order: str) -> np.ndarray:
 
 
 def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """int64 from 0: equal values share one, NaN comes after all numbers, null last."""
+    """Return dense int64 ranks from 0. Equal values have equal ranks. NaN follows all numbers, and nulls are last."""
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     return ranks.to_numpy().astype(np.int64) - 1
 
@@ -41,19 +44,19 @@ def _lexicographic(axes: list[np.ndarray]) -> np.ndarray:
 
 
 def _bits(axes: list[np.ndarray]) -> int:
-    """Bits per column: as many as the column with the most values needs, and as fit 63 bits together."""
+    """Return the bits per column: enough for the column with the most values, but at most 63 bits for all columns."""
     needed = max(int(axis.max()).bit_length() for axis in axes)
     return max(1, min(needed, _BITS_MAX, 63 // len(axes)))
 
 
 def _stretched(axis: np.ndarray, bits: int) -> np.ndarray:
-    """Ranks spread evenly over `bits` bits, so that every column counts alike however few values it has."""
+    """Scale ranks evenly to `bits` bits, so that each column has equal weight regardless of its number of values."""
     values = int(axis.max()) + 1
     return (axis.astype(np.uint64) << np.uint64(bits)) // np.uint64(values)
 
 
 def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
-    """The bits of all axes by turns, the highest first: axis 0, axis 1, ..., then the next lower bit."""
+    """Interleave the bits of all axes, highest bit first: axis 0, axis 1, ..., then the next lower bit."""
     curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:
@@ -62,8 +65,9 @@ def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _transposed(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Skilling's transform (Programming the Hilbert curve, 2004): coordinates whose interleaved bits are the distance
-    along the curve.
+    """Transform coordinates so that their interleaved bits are the distance along the Hilbert curve.
+
+    This is Skilling's transform (Programming the Hilbert curve, 2004).
     """
     x, zero = axes.astype(np.uint64), np.uint64(0)
     count = len(x)

@@ -1,10 +1,11 @@
-"""Brings along what writers log while a clustering unit works, so that no busy writer starves it and it is in no
-writer's way.
+"""Log rebase: carries changes that writers log during a clustering over to the new file groups.
 
-Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under
-the unit's own instant and with a version number that grows with each round. They keep commit time and sequence number;
-deletes keep their ordering. Called while completing, on the newest view; what it wrote in one round stays, and the next
-round brings what came since.
+Clustering can therefore finish on a busy table without blocking writers. Records that were appended to the logs of the
+input groups are written, by key, into logs of the new groups. These logs have the unit's own instant and a version
+number that grows with each round. Records keep commit time and sequence number, and deletes keep their ordering values.
+
+The rebase runs on the newest view when the unit is completed. Each further round only writes the changes since the
+previous round.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.files.file_target import FileTarget
 from hoodoo.writers.files.log_file import over_rows, put_log
 
-_BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
+_BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busier table should be compacted first
 
 
 class LogRebaser:
-    """Drafts the slot of one unit, whose new base files are `outputs`."""
+    """Rebase of one unit, whose new base files are `outputs`. Drafts the slot of the unit."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
@@ -41,8 +42,9 @@ class LogRebaser:
         self.logs: list[DataFile] = []
 
     def draft(self, view: View) -> SlotDraft:
-        """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
-        brought along.
+        """Draft the slot for `view`, after writing new changes into logs of the new groups.
+
+        Raises Conflict if an input group was rewritten, the columns changed, or a change cannot be carried over.
         """
         if view.schemas != self._attempt.base.schemas:
             raise Conflict("the table's columns changed")
@@ -54,9 +56,9 @@ class LogRebaser:
         gone = tuple((group.partition, group.file_id) for group in self._unit.groups)
         return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
 
-    # ---- what came since
+    # ---- changes since the last round
     def _since(self, view: View) -> KeyedChanges | None:
-        """Changes logged to the inputs since the last look, one per key."""
+        """Return the changes logged to the input groups since the last round, one per key. None without changes."""
         found = []
         for was in self._unit.groups:
             now = view.group(was.partition, was.file_id)
@@ -81,16 +83,14 @@ class LogRebaser:
             raise Conflict(f"a partial update was logged to file group {group.file_id}")
         return config.merge_policy.collapse(concat(parts))
 
-    # ---- where it goes
+    # ---- new logs
     def _write(self, changes: KeyedChanges) -> None:
         self._version += 1
         hashes = changes.key_hashes()
         changes = replace(changes, hashes=hashes)
         homes = [self._index.holds(output.index, hashes) for output in self._outputs]
         count = np.sum(homes, axis=0)
-        if (count > 1).any() or (
-            (count == 0) & ~changes.delete
-        ).any():  # a delete of a key that is not there changes nothing
+        if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a missing key has no effect
             raise Conflict("a change does not belong to exactly one of the new file groups")
         for output, mask in zip(self._outputs, homes, strict=True):
             if mask.any():

@@ -1,8 +1,8 @@
-"""Which file groups clustering rewrites, and into how many: pure functions of a view.
+"""Clustering units: the file groups to rewrite, and the number of new file groups. Pure functions of a view.
 
-A unit is what one transaction does: some groups of one partition become one or several new ones. Units are small, so
-that each takes seconds and is in nobody's way for long. Nothing is rewritten twice for the same reason: a packed file
-is no longer small, a sorted one says so.
+A unit is the work of one transaction. It replaces some groups of one partition with one or more new groups. Units are
+small, so that each takes only seconds. A file is not rewritten twice for the same reason: a packed file is no longer
+small, and a sorted file is marked as sorted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
 _UNIT_FILES = 4  # a sorting unit reads at most this many times the target file size
-_LOOSE_SHARE = 0.1  # a partition is sorted when more than this share of its bytes is not
-_OVERSHOOT = 1.2  # a file may be this much larger than the target before it is cut in two
-_FEW = 4  # so many small groups are packed though they make no full file yet
+_LOOSE_SHARE = 0.1  # a partition is sorted if more than this share of its bytes is unsorted
+_OVERSHOOT = 1.2  # a file may exceed the target size by this factor before it is split
+_FEW = 4  # at least this many small groups are packed even if they do not fill a file
 
 
 @dataclass(frozen=True)
 class Unit:
-    """`groups` of one partition become `outputs` new ones; sorted by `by` in `order` if columns are given."""
+    """Groups of one partition that become `outputs` new groups, sorted by the columns `by` in `order` if given."""
 
     partition: str
     groups: tuple[FileGroup, ...]
@@ -33,7 +33,7 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """What the new base files say of their order."""
+        """The sort order to record for the new base files, or '' if they are not sorted."""
         return mark(self.by, self.order) if self.by else ""
 
     @property
@@ -42,40 +42,43 @@ class Unit:
 
 
 def mark(by: Sequence[str], order: str) -> str:
-    """The name of an order, as slots keep it: `zorder:a,b`."""
+    """Return the name of a sort order as stored in slots, such as `zorder:a,b`."""
     return f"{order}:{','.join(by)}"
 
 
 def _free(view: View, partition: str) -> list[FileGroup]:
     """Return the groups that may be clustered.
 
-    A group under an open compaction plan takes logs only (protocol rule 6). A group without a base is another engine's.
+    A group in an open compaction plan only accepts logs (protocol rule 6). A group without a base file comes from
+    another engine.
     """
     planned = view.planned_ids()
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
 
 def packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
-    """Small groups (less than half the target) into files of at most the target size."""
+    """Return units that pack small groups (below half the target size) into files of at most the target size."""
     found = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
-            continue  # a commit that touched other partitions costs nothing here
+            continue  # skip partitions with fewer than two small files
         small = [group for group in _free(view, partition) if group.base_bytes * 2 < target]
         found += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
     return found
 
 
 def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
-    """Full bins in order of age, since what was written together is read together; what is left
-    over by tiers of size.
+    """Divide small groups into bins. Each bin becomes one file.
+
+    Groups fill bins in order of age, because rows that were written together are often read together. The remaining
+    groups are packed by size tiers.
     """
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
-    total = 0  # bytes of `current`, kept as it grows: a writer waits for this, and small files are many
+    total = 0  # bytes of `current`; a running total is fast even with many small files
     for group in sorted(small, key=lambda group: (group.base.seq if group.base else 0, group.file_id)):
         if current and total + group.base_bytes > target:
-            bins.append(current)  # fuller than half: the next one is smaller than the other half
+            bins.append(current)  # more than half full, because the next group is below half the target
             current, total = [], 0
         current.append(group)
         total += group.base_bytes
@@ -91,10 +94,10 @@ def _sum(groups: Iterable[FileGroup]) -> int:
 
 
 def _tier(left: list[FileGroup]) -> list[FileGroup]:
-    """The smallest groups, if they are some, up to where one is larger than all before it together.
+    """Return the longest run of smallest groups whose last group is at most as large as the groups before it together.
 
-    So whatever is rewritten ends in a file of at least twice its size, and a byte is packed a logarithmic number of
-    times.
+    Each rewritten group ends up in a file of at least twice its size, so a byte is packed a logarithmic number of
+    times. Returns an empty list if fewer than four groups qualify.
     """
     ordered = sorted(left, key=lambda group: (group.base_bytes, group.file_id))
     before, most = 0, 0
@@ -112,10 +115,10 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """The groups of partitions of which more than a tenth of the bytes is not sorted so yet.
+    """Return units that sort the partitions with more than a tenth of their bytes unsorted.
 
-    A partition that fits a unit is sorted as a whole; of a larger one only what is not sorted, and small files, in
-    units of neighbours.
+    A partition that fits into one unit is sorted as a whole. For a larger partition, only unsorted and small files are
+    sorted, in units of files with adjacent values.
     """
     target = config.options.target_file_bytes
     wanted, most = mark(by, order), _UNIT_FILES * target
@@ -135,9 +138,7 @@ def sorting(
 
 
 def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
-    """`groups` cut into parts of at most `most` bytes (or of one group), those with near values of
-    `column` together.
-    """
+    """Divide `groups` into parts of at most `most` bytes (or one group), ordered by the minimum of `column`."""
     parts: list[list[FileGroup]] = []
     total = 0
     for group in sorted(groups, key=lambda group: _least(group, config, column)):
@@ -150,10 +151,10 @@ def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most:
 
 
 def _least(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
-    """Bounds of one column have one type in JSON too; those that are not known come last."""
+    """Return a sort key for a group by its minimum of `column`. Groups with an unknown minimum come last."""
     file = group.base.file if group.base else None
     bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None
     if isinstance(low, str) and low.lstrip("-").replace(".", "", 1).isdigit():
-        low = None  # decimals are texts, whose order is another: then the file id decides
+        low = None  # decimals are stored as strings with a different order, so sort by file id
     return low is None, 0 if low is None else low, group.file_id

@@ -1,1 +1,1 @@
-"""Compaction: when, which file groups, and the merge of their logs into bases or larger logs."""
+"""Compaction: triggers, the choice of file groups, and the merge of logs into base files or larger logs."""

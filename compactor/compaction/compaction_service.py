@@ -1,7 +1,9 @@
-"""Compaction as a table service. A worker runs open plans, else merges logs and plans what its triggers name; a writer,
-where no worker lives, compacts what its table lets grow no longer.
+"""Compaction as a table service.
 
-A plan that fails, or logs that cannot be merged, are put off as parts of the work, and keep no other from their turn.
+A worker first runs open plans. If no plan is open, it merges logs and plans the compaction of the groups that are due.
+A writer compacts file groups with at least `compact_after_logs` logs, but only if no worker is alive.
+
+A failing plan, or logs that cannot be merged, are retried separately and do not delay other work.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
 
 def due(turn: Turn) -> bool:
-    """Tell whether a plan is open or the table changed (worker), or too many logs lie over a base (writer)."""
+    """Return whether compaction is due.
+
+    In a worker, it is due if a plan is open or the table has changed. In a writer, it is due if a file group has too
+    many logs and no worker is alive.
+    """
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
@@ -28,15 +34,15 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Run an open plan, or merge logs and plan what is due. Returns True if there may be more to do at once."""
+    """Run an open plan, or compact the file groups that are due. Returns True if more work may be left."""
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
 
 
 def postponed(duty: Duty | None) -> dict[str, Backoff]:
-    """Instants of the plans that the worker puts off, and the failures of each."""
-    parts = list(duty.parts.items()) if duty else []  # a copy: the metrics ask from another thread
+    """Return the failed plans that the worker retries later: the backoff of each plan, by instant."""
+    parts = list(duty.parts.items()) if duty else []  # a copy, because metrics call this from another thread
     return {name.removeprefix(_PLAN): tried for name, tried in parts if name.startswith(_PLAN)}
 
 
@@ -49,12 +55,12 @@ def _overdue(view: View, limit: int) -> set[str]:
 
 
 def _compact_overdue(turn: Turn, limit: int) -> bool:
-    """Run what holds the overdue groups, then a plan of all that are."""
+    """Run the open plans that contain overdue groups, unless a worker runs them, then a new plan of overdue groups."""
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import held
 
     context, overdue = turn.context, _overdue(turn.view, limit)
-    for plan in _in_order(turn.view):  # a dead worker's plan would hold its groups for ever
+    for plan in _in_order(turn.view):  # the plan of a dead worker would otherwise block its groups forever
         is_held = held(context.store, plan.instant, turn.now_ms)
         if overdue & {group.file_id for group in plan.groups} and not is_held:
             plans.run(context, plan)
@@ -80,7 +86,7 @@ def _run_open(turn: Turn, duty: Duty) -> bool:
 
 
 def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
-    """Run `plan` unless somebody else does. False: it was left alone, or failed and is put off."""
+    """Run `plan`, unless another worker runs it. Returns False if it was skipped or failed."""
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import plan_hint
 
@@ -112,7 +118,7 @@ def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
     return True
 
 
-# ---- of a worker: what is due
+# ---- of a worker: file groups that are due
 def _compact_due(turn: Turn, duty: Duty) -> bool:
     from hoodoo.compactor.compaction import log_compaction, plans
     from hoodoo.compactor.compaction.triggers import Triggers
@@ -133,7 +139,7 @@ def _compact_due(turn: Turn, duty: Duty) -> bool:
     plan = plans.schedule(context, heavy)
     if plan:
         turn.tell("planned", instant=plan.instant, groups=len(plan.groups))
-        duty.look_again()  # there may be more groups than one plan takes
+        duty.look_again()  # more groups may be due than one plan takes
         _run_plan(turn, duty, plan)
     if problem:
         raise problem
@@ -141,8 +147,10 @@ def _compact_due(turn: Turn, duty: Duty) -> bool:
 
 
 def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
-    """Merge logs; a failure is returned, for what else is due. Groups whose logs are still there then are left alone
-    for a while.
+    """Merge logs. Returns whether any were merged, and the exception if it failed.
+
+    The exception is returned, so that the remaining work still runs. After a failure, the groups whose logs remain are
+    retried after a backoff.
     """
     history = turn.context.timeline.history
     owed = {_LOGS + group.file_id for group in light(history.head())}
@@ -161,7 +169,7 @@ def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]
 
 
 def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
-    """Merge logs among themselves where a full compaction would rewrite a large base for little."""
+    """Merge the logs of groups into larger logs, where a full compaction would rewrite a large base for few changes."""
     from hoodoo.compactor.compaction import log_compaction
 
     began = turn.seconds()

@@ -1,10 +1,11 @@
-"""Log compaction: many small logs of a file group become one, where a full compaction would rewrite a large base for
-little.
+"""Log compaction: the merge of many small logs of a file group into one log.
 
-A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer
-logged or rewrote meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no
-reader sees a change. Merging logs first and the rest later gives the same rows as merging all at once
-(merge/kernels.py), as long as protocol rule 8 holds; so foreign logs are left alone.
+It replaces a full compaction that would rewrite a large base file for few changes. A read then opens two files instead
+of many, and the base file stays. Log compaction is one short transaction without a plan. It skips a file group if a
+writer changed the group in the meantime. Records keep commit time and sequence number, so change readers do not see it.
+
+Under protocol rule 8, merging logs first gives the same rows as merging everything at once (merge/kernels.py). Logs of
+other engines need not follow the rule, and are not merged.
 """
 
 from __future__ import annotations
@@ -37,14 +38,20 @@ from hoodoo.writers.files.file_target import FileTarget
 from hoodoo.writers.files.log_file import over_rows, put_log, sets_of_columns
 
 _LOGS_MIN = 3
-_MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged
+_MEMORY_SHARE = 6  # logs may take a sixth of the memory budget; a merge takes about four times their size
 NO_LIMITS = Limits()
 
 
 @dataclass
 class LogCompactionResult:
-    """File groups whose logs became one, log files before, bytes read and written, the commit's instant ('' if nothing
-    was done).
+    """Result of a log compaction.
+
+    Attributes:
+        groups: Number of file groups whose logs were merged.
+        logs: Number of log files before the merge.
+        bytes_read: Number of bytes that were read.
+        bytes_written: Number of bytes that were written.
+        instant: The instant of the commit, or '' if no logs were merged.
     """
 
     groups: int = 0
@@ -55,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """(groups whose logs are better merged among themselves, groups to compact in full)."""
+    """Split due groups into (groups for log compaction, groups for full compaction)."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -73,16 +80,16 @@ def _pays(group: FileGroup, limits: Limits) -> bool:
 
 
 def _ours(group: FileGroup) -> bool:
-    """Tell whether hoodoo wrote all of the logs.
+    """Return whether hoodoo wrote all of the logs.
 
-    Logs of another engine may bring back keys that they delete, or hold partial updates.
+    Logs of another engine may reinsert keys that they delete, or contain partial updates.
     """
     return all(log.file.digest and not log.file.origin for log in group.logs)
 
 
 @dataclass(frozen=True)
 class MergeLogs:
-    """One file group's new log; picklable."""
+    """Picklable task that merges the logs of one file group into a new log."""
 
     store: Store
     config: TableConfig
@@ -91,7 +98,7 @@ class MergeLogs:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Raises Stopped, CorruptTable."""
+        """Write the new log. Raises Stopped, or CorruptTable for a damaged log."""
         schema = pa.schema(
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )
@@ -108,9 +115,10 @@ class MergeLogs:
         return file
 
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
-        """`parts` as one, or one after the other, where merging would make more sets of columns than there are parts:
-        then without rows that a later part deletes, since Hudi reads the logs before, too, and fails on a partial
-        update of a key that one of them deletes.
+        """Merge `parts` into one, unless the merged part would have more sets of columns than there are parts.
+
+        Otherwise, return the parts in order, without rows that another part deletes. Hudi also reads earlier logs, and
+        fails on a partial update of a deleted key.
         """
         merged = self.config.merge_policy.collapse(concat(parts))
         if sets_of_columns(self.config, merged) <= len(parts):
@@ -121,7 +129,7 @@ class MergeLogs:
 
 
 def _run(task: MergeLogs) -> DataFile | CorruptTable:
-    """Damage of one group is no reason to leave the others as they are."""
+    """Run a task. Returns CorruptTable instead of raising it, so that undamaged groups are still merged."""
     try:
         return task()
     except CorruptTable as problem:
@@ -134,10 +142,13 @@ def compact_logs(
     stopped: Callable[[], bool] = never,
     limits: Limits = NO_LIMITS,
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` picks from the newest view, if they are ours. An empty result if
-    writers were faster everywhere, or if stopped.
+    """Merge the logs of each file group that `choose` picks from the newest view.
 
-    Raises CorruptTable for a damaged log once the other groups are done.
+    Skips groups with logs of other engines. Returns an empty result if writers changed all groups in the meantime, or
+    if `stopped` returns True.
+
+    Raises:
+        CorruptTable: A log is damaged. The undamaged groups have been merged.
     """
 
     def chosen(view: View) -> list[FileGroup]:
@@ -161,8 +172,9 @@ def compact_logs(
             }
 
             def draft(view: View) -> SlotDraft | None:
-                """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take
-                them for deltas.
+                """Draft the slot without the groups that changed in the meantime, and delete their new logs.
+
+                Hudi would read these logs as additional changes after the commit is completed.
                 """
                 for was in groups:
                     if was.file_id in kept and (
@@ -181,7 +193,7 @@ def compact_logs(
         return LogCompactionResult()
     view = context.timeline.history.head()
     if damaged and all(view.group(was.partition, was.file_id) == was for was in groups if was.file_id not in kept):
-        raise damaged[0]  # else a clean took logs that somebody compacted meanwhile
+        raise damaged[0]  # otherwise the logs were compacted in the meantime, and cleaning deleted them
     if slot is None:
         return LogCompactionResult()
     done = [group for group in groups if group.file_id in kept]
@@ -197,7 +209,7 @@ def _merged(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[DataFile | CorruptTable]:
-    """The new log of each group, or what is wrong with its old ones. Raises Stopped."""
+    """Write the new log of each group. Returns CorruptTable for a group with a damaged log. Raises Stopped."""
     pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
     at_once = min(
         limits.groups_at_once or len(groups),
@@ -208,7 +220,7 @@ def _merged(
 
 
 def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
-    """What merging the logs of `groups` writes: the names are known beforehand."""
+    """Return the paths that merging the logs of `groups` writes. They are known in advance."""
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
     return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
 

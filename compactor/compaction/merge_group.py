@@ -1,14 +1,16 @@
-"""Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
+"""Merge of the logs of one file group into a new base file, within a memory budget.
 
-Logs that fit the budget are held in memory. Where the base file has hoodoo's own layout, their winners take the
-positions of the rows that they replace, and row groups that no change touches are copied (writers/files/in_place.py).
-Otherwise the base file is read in batches: rows that a change replaces are left out, and the changes that live follow
-at the end, in order of arrival.
+Logs that fit the budget are held in memory. If the base file has hoodoo's own layout, winning changes take the
+positions of the rows that they replace, and unchanged row groups are copied (writers/files/in_place.py). Otherwise the
+base file is read in batches. Replaced rows are left out, and the winning changes follow at the end, in order of
+arrival.
 
-Of larger logs only record keys and ordering values are held, for one part of the keys after the other. Which changes
-win is noted as one bit a row; then base and logs are read once more to be copied. Larger logs with partial updates are
-read for each batch of the base. A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever
-the budget is; so is a partial update of another engine.
+For larger logs, only record keys and ordering values are held, for one part of the keys at a time. The winning changes
+are recorded as a mask of rows. Then the base file and the logs are read again to copy the rows. Larger logs with
+partial updates are read for each batch of the base file.
+
+Two things may exceed the budget: a single log block (hoodoo writes at most 8 MiB), and partial updates of another
+engine. They are decoded at once.
 """
 
 from __future__ import annotations
@@ -38,24 +40,25 @@ from hoodoo.writers.files.base_sink import BaseSink, ExpectedRows, ExtendedKeys,
 from hoodoo.writers.files.file_target import FileTarget
 from hoodoo.writers.files.in_place import Rewriter
 
-# of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
-# on the way
+# number of shares of the memory budget: held changes, the current batch and its copy, the row group being encoded, and
+# temporary copies
 _SHARE = 8
-_LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
-_ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
-_HELD_BYTES = 120  # a key that is held also takes its hash, its position, its rank and two hash tables
+_LOG_GROWTH = 1.5  # growth of strings when log records are decoded from Avro
+_ROW_GROUP_MIN = 8 << 20  # minimum bytes of a row group, even if the budget is small, so that readers stay fast
+_HELD_BYTES = 120  # bytes per held key for its hash, position, rank and two hash tables
 _PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
-_ARRIVAL = "#arrival"  # a column beside the table's, which Avro lets nobody call so
+_ARRIVAL = "#arrival"  # extra column; Avro does not allow this name for table columns
 
 
 class _KeysDiffer(Exception):
-    """The new base file has other keys than its logs made expect."""
+    """Internal exception: the keys of the new base file differ from the keys of the old one."""
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """One file group's new base; picklable, so it runs on Spark as well. The same rows come out wherever and under
-    whatever budget it runs.
+    """Picklable task that merges one file group into a new base file.
+
+    The resulting rows do not depend on the engine or on the memory budget.
     """
 
     store: Store
@@ -66,7 +69,7 @@ class MergeTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Raises Stopped, CorruptTable."""
+        """Write the new base file. Raises Stopped, or CorruptTable for a damaged file."""
         merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._in_place(merging) or self._merged(merging, old)
@@ -75,7 +78,10 @@ class MergeTask:
         return in_order(self.config, old, file) if old else file
 
     def _in_place(self, merging: GroupMerge) -> DataFile | None:
-        """The base with the winners of its logs, and all that they leave as it is copied; None where that cannot be."""
+        """Write the base file with the winning changes in place, and copy the unchanged row groups.
+
+        Returns None if this is not possible.
+        """
         if self.group.base is None or not self.group.logs or _of_several_commits(self.group):
             return None
         changes = merging.held_changes()
@@ -89,10 +95,10 @@ class MergeTask:
         return None
 
     def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
-        """The base from rows that are all decoded and encoded."""
+        """Write the base file by decoding and encoding all rows."""
         ours = not any(
             log.file.origin for log in self.group.logs
-        )  # then they change keys of the base, and only delete blocks take keys away
+        )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
         keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
         grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
@@ -101,7 +107,7 @@ class MergeTask:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
-        """Live rows of the group, in order, a batch at a time."""
+        """Yield the live rows of the group in batches, in order."""
         return GroupMerge(self).rows()
 
     def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
@@ -122,14 +128,16 @@ class MergeTask:
 
 
 def _of_several_commits(group: FileGroup) -> bool:
-    """Tell whether logs of table version 6 are among those of `group`: which of their blocks count, the slice knows as
-    a whole.
+    """Return whether `group` has logs of table version 6.
+
+    Such a log has blocks of several commits. Only a read of the whole file slice can tell valid blocks from invalid
+    blocks.
     """
     return any(log.file.blocks for log in group.logs)
 
 
 class GroupMerge:
-    """The merge of one file group. Its base file is fetched and checked once, however often it is read."""
+    """Merge of one file group. Fetches and verifies the base file once, even if it is read several times."""
 
     def __init__(self, task: MergeTask) -> None:
         self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
@@ -141,7 +149,7 @@ class GroupMerge:
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
-        """Live rows: those of the base that stay, then the changes that live."""
+        """Yield the live rows: remaining rows of the base file, then the winning changes."""
         if _of_several_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial()
         ):
@@ -154,20 +162,22 @@ class GroupMerge:
             yield from self._with_large_logs()
 
     def _log_memory(self) -> float:
-        """What the records take in Arrow memory, about: small numbers and nulls are a byte in Avro, and have their
-        width there.
+        """Estimate the bytes that the log records take in Arrow memory.
+
+        Small numbers and nulls take one byte in Avro, but their full width in Arrow.
         """
         width = sum(_width(kind) for kind in self.config.stored_schema.types)
         files = [log.file for log in self.group.logs]
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
-        """Tell whether a log of another engine holds partial updates, as Spark's MERGE INTO writes them."""
+        """Return whether a log contains partial updates, as Spark's MERGE INTO writes them."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
-        """What the logs say, one change for each key; None where that is nothing or too much to hold, and where another
-        engine's logs may say it in part.
+        """Return the changes of the logs, one per key.
+
+        Returns None if the logs are empty, do not fit into memory, or come from another engine.
         """
         if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
             return None
@@ -191,7 +201,7 @@ class GroupMerge:
             yield held.changes.rows.filter(pa.array(lives))
 
     def _with_large_partial_logs(self) -> Iterator[pa.Table]:
-        """The logs are read once for each batch of the base, and once more for keys that no batch has."""
+        """Yield live rows. Reads the logs once for each batch of the base file, and once more for new keys."""
         wide, policy = self.config.stored_schema, self.config.merge_policy
         met = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
         for batch in self._base(wide):
@@ -216,8 +226,9 @@ class GroupMerge:
             yield part.rows.filter(pa.array(lives[at : at + len(part)]))
 
     def _decide(self) -> tuple[np.ndarray, np.ndarray]:
-        """(mask of base rows that stay, mask of log records that live), by keys and ordering values alone, one part of
-        the keys after the other.
+        """Return (mask of base rows that stay, mask of log records that win).
+
+        Reads only keys and ordering values, and decides for one part of the keys at a time.
         """
         narrow = self._narrow()
         stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
@@ -240,14 +251,15 @@ class GroupMerge:
         return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
 
     def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
-        """by_row: see slices.read_log."""
+        """Yield the changes of all logs, in order. by_row: see slices.read_log."""
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
             yield from slices.read_log(self.store, self.config, file, schema, by_row)
 
     def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first
-        rows take.
+        """Yield the rows of the base file with the columns of `schema`, in batches that take a share of the budget.
+
+        The number of rows per batch follows from the size of the first rows.
         """
         if self.group.base is None:
             return
@@ -272,7 +284,7 @@ class GroupMerge:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Count the bytes of a value: its width if that is fixed, otherwise 8. Nested values count by their children."""
+    """Estimate the bytes of a value: its fixed width, or otherwise 8. Nested types count their children."""
     if pa.types.is_dictionary(kind):
         return 4
     if kind.num_fields:
@@ -284,7 +296,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def run_task(task: MergeTask) -> DataFile | CorruptTable:
-    """Damage of one group is no reason to leave the others as they are."""
+    """Run a task. Returns CorruptTable instead of raising it, so that undamaged groups are still compacted."""
     try:
         return task()
     except CorruptTable as problem:
@@ -292,7 +304,7 @@ def run_task(task: MergeTask) -> DataFile | CorruptTable:
 
 
 def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
-    """Each part with the number of records before it."""
+    """Yield each part with the number of records in the earlier parts."""
     at = 0
     for part in parts:
         yield part, at
@@ -300,7 +312,7 @@ def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int
 
 
 def _of_part(part: KeyedChanges, at: int, number: int, count: int) -> KeyedChanges:
-    """The changes of part `number` of the keys, with the number of each among all records."""
+    """Return the changes whose keys are in part `number` of `count`, with the position of each among all records."""
     hashes = part.key_hashes()
     positions = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))

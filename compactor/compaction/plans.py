@@ -1,7 +1,7 @@
-"""Compaction in three things: the plan (which files become one), scheduling (a slot decides it), running (any worker,
-any time).
+"""Compaction plans: choosing the files, scheduling the plan in a slot, and running it.
 
-A plan's output has fixed names and content, so workers may run it twice; completion is one slot, so exactly one counts.
+Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
+same plan. One slot completes it, so only one run takes effect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BY_LOG_SIZE = Strategy()
 
 @dataclass
 class CompactionResult:
-    """What a compaction did.
+    """Result of a compaction.
 
     Attributes:
-        groups: How many file groups were compacted.
-        bytes_read: How many bytes were read.
-        bytes_written: The size of the new base files, in bytes.
+        groups: Number of file groups that were compacted.
+        bytes_read: Number of bytes that were read.
+        bytes_written: Total size of the new base files, in bytes.
         instants: The instants of the plans that this call completed.
     """
 
@@ -45,12 +45,15 @@ class CompactionResult:
 
 
 def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
-    """The file groups with at least `logs_min` logs, most log bytes first, as many as one plan takes."""
+    """Plan the file groups with at least `logs_min` logs, most log bytes first, as many as one plan takes."""
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
-    """Take a slot for what `choose` plans on the newest view; None if that is nothing."""
+    """Schedule the plan that `choose` returns for the newest view.
+
+    Returns None if the plan is empty, or if the retries are exhausted because of concurrent writers.
+    """
 
     def draft(view: View) -> SlotDraft | None:
         chosen = choose(view)
@@ -66,27 +69,30 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
     try:
         return HOUSEKEEPING.run(context.timeline.environment, once)
     except CommitConflict:
-        return None  # writers are in the way: a later call plans
+        return None  # writers conflict; a later call schedules the plan
 
 
 def run(
     context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the
-    end.
+    """Run `plan` and complete it.
 
-    A damaged file group is left out and keeps its logs; the others are completed, then CorruptTable is raised. If all
-    are, the plan stays open.
+    Returns an empty result if another worker completed the plan, or if `stopped` returns True before the end. A damaged
+    file group is skipped and keeps its logs.
+
+    Raises:
+        CorruptTable: A file group is damaged. The undamaged groups have been completed. If all groups are damaged, the
+            plan stays open.
     """
     with context.timeline.resume(plan) as attempt:
         groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
-        # Protocol rule S3: whoever runs the plan, and whenever, its files have the columns that the plan was made with.
+        # Protocol rule S3: the output has the columns at the time of planning, regardless of when a plan runs.
         config = attempt.config.with_schemas(attempt.base.schemas.up_to(plan.seq))
         tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
         try:
             made = context.engine.map(run_task, tasks, limits.groups_at_once)
         except Stopped:
-            return CompactionResult()  # what was written is found and taken by whoever runs the plan again
+            return CompactionResult()  # the next run of the plan reuses the files that were written
         damaged = [file for file in made if isinstance(file, CorruptTable)]
         files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
 
@@ -112,7 +118,7 @@ def run(
         except CorruptTable:
             if plan.instant in context.timeline.history.head().plans:
                 raise
-            return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
+            return CompactionResult()  # another worker completed the plan, and cleaning deleted the replaced files
     if damaged:
         raise damaged[0]
     read = sum(entry.file.size for group in groups for entry in group.files())
@@ -120,11 +126,11 @@ def run(
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Another worker completed the plan, so its files are there, or were until a clean or a purge took them; then ours
-    came after it.
+    """Delete output files of a plan that another worker completed, if the table does not refer to them.
 
-    A stray under a completed instant would hold rows that are gone for good. Under a lease a sweep decides, when it is
-    over.
+    Cleaning or a purge may have deleted the files of the other worker before this worker wrote them again. A leftover
+    file of a completed instant could contain rows that must stay deleted. While a lease holds an old snapshot, nothing
+    is deleted. A sweep then removes the files later.
     """
     view = context.timeline.history.head()
     known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
@@ -144,8 +150,9 @@ def merge_tasks(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[MergeTask]:
-    """A task for each group; the process's memory is shared by those that run together, a Spark worker's is its task's
-    alone.
+    """Create a merge task for each group.
+
+    Concurrent tasks in this process share its memory budget. On a remote engine each task gets the whole budget.
     """
     at_once = limits.at_once(context.engine.threads)
     memory = limits.memory_bytes if context.engine.remote else limits.memory_bytes // max(1, min(at_once, len(groups)))
@@ -154,7 +161,7 @@ def merge_tasks(
 
 
 def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
-    """The group with exactly the planned files; None if it was replaced since."""
+    """Return the group with exactly the planned files, or None if its base file has changed since planning."""
     group = view.group(planned.partition, planned.file_id)
     if group is None or group.base_path != planned.base:
         return None
@@ -166,7 +173,7 @@ def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | No
 def run_open(
     context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run every open plan of `view`, oldest first."""
+    """Run every open plan of `view`, oldest first, until `stopped` returns True."""
     results = [
         run(context, plan, stopped, limits)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
@@ -178,8 +185,9 @@ def run_open(
 def compact(
     context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Finish open plans, then compact every file group that has at least `logs_min` logs now, by as many plans as
-    `strategy` makes of them.
+    """Run open plans, then compact every file group that has at least `logs_min` logs at the start.
+
+    `strategy` divides the file groups into plans.
     """
     results = [run_open(context, context.timeline.heal().view, limits=limits)]
     left = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
@@ -187,7 +195,7 @@ def compact(
     def choose(view: View) -> CompactionPlan:
         return strategy.plan(view, [group for group in behind(view, logs_min) if group.file_id in left])
 
-    while left and (plan := schedule(context, choose)):  # what writers log meanwhile is for the next call
+    while left and (plan := schedule(context, choose)):  # logs that writers add meanwhile wait for the next call
         results.append(run(context, plan, limits=limits))
         left -= {group.file_id for group in plan.groups}
     return _sum(results)

@@ -1,4 +1,4 @@
-"""Which of the due file groups go into one compaction plan, and in which order. Pure functions of a view."""
+"""Strategies that choose and order the file groups of a compaction plan. Pure functions of a view."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ _PLAN_IO_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """File groups to compact together: what one requested instant will name. Nothing is decided
-    before it is scheduled.
-    """
+    """File groups to compact together under one requested instant. The plan takes effect when it is scheduled."""
 
     groups: tuple[FileGroup, ...]
 
@@ -40,7 +38,7 @@ class CompactionPlan:
 
 
 def io_bytes(group: FileGroup) -> int:
-    """Bytes that compacting the group reads and writes, about."""
+    """Estimate the bytes that compacting the group reads and writes."""
     return 2 * group.base_bytes + log_bytes(group)
 
 
@@ -49,13 +47,14 @@ def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
 
 
 def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Partitions in descending order of their path, which is that of time where they are dates."""
+    """Order groups by partition path, descending. Partitions that are dates are ordered newest first."""
     return sorted(_by_log_size(view, due), key=lambda group: group.partition, reverse=True)
 
 
 def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Every group with logs in a partition where one is due, so that a partition is without logs at once; most log
-    bytes first.
+    """Return every group with logs in a partition that has a due group, so that whole partitions become free of logs.
+
+    Partitions with the most log bytes come first.
     """
     named = {group.partition for group in due}
     weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in named}
@@ -74,8 +73,12 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 @dataclass(frozen=True)
 class Strategy:
-    """order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'. io_bytes: what one plan may
-    read and write; at least one group.
+    """Strategy that chooses the groups of a compaction plan.
+
+    Attributes:
+        order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'.
+        io_bytes: Maximum number of bytes that one plan reads and writes. A plan has at least one group.
+        groups: Maximum number of groups in one plan.
     """
 
     order: str = "log_size"
@@ -93,7 +96,7 @@ class Strategy:
             raise OptionError(f"io_bytes takes a whole number from 1, got {self.io_bytes!r}.", option="io_bytes")
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """The first of the `due` groups of `view` that fit one plan."""
+        """Return a plan with the first of the `due` groups of `view`, as many as one plan takes."""
         chosen: list[FileGroup] = []
         left = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:

@@ -1,6 +1,6 @@
-"""Triggers: the four signs that a file group is due for compaction. One of them is enough.
+"""Triggers: four conditions that make a file group due for compaction. One condition is enough.
 
-This module decides on a view alone. What is done about a group that is due is decided elsewhere.
+The functions depend only on a view and the timeline. They do not compact anything.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import FileGroup, View
 
-_BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
-_PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
-_COSTLY_AGE = 24  # where it does, age counts only after so many times as long
-# below this many log bytes only their number and age count: a tiny table would be compacted after every commit
+_BASE_MIN = 16 << 20  # rewriting a smaller base is cheap
+_PAYS = 8  # a full compaction is too expensive if the base has more than this many times the bytes of its logs
+_COSTLY_AGE = 24  # factor for `age_s` if a full compaction is too expensive
+# fewer log bytes only count by number and age of logs, since otherwise each commit would compact a tiny table
 _BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True)
 class Triggers:
-    """The signs that a file group is due; one of them is enough, and None switches a sign off.
+    """Conditions that make a file group due for compaction. One condition is enough. None disables a condition.
 
     Attributes:
-        logs: The group has this many log files.
-        age_s: The oldest log file of the group was committed this many seconds ago; 24 times as long ago where the base
-            file is large beside the log files.
-        log_ratio: The log files of the group have this many bytes for each byte of its base file.
-        read_amplification: Reading the table takes this many bytes for each byte that it would take compacted. Then the
-            groups with the most log bytes are due, as many as bring it below.
+        logs: Minimum number of log files of the group.
+        age_s: Minimum age of the group's oldest log file, in seconds. 24 times this age if the base file is large
+            compared to the log files.
+        log_ratio: Limit on the bytes of the group's log files per byte of its base file. A group above it is due.
+        read_amplification: Limit on the bytes that a snapshot read takes per byte of base files. If the table exceeds
+            it, the groups with the most log bytes are due, until the rest is below the limit.
     """
 
     logs: int | None = 5
@@ -44,10 +44,10 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """Take the triggers from the table's options.
+        """Create triggers from the table's options.
 
-        Without `logs_min` a group is due at half of the log files at which a writer compacts by itself, so that a
-        living worker is always first.
+        Without `logs_min`, a group is due at half of `compact_after_logs`, so that a worker compacts a group before a
+        writer has to.
         """
         default = Options.compact_after_logs or 1
         half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
@@ -62,24 +62,24 @@ def log_bytes(group: FileGroup) -> int:
 
 
 def costly(group: FileGroup) -> bool:
-    """Tell whether a full compaction would rewrite a large base file for few log bytes."""
+    """Return whether a full compaction would rewrite a large base file for few log bytes."""
     return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 
 def read_amplification(view: View) -> float:
-    """Bytes that a snapshot read takes per byte of base files; 1.0 without logs."""
+    """Return the bytes that a snapshot read takes per byte of base files. 1.0 without logs."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """File groups with at least `logs_min` logs over a base that no plan holds."""
+    """Return the file groups that have a base file and at least `logs_min` logs, and are not in an open plan."""
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """File groups of `view` that a trigger names and no open plan holds."""
+    """Return the file groups of `view` that are due by a trigger and are not in an open plan."""
     waiting = behind(view)
     old, ancient = (
         _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
@@ -97,10 +97,10 @@ def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
 
 
 def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> int:
-    """The newest slot that was complete `age_s` seconds ago; 0 if none was, or age does not count."""
+    """Return the newest slot that was completed at least `age_s` seconds ago; 0 if no slot was, or if age_s is None."""
     if age_s is None:
         return 0
-    if not age_s:  # a slot may be dated a moment ahead of the clock
+    if not age_s:  # the time of a slot may be slightly ahead of the clock
         return view.seq
     history, before = timeline.history, timeline.environment.now_ms() - int(age_s * 1000)
     return (

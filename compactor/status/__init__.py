@@ -1,1 +1,1 @@
-"""What the services owe and how they fare: figures, lag, advice, metrics."""
+"""Status of table services: figures, lag, advice and metrics."""

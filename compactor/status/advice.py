@@ -1,4 +1,4 @@
-"""The state of a table's services for a person: figures, workers, what is held, and advice in words."""
+"""Human-readable state of a table's services: figures, workers, files that cannot be cleaned, and advice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 _ORPHAN_MS = 86_400_000
-_PATIENCE = 3  # times as long as something should take before it counts as behind
+_PATIENCE = 3  # work counts as late after this multiple of its expected time
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,16 @@ class Services:
 
     Attributes:
         figures: The figures about the services and the layout of the table.
-        workers: The seconds since the last heartbeat of each worker, by its name.
-        plans: The seconds since somebody said that they run each open plan, by its instant. None where nobody does.
-        held: How many bytes beyond retention a savepoint, a pinned slot or a consumer keeps, by what keeps them.
-        advice: What to do, one sentence each; empty if nothing is behind, fails or waits.
-        owners: The worker that runs each open plan, by its instant; '' where nobody does.
-        plan_ages: The age of each open plan in seconds, by its instant.
+        workers: Seconds since the last heartbeat of each worker, by worker name.
+        plans: Seconds since a process last reported that it runs the plan, by instant of each open plan. None if no
+            process has.
+        held: Bytes beyond retention that a savepoint, a pinned slot or a consumer keeps, by holder.
+        advice: Recommended actions and the state of open plans, one sentence each. Empty if all services are up to
+            date.
+        owners: The worker that runs the plan, by instant of each open plan. '' if no worker does.
+        plan_ages: Age of each open plan in seconds, by instant.
         dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
-        problems: The last error of each service that fails, the newest first.
+        problems: The last error of each failing service, newest first.
     """
 
     figures: Figures
@@ -55,7 +57,10 @@ class Services:
 
 
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
-    """Look at the newest `view`, under its `config`, and the hints of who works. path: as a command names the table."""
+    """Return the state of the services of a table, from its newest `view` and from the hints of workers.
+
+    path: the table's path as it appears in recommended commands.
+    """
     return _StateOfServices(timeline, config, view, path).all()
 
 
@@ -99,14 +104,14 @@ class _StateOfServices:
             StoreDenied,
             StoreFull,
             StoreRefused,
-        ):  # the store's time is only to be had by writing, and who looks may have no permission to
+        ):  # reading leases writes to the store to learn its time, and the caller may lack the permission
             return set()
 
     def _age(self, key: str) -> float | None:
         at = self.store.modified_ms(key)
         return None if at is None else max(0.0, (self.now - at) / 1000)
 
-    # ---- who works, and what fails
+    # ---- workers and errors
     def _about_problems(self, problems: tuple[ServiceProblem, ...]) -> Iterator[str]:
         for one in problems:
             file = f" on {one.file}" if one.file and one.file not in one.message else ""
@@ -151,7 +156,7 @@ class _StateOfServices:
 
     def _about_plans(self, plans: dict[str, float | None], owners: dict[str, str]) -> Iterator[str]:
         for instant, hint in plans.items():
-            # a plan may be dated ahead of the clock
+            # the time of a plan may be ahead of the clock
             age = max(0.0, (self.now - self.view.plans[instant].planned_at) / 1000)
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
                 yield (
@@ -172,7 +177,7 @@ class _StateOfServices:
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:
-        """Bytes that a clean could delete, but for each holder."""
+        """Return the bytes that each holder keeps from being cleaned."""
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
         free = {
             entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
@@ -247,7 +252,7 @@ def _several(number: int, what: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in words: the two largest units would be too exact, one is enough."""
+    """Format a duration as text, in its largest unit."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -255,7 +260,7 @@ def span(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """Bytes in words."""
+    """Format a number of bytes as text with a unit."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

@@ -1,7 +1,6 @@
-"""Figures of one table: what services owe and how well it is laid out. Measured from a view, so that they cost no
-listing of data.
+"""Figures about one table: outstanding work of table services, and file layout.
 
-Who shows them (metrics, the command line) and what to do about them is decided elsewhere.
+The figures come from a view, so that measuring does not list data files. Metrics and the command line show the figures.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ class Figures:
 
     Attributes:
         head: The number of the newest slot.
-        commits: How many commits changed rows.
-        groups: How many file groups the table has.
-        logs: The number of log files of each file group, 0 too.
-        log_bytes: The size of all log files that are not compacted, in bytes.
-        base_bytes: The size of all base files, in bytes.
-        read_amplification: How many bytes a snapshot read takes for each byte of the base files.
-        file_bytes_median: The median size of the base files, in bytes.
-        small_files: How many base files are smaller than half the option `target_file_bytes`.
-        lag_commits: How many commits came since the oldest log file that is not compacted.
-        lag_seconds: The age of that log file, in seconds.
-        plans: How many plans are in each state: 'open', 'running' and 'postponed'.
-        oldest_plan_seconds: The age of the oldest open plan, in seconds.
-        cleanable_bytes: The size of the files that a clean would delete now, in bytes.
+        commits: Number of commits that changed rows.
+        groups: Number of file groups in the table.
+        logs: Number of log files of each file group, including groups without logs.
+        log_bytes: Total size of the log files that wait for compaction, in bytes.
+        base_bytes: Total size of the base files, in bytes.
+        read_amplification: Bytes that a snapshot read takes per byte of base files.
+        file_bytes_median: Median size of the base files, in bytes.
+        small_files: Number of base files smaller than half the option `target_file_bytes`.
+        lag_commits: Number of commits since the oldest log file that waits for compaction, including its own commit.
+        lag_seconds: Age of the oldest log file that waits for compaction, in seconds.
+        plans: Number of plans in each state: 'open', 'running' and 'postponed'.
+        oldest_plan_seconds: Age of the oldest open plan, in seconds.
+        cleanable_bytes: Total size of the files that cleaning would delete now, in bytes.
         min_readable: The oldest slot whose snapshot stays readable.
-        backpressure: True if there are so many log files that writers wait.
-        exports: How far each format of the option `export_formats` is behind, by its name.
+        backpressure: True if a file group has enough log files to make writers wait.
+        exports: Lag of each format of the option `export_formats`, by format name.
     """
 
     head: int
@@ -67,7 +66,7 @@ class Figures:
 
     @property
     def logs_max(self) -> int:
-        """The number of log files of the file group that has the most."""
+        """The largest number of log files in one file group."""
         return max(self.logs, default=0)
 
     @property
@@ -83,7 +82,7 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
         timeline: The timeline of the table.
         view: The view, in general the newest one.
         config: The configuration under that view.
-        postponed: The instants of plans that the asking worker postpones because they failed. Default: none.
+        postponed: The instants of plans that the calling worker postpones after a failure. Default: no plans.
 
     Returns:
         The figures.
@@ -122,7 +121,7 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
 
 
 def _export_lag(timeline: TableTimeline, view: View, format: str) -> ExportLag:
-    from hoodoo.exports.lag import export_lag  # of few tables; it imports what exports need
+    from hoodoo.exports.lag import export_lag  # imported only for tables with exports, because it is slow to import
 
     return export_lag(timeline.store, timeline.history, view, format, timeline.environment.now_ms())
 

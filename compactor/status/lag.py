@@ -1,4 +1,4 @@
-"""Lag: the work that table services owe."""
+"""Lag: the outstanding work of table services."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """The work that table services owe; everything is 0 where nothing is owed.
+    """Outstanding work of table services. All values are 0 if no work is left.
 
     Attributes:
-        log_files_max: The number of log files of the file group that has the most.
-        log_bytes: The size of all log files that are not compacted, in bytes.
-        base_bytes: The size of the base files of the file groups with log files, in bytes.
-        groups_behind: How many file groups have log files.
-        oldest_delta_s: The age of the oldest log file that is not compacted, in seconds.
-        open_plans: How many plans are requested and not completed.
-        oldest_plan_s: The age of the oldest such plan, in seconds.
-        cleanable_bytes: The size of the files that a clean would delete now, in bytes.
+        log_files_max: The largest number of log files in one file group.
+        log_bytes: Total size of the log files that wait for compaction, in bytes.
+        base_bytes: Total size of the base files of file groups with log files, in bytes.
+        groups_behind: Number of file groups with log files.
+        oldest_delta_s: Age of the oldest log file that waits for compaction, in seconds.
+        open_plans: Number of plans that are requested but not completed.
+        oldest_plan_s: Age of the oldest open plan, in seconds.
+        cleanable_bytes: Total size of the files that cleaning would delete now, in bytes.
     """
 
     log_files_max: int = 0
@@ -64,5 +64,5 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 def oldest_log(view: View) -> int:
-    """Find the slot of the oldest log file that is not compacted; 0 if there is none."""
+    """Return the slot of the oldest log file that waits for compaction, or 0 without log files."""
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -1,7 +1,7 @@
-"""What a worker says to Prometheus: figures of each table, measured when asked from the view it has at hand, and the
-work done so far.
+"""Prometheus metrics of a worker: figures of each table, and counters of the work done so far.
 
-One registry per worker, nothing global. Serves on 127.0.0.1 only: who wants it elsewhere puts a proxy in front.
+The figures are measured on each scrape, from the newest view that the worker knows. Each worker has its own registry.
+The endpoint listens on 127.0.0.1 only. Put a proxy in front of it for access from other hosts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ _COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
 
 
 class TableCollector(Collector):
-    """Measures when it is asked. A table that cannot be measured just now shows its last figures, and `hoodoo_up` 0."""
+    """Prometheus collector that measures each table on each scrape.
+
+    If measuring a table fails, the collector shows the table's last figures and sets `hoodoo_up` to 0.
+    """
 
     def __init__(self, loops: Sequence[ServiceLoop]) -> None:
         self._loops = loops
@@ -116,7 +119,7 @@ class TableCollector(Collector):
 
 
 class Endpoint:
-    """Serves metrics until closed. port: 0 for any free one; `url` says where."""
+    """HTTP endpoint that serves metrics until it is closed. port: 0 for any free port. `url` has the address."""
 
     def __init__(self, collector: Collector, port: int) -> None:
         registry = CollectorRegistry(auto_describe=False)

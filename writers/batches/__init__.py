@@ -1,1 +1,1 @@
-"""What becomes of a batch: its rows checked and converted to the table's columns, the bad ones found."""
+"""Preparation of batches: validating rows, converting them to the table's columns, and finding bad rows."""

@@ -1,5 +1,6 @@
-"""Ways in which Arrow holds values that are no types of their own: lists in views or of fixed size, maps, dictionaries,
-run-end encoding, extensions. What they hold, one array for another; whether it is sound or fits is not known here.
+"""Conversion of Arrow layouts: list views, fixed-size lists, maps, dictionaries, run-end encoding and extension types.
+
+The functions convert one array to another layout. They do not validate values.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether `kind` is a list of any layout."""
+    """Return whether `kind` is a list in any layout."""
     plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Do the values lie in another array: of a dictionary, of runs, of an extension's storage?"""
+    """Return whether the values are in another array: a dictionary, runs, or the storage of an extension type."""
     return bool(
         pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType)
     )
 
 
 def packed_type(kind: pa.DataType) -> pa.DataType:
-    """Of the values in a packed type."""
+    """Return the type of the values of a packed type."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
 
 
 def packed(array: pa.Array) -> pa.Array:
-    """The array that the values of a packed one lie in, more or fewer than its rows."""
+    """Return the array with the values of a packed array. Its length may differ from the number of rows."""
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     return array.dictionary if pa.types.is_dictionary(array.type) else array.values
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the same values in Arrow's plain layout, of which Arrow's functions take rows."""
+    """Return the equivalent type in Arrow's plain layout. Arrow can take rows of that layout."""
     if isinstance(kind, pa.UuidType):
         return pa.string()
     if isinstance(kind, pa.BaseExtensionType):
@@ -60,7 +61,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def uuid_texts(array: pa.Array) -> pa.Array:
-    """UUIDs, an array of Arrow's type of them, as the texts that Python shows: 32 digits in five groups."""
+    """Convert an Arrow UUID array to strings in Python's format: 32 hexadecimal digits in five groups."""
     storage = array.storage
     count, nulls = len(storage), storage.is_null() if storage.null_count else None
     if not count:
@@ -74,7 +75,7 @@ def uuid_texts(array: pa.Array) -> pa.Array:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """The values of a packed array, one for each of its rows. Raises pa.ArrowInvalid where an index points nowhere."""
+    """Return the values of a packed array, one per row. Raises pa.ArrowInvalid if a dictionary index is invalid."""
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     if pa.types.is_run_end_encoded(array.type):
@@ -89,7 +90,7 @@ def unpacked(array: pa.Array) -> pa.Array:
 
 
 def _taken(values: pa.Array, positions: pa.Array) -> pa.Array:
-    """`values` at `positions`. Arrow takes no views; what is nested may hold some, and is put together row by row."""
+    """Return `values` at `positions`. Values that Arrow cannot take, such as views, are converted to plain layout."""
     return values.take(positions) if _can_take(values.type) else _plain(values).take(positions)
 
 
@@ -100,7 +101,7 @@ def _can_take(kind: pa.DataType) -> bool:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The same values without views and packed arrays."""
+    """Return equal values without views and packed arrays."""
     kind = array.type
     nulls = array.is_null() if array.null_count else None
     if is_packed(kind):

@@ -1,11 +1,10 @@
-"""The rows of a batch that its table would refuse, so that the others can be written: which they are, why, and their
-bytes.
+"""Search for the bad rows of a batch, so that the good rows can be written.
 
-`prepare` (batch.py) decides what is refused. A batch that it takes is not looked at again. Of a batch that it refuses
-all bad rows are found, in the order of its own steps: by a mask over a whole column, or, where a step only says whether
-values pass together, by cutting the column in halves until each bad value stands alone. What is said of a bad row is
-what `prepare` says of that row alone. What is not a row's fault (a missing column, a type of another family) fails the
-batch.
+`prepare` (batch.py) decides whether a row is bad. If it accepts a batch, no search is necessary. Otherwise the search
+follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check values
+together. The description of a bad row is the error that `prepare` raises for that row alone.
+
+Errors that do not belong to a row, such as a missing column or an incompatible type, fail the whole batch.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from hoodoo.writers.batches.value_validation import plain_row, sound_columns, un
 from hoodoo.writers.batches.write_options import WriteOptions
 
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
-"""Bytes of a row that are kept whole, and of a larger one those that are kept."""
+"""Maximum bytes of a row that is kept in full, and the bytes that are kept of a larger row."""
 BYTES_MAX = 64 << 20
-"""Bytes of the bad rows of one batch: more are too many, as they are gathered in one process."""
+"""Maximum bytes of the bad rows of one batch. One process collects them."""
 KEPT = 100
-"""Rows of a batch with too many bad ones that are kept to be looked at."""
+"""Number of bad rows to collect at least, even if the limit on bad rows is lower."""
 _DETAIL_MAX = 500
 _ROW_ZERO = re.compile(r"(?<=['\"]), row 0\b| in row 0\b|(?<=^Row) 0\b")
 FOUND = pa.schema(
@@ -57,8 +56,13 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """found: as FOUND. rows: of the whole batch. count: bad rows, at least; more than `found` holds if they are too
-    many, and then the batch was not looked at to its end.
+    """Bad rows of a batch.
+
+    Attributes:
+        found: The bad rows, with the schema FOUND.
+        rows: Number of rows in the whole batch.
+        count: Number of bad rows. If it exceeds the length of `found`, the search ended early and the batch may have
+            more bad rows.
     """
 
     found: pa.Table
@@ -67,22 +71,22 @@ class BadRows:
 
     @property
     def reasons(self) -> Counter[str]:
-        """How many of those that were kept are bad for each reason."""
+        """The number of collected bad rows for each reason."""
         return Counter(self.found["reason"].to_pylist())
 
     @property
     def partial(self) -> bool:
-        """True if there are more bad rows than were kept."""
+        """True if the batch has more bad rows than were collected."""
         return self.count > len(self.found)
 
 
 def none_of(rows: int) -> BadRows:
-    """No bad row in `rows` of them."""
+    """Return an empty result for a batch of `rows` rows."""
     return BadRows(FOUND.empty_table(), rows, 0)
 
 
 def together(parts: Sequence[BadRows]) -> BadRows:
-    """Those of several parts of a batch, in their order."""
+    """Combine the bad rows of several parts of a batch, in order."""
     found = pa.concat_tables([FOUND.empty_table(), *(part.found for part in parts)])
     return BadRows(found, sum(part.rows for part in parts), sum(part.count for part in parts))
 
@@ -94,20 +98,20 @@ def sifted(
     checks: Sequence[Check],
     settled: int | None = None,
 ) -> tuple[Batch, BadRows]:
-    """Part the good rows of `data` from the bad ones.
+    """Separate the good rows of `data` from the bad rows.
 
     Args:
-        data: The rows as they came.
-        config: The table as the batch wants it.
-        options: What the caller asks for, with the limits on bad rows.
-        checks: What rows that delete nothing have to pass.
-        settled: As `prepare` takes it.
+        data: The input rows.
+        config: The table's configuration, with columns that the batch adds.
+        options: The options of the write, with the limits on bad rows.
+        checks: The checks that all rows except deletes have to pass.
+        settled: The largest column id of the table; see `prepare`.
 
     Returns:
-        The batch of the good rows, and the bad rows.
+        The batch of the good rows, and the bad rows. The batch is empty if there are more bad rows than were collected.
 
     Raises:
-        DataError: What `prepare` raises, if the options set no limits or it is no row's fault.
+        DataError: `prepare` failed, and the options set no limits or the error does not belong to a row.
     """
     how = (options, checks, settled)
     try:
@@ -121,7 +125,7 @@ def sifted(
             check_columns(data.schema, config, False, options.missing)
             whole = filled(data, config, options.missing)
             bad = bad_rows(data, whole, config, checks, max(options.limits.rows, KEPT), options.missing)
-        except (pa.ArrowInvalid, pa.ArrowIndexError):  # a column whose parts do not fit has no rows to tell apart
+        except (pa.ArrowInvalid, pa.ArrowIndexError):  # the structure of a column is broken, so no row can be checked
             raise problem from None
         if not bad.count:
             raise
@@ -132,9 +136,19 @@ def sifted(
 def bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Every row of `data` that `prepare` refuses; the search ends once there are more than `most`. whole: `data` with
-    the columns that it may lack. Raises ColumnError for what is no row's fault, pa.ArrowInvalid for rows that have no
-    bytes.
+    """Find and describe the rows of `data` that `prepare` refuses. The search ends after more than `most` rows.
+
+    Args:
+        data: The input rows.
+        whole: `data` with defaults for missing columns.
+        config: The table's configuration.
+        checks: The checks that rows have to pass.
+        most: The number of bad rows to collect.
+        missing: The handling of missing columns.
+
+    Raises:
+        ColumnError: The error does not belong to a row.
+        pa.ArrowInvalid: A row cannot be serialized.
     """
     found = faults(whole, config, checks, most, missing)
     return _described(data, whole, config, checks, found, most, missing)
@@ -143,8 +157,9 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Each row of `data` that `prepare` refuses, and for what reason; the search ends once there are more than `most`.
-    Raises ColumnError for what is no row's fault.
+    """Find the rows of `data` that `prepare` refuses: the reason by row number.
+
+    The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """
     reasons: dict[int, str] = {}
     for reason, rows in _faults(data, config, checks, most, missing):
@@ -155,19 +170,22 @@ def faults(
 
 
 def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
-    """`data` without `rows` (in order): slices of it, since not every type can be filtered."""
+    """Return `data` without `rows` (sorted row numbers). Uses slices, because Arrow cannot filter every type."""
     starts, stops = np.append(-1, rows) + 1, np.append(rows, len(data))
     parts = [data.slice(start, stop - start) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_tables([part for part in parts if len(part)] or parts[:1])
 
 
-# ---------------------------------------------------------------- which rows
+# ---------------------------------------------------------------- search for bad rows
 
 
 def _faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """(reason, rows of `data`) in the order in which `prepare` looks; each row once, for the first of its faults."""
+    """Yield (reason, row numbers of `data`) in the order of the steps of `prepare`.
+
+    Each row occurs once, with its first error.
+    """
     needed, flagged = check_columns(data.schema, config, False)
     names = with_flag(needed, flagged)
     left = np.arange(len(data))
@@ -240,7 +258,7 @@ _MASKS: tuple[tuple[str, _Mask], ...] = (
 )
 
 
-# ---------------------------------------------------------------- what is said of them, and kept
+# ---------------------------------------------------------------- descriptions of bad rows
 
 
 def _described(
@@ -274,7 +292,10 @@ def _described(
 
 
 def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
-    """What `prepare` says of the row alone, without its number: the same row has another one in the next batch."""
+    """Return the error that `prepare` raises for the row alone.
+
+    The message omits the row number, because a row has a different number in another batch.
+    """
     try:
         prepare(row, config, WriteOptions(missing=missing), checks)
     except DataError as problem:
@@ -283,9 +304,12 @@ def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing:
 
 
 def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:
-    """Row `row` as an Arrow stream of one row, the same bytes wherever in a batch it stands and however the batch holds
-    it: its columns in order of name, in plain form, with nothing below nulls. known_as: columns whose ids are noted in
-    it, so that a replay finds them under other names.
+    """Serialize row `row` as an Arrow stream of one row.
+
+    The columns are sorted by name and in plain layout. Equal rows therefore give equal bytes, regardless of their
+    position in a batch and of the batch's layout.
+
+    known_as: columns whose ids are stored in the stream, so that a replay can match renamed columns.
     """
     names = sorted(data.schema.names)
     columns = [plain_row(data[name], row) for name in names]
@@ -298,7 +322,7 @@ def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> byte
 
 
 def row_of(content: bytes) -> pa.Table:
-    """Inverse of `row_bytes`. Raises pa.ArrowInvalid for bytes that are no such row."""
+    """Deserialize a row written by `row_bytes`. Raises pa.ArrowInvalid for invalid bytes."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         table = reader.read_all()
     table.validate()

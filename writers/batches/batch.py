@@ -1,6 +1,7 @@
-"""A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths,
-hashes, one row per key. `prepare` refuses a batch at the first thing that is wrong with it, before anything is written.
-Where bad rows are to be set aside, bad_rows.py finds all that it refuses.
+"""Conversion of input rows to a batch with the table's types, keys, partition paths, hashes, and one row per key.
+
+`prepare` raises an error for the first invalid value, before anything is written. bad_rows.py finds all invalid rows if
+they are to be quarantined.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
 NAMED_KEYS = 10
-"""So many keys an error names at most."""
+"""Maximum number of keys in an error message."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for all rows of a batch alike, wherever parts of it go.
+    """Properties that all rows of a batch share.
 
-    unconditional: do its rows delete whatever the ordering value? columns: those of its rows, with their ids; settled:
-    the largest id that the table had given when they were prepared. absent: ids of those that the batch lacked.
+    Attributes:
+        unconditional: True if the rows delete stored rows regardless of the ordering value.
+        columns: The columns of the rows, with their ids.
+        settled: The largest column id that the table had assigned when the batch was prepared.
+        absent: The ids of the columns that the batch lacked.
     """
 
-    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/parcels)
 
     unconditional: bool
     columns: TableSchema
@@ -55,24 +59,31 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Of a batch with the columns of `schema` that is prepared for `config`. settled: the largest id of a column
-        that the table has, where `config` is as the batch wants it.
+        """Create the terms of a batch with the columns of `schema` that is prepared for `config`.
+
+        settled: the largest column id of the table. None: the largest id in `config`.
         """
         columns, there = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in there)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
-        """Of the batch once its rows have the columns that the table has by now."""
+        """Return the terms of the batch after its rows were converted to the current columns of the table."""
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """`rows` has the record key column, then the table's columns. partition of row i is `partitions[codes[i]]`.
+    """Prepared rows of a write.
 
-    delete: mask of rows that delete. terms: what holds for all of them. stale: rows of the batch that lost to another
-    row of the batch.
+    Attributes:
+        rows: The rows: the record key column, then the table's columns.
+        hashes: The hash of each row's record key.
+        partitions: The partition paths. The partition of row i is `partitions[codes[i]]`.
+        codes: The index of each row's partition in `partitions`.
+        delete: Mask of the rows that are deletes.
+        terms: Properties that all rows share.
+        stale: Number of input rows that lost to another row with the same key.
     """
 
     rows: pa.Table
@@ -88,17 +99,17 @@ class Batch:
 
     @property
     def unconditional(self) -> bool:
-        """True if its rows delete whatever the ordering value is."""
+        """True if the rows delete stored rows regardless of the ordering value."""
         return self.terms.unconditional
 
     @property
     def keys(self) -> Keys:
-        """As the index takes them."""
+        """The keys of the rows, in the form that the index needs."""
         return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
     def identities(self) -> pa.Array:
-        """Of each row its partition and its record key, as one text."""
+        """The partition and the record key of each row, as one string."""
         paths = pa.array(self.partitions, pa.string()).take(pa.array(self.codes))
         return pc.binary_join_element_wise(paths, self.rows[RECORD_KEY].combine_chunks(), "\0")
 
@@ -113,8 +124,10 @@ class Batch:
         )
 
     def fitted(self, config: TableConfig) -> Batch:
-        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
-        gone.
+        """Return the batch with the current columns of the table.
+
+        Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a changed
+        type.
         """
         was = self.terms
         if was.columns.columns == config.columns.columns:
@@ -133,19 +146,19 @@ def prepare(
     """Check `data` and convert it to a batch for `config`.
 
     Args:
-        data: The rows as they came.
-        config: The table as the batch wants it.
-        options: What the caller asks for. A delete takes the key and partition columns, and the source columns of
+        data: The input rows.
+        config: The table's configuration, with columns that the batch adds.
+        options: The options of the write. A delete only uses the key and partition columns, and the source columns of
             generated partition columns.
-        checks: What rows that delete nothing have to pass.
-        settled: The largest id of a column that the table has. None: that of `config`.
+        checks: The checks that all rows except deletes have to pass.
+        settled: The largest column id of the table. None (default): the largest id in `config`.
 
     Raises:
         DataError: ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed or DuplicateKeys.
     """
     delete, missing = options.delete, options.missing
     if not data.num_columns and not len(data):
-        data = config.schema.empty_table()  # an empty list says nothing of columns
+        data = config.schema.empty_table()  # an empty list has no column names
     needed, flagged = check_columns(data.schema, config, delete, missing)
     terms = Terms.of(data.schema, config, delete, settled)
     if not delete:
@@ -183,15 +196,17 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """(columns to take, does the delete flag come along) for a batch with `schema`; not taken are partition columns
-    that it lacks and that can be made of one that it has. Raises ColumnError.
+    """Check the columns of a batch. Returns (columns to use, whether the batch has a delete flag).
+
+    The columns to use do not include missing partition columns that are generated from a column of the batch. Raises
+    ColumnError for a missing, unknown or duplicate column.
     """
     names, own = Counter(schema.names), set(config.schema.names)
     made = to_make(names, config)
     of = [*(one.column for one in made.values()), *to_check(names, config)]
     needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
     needed = [name for name in needed if name not in made]
-    flagged = IS_DELETED in names and not delete  # a column of the table where Apache Hudi got batches with it
+    flagged = IS_DELETED in names and not delete  # may also be a table column, if Apache Hudi wrote such batches
     extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
     for name in needed:
         if not names[name]:
@@ -227,7 +242,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
 
 
 def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool) -> None:
-    """Raise ColumnError unless a batch may lack the column `name`. extra: what it has and the table has not."""
+    """Raise ColumnError unless a batch may lack the column `name`. extra: columns that only the batch has."""
     try:
         require_fillable(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
@@ -242,22 +257,22 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
 
 
 def _has_known_type(field: pa.Field) -> bool:
-    """Tell whether the type of a column is known by its values; that of nulls only is not."""
+    """Return whether the type of a column is known. It is unknown for a column of nulls."""
     return known_type(field.type) is not None
 
 
 def with_flag(names: Sequence[str], flagged: bool) -> list[str]:
-    """Return columns of a batch and, where it flags deletes, that of the flag, each once."""
+    """Return the columns of a batch, including the delete flag column if `flagged`, without duplicates."""
     return list(dict.fromkeys([*names, *([IS_DELETED] if flagged else [])]))
 
 
 def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
-    """Return which rows are deletes, of a column of booleans or of nulls only; null is false."""
+    """Return a mask of deletes from the flag column, which has boolean or null type. Null means False."""
     return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
 def require_ordering(rows: pa.Table, config: TableConfig) -> None:
-    """Raise OrderingError where a row has null or NaN in an ordering column of the table."""
+    """Raise OrderingError if a row has null or NaN in an ordering column of the table."""
     for column in config.order_by:
         bad = without_order(rows, column)
         if bad is None or (row := pc.index(bad, True).as_py()) < 0:
@@ -275,13 +290,13 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
 
 
 def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Mask of the rows with a null or NaN to be ordered by; None where there can be none."""
+    """Return a mask of the rows with null or NaN in an ordering column, or None if all values are valid."""
     values = rows[column]
     return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
 
 
 def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
-    """Raise CheckFailed, naming the first row, where one that stays fails one of `checks`."""
+    """Raise CheckFailed if a row other than a delete fails a check. The error names the first such row."""
     for check in checks:
         failing = check.failing(rows)
         wrong = failing[~deleted[failing]]
@@ -299,9 +314,9 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False.
+    """Raise ColumnError if a row other than a delete has null in a column that was created with nullable=False.
 
-    rows: with the key columns; of others, those that are looked at.
+    rows: rows with the key columns. Only columns in `rows` are checked.
     """
     for name in config.not_null:
         if name not in rows.schema.names or not rows[name].null_count:
@@ -320,8 +335,10 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
-    """The winner of each (partition, key): by ordering values, then by position. duplicates='fail' refuses and names
-    keys, 'first' lets the first one win, 'each' leaves all of them there.
+    """Keep one row per partition and key.
+
+    By default the row with the largest ordering value wins, then the later row. duplicates='fail' raises DuplicateKeys
+    with the keys, 'first' keeps the first row, and 'each' keeps all rows.
     """
     if duplicates == "each":
         return batch
@@ -353,6 +370,6 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
 
 
 def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
-    """Those that an error names: the first in their order, so that it names the same ones wherever they lay."""
+    """Return the smallest keys for an error message, so that the message does not depend on the order of rows."""
     positions = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
     return list(keys.take(positions).to_pylist()) if len(keys) else []

@@ -1,9 +1,8 @@
-"""Columns of a batch as the table's types: plain Arrow arrays, every value exactly what it was. Nothing is rounded,
-nothing is guessed; a value that would change is refused with its column and row.
+"""Exact casts of batch columns to the table's types.
 
-Values inside lists, maps and structs are cast by the rule of those at the top, and Arrow's other layouts of values
-(`arrow_layouts`) are undone, so that no room below knows them. What comes in is valid (`value_validation`); files are
-not known here.
+A cast never rounds or guesses. A value that would change raises an error with its column and row. Values inside lists,
+maps and structs follow the same rule. The result has Arrow's plain layout (`arrow_layouts`). The input has to be valid
+(`value_validation`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
 
 
 class _UnfitType(Exception):
-    """What stands at `path` has another type than the table."""
+    """Internal exception: the type at `path` is incompatible with the table's type."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(path, what)
@@ -46,7 +45,7 @@ class _UnfitType(Exception):
 
 
 class _UnfitValue(Exception):
-    """One of `values`, which stand at `path`, would not be the same as `target`."""
+    """Internal exception: one of the `values` at `path` cannot be converted exactly to `target`."""
 
     def __init__(self, path: str, values: pa.Array, target: pa.DataType) -> None:
         super().__init__(path, target)
@@ -54,12 +53,13 @@ class _UnfitValue(Exception):
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """`column`, whose values are sound, as the field's type. Raises ColumnError naming the column by its dotted path,
-    and the row where it is a value that does not fit.
+    """Cast `column`, whose values are valid, to the field's type.
+
+    Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
     """
     if column.type == field.type:
         return column
-    if not len(column):  # pandas gives an empty column any type
+    if not len(column):  # an empty pandas column may have any type
         return pa.chunked_array([], field.type)
     try:
         return _cast(column, field)
@@ -80,7 +80,7 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_fields_once(kind: pa.DataType, path: str) -> None:
-    """Raise ColumnError, as `cast` does for values, where a struct in a column's type has two fields of one name."""
+    """Raise ColumnError, as `cast` does, if a struct in a column's type has two fields with the same name."""
     if pa.types.is_struct(kind):
         if len({field.name for field in kind}) < kind.num_fields:
             raise ColumnError(f"Column {path!r} {_twice(kind)}", column=path)
@@ -93,8 +93,9 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 
 
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
-    """Rows of `column`, whose values are sound, that `cast` refuses, in order; the search ends once there are more than
-    `most`. Raises ColumnError where it is the type that does not fit, not a value.
+    """Return the rows of `column` that `cast` refuses, in order. The search ends after more than `most` rows.
+
+    The values of `column` have to be valid. Raises ColumnError if the type itself is incompatible.
     """
     if column.type == field.type or not len(column):
         return []
@@ -117,10 +118,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
-    """`array` as the field's type, in as many parts as its values need: a plain array holds 2 GiB of text at most."""
+    """Cast `array` to the field's type, in several parts if needed. A plain array holds at most 2 GiB of text."""
     try:
         return [_fit(array, field.type, field.name)]
-    except pa.ArrowInvalid:  # of sound values only their size is left
+    except pa.ArrowInvalid:  # for valid values, only the size can be the reason
         if len(array) < 2:
             raise ColumnError(
                 f"Column {field.name!r} has a value of more than 2 GiB. Keep what is so large in a file of its own, "
@@ -132,7 +133,7 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
 
 
 def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
-    """The first of `count` positions for which `fit(begin, end)` raises _UnfitValue."""
+    """Return the first of `count` positions for which `fit(begin, end)` raises _UnfitValue."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -148,7 +149,7 @@ def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
 
 
 def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """`array` as `target`, a type that tables have. Raises pa.ArrowInvalid where an array of that type is too small."""
+    """Cast `array` to the table type `target`. Raises pa.ArrowInvalid if the values exceed the size of an array."""
     kind = array.type
     if kind == target:
         return array
@@ -179,7 +180,7 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         raise _UnfitType(path, _twice(array.type))
     if missing := [name for name in wanted if name not in parts]:
         raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
-    # a field with nothing but nulls and empty lists has no type to be refused for: JSON brings such fields
+    # an extra field of only nulls and empty lists is accepted, because JSON produces such fields
     if extra := [name for name in parts if name not in set(wanted) and known_type(parts[name].type) is not None]:
         raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
     fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
@@ -204,7 +205,7 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         return array.cast(target)
-    except pa.ArrowInvalid:  # a slice may end beyond 2 GiB of what it is a slice of; its copy does not
+    except pa.ArrowInvalid:  # a slice may end beyond 2 GiB of its parent array; a copy starts at 0
         if not pa.types.is_large_string(array.type) and not pa.types.is_large_binary(array.type):
             raise
         return array.take(pa.array(np.arange(len(array)))).cast(target)
@@ -218,7 +219,7 @@ def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _shown(found: _UnfitValue) -> str:
-    """The value, for an error: as Python shows it, or where Python has no such value (far years) as Arrow does."""
+    """Format the value for an error message. Values that Python cannot represent (far years) use Arrow's format."""
     values = found.values
     at = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), found.target, ""))
     try:
@@ -232,7 +233,7 @@ def _family(kind: pa.DataType) -> int:
 
 
 def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
-    """What to do with values of type `kind` where the table has `wanted`, which is of another family."""
+    """Return the advice for values of type `kind` if the table has the incompatible type `wanted`."""
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
         return (
             "Say which zone these times are in: pyarrow.compute.assume_timezone(column, 'UTC')."

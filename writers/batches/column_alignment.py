@@ -1,7 +1,7 @@
-"""A batch under other columns than the table has now: what a batch lacks is filled in, and a batch that was prepared
-before a change of columns is brought to what they are by then. By ids, as a file's columns are.
+"""Alignment of a batch with the table's columns.
 
-Knows rows and schemas; values are cast elsewhere (cast.py).
+The functions fill in columns that a batch lacks, and convert a batch that was prepared before a column change. Columns
+match by id, like the columns of a file. cast.py casts the values.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from hoodoo.writers.batches.arrow_layouts import is_list
 from hoodoo.writers.batches.generated_columns import to_make
 
 FAIL, NULL, KEEP = "fail", "null", "keep"
-"""What becomes of a column that a batch lacks and that has no default: `missing=`. KEEP leaves stored values as they
-are; no batch is filled by it."""
+"""Values of `missing=`, the handling of a column that a batch lacks and that has no default.
+
+KEEP keeps the stored values of the column, and does not fill the batch."""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """`data` with the columns that it lacks and may lack: with their default, or, where `missing` says so, null. Not
-    with partition columns that can be made of others, once these are cast. Raises ColumnError, naming a column that it
-    must have.
+    """Add missing columns to `data`, filled with their default or, with `missing='null'`, with null.
+
+    Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
     names = set(data.schema.names)
     made = to_make(names, config)
@@ -44,8 +45,9 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """`data`, whose values are sound, with the fields of structs that it lacks and may lack: null. Raises ColumnError,
-    naming by its path a field that it must have.
+    """Add missing struct fields to `data`, filled with null. The values of `data` have to be valid.
+
+    Raises ColumnError, with the path of the field, for a missing field that is required.
     """
     for at, field in enumerate(data.schema):
         column = config.columns.by_name.get(field.name)
@@ -56,7 +58,7 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
-    """Raise ColumnError unless a batch may lack `column`. defaults: do they count?"""
+    """Raise ColumnError unless a batch may lack `column`. defaults: True if a default value is enough."""
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
     made = [name for name, one in config.transforms.items() if one.column == path]
     fixed = role != "table" or path in config.order_by or bool(made)
@@ -70,7 +72,7 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
 
 
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
-    """What to do about a column that a batch may not lack."""
+    """Return the advice for a missing column that is required."""
     if missing == NULL and column.required:
         return "It takes no null: add it. After make_nullable(), this overwrites stored values with null."
     if fixed or missing == NULL:
@@ -84,22 +86,22 @@ def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
 
 
 def _constant(column: Column, rows: int) -> pa.Array:
-    """The default of `column` for so many rows."""
+    """Return an array of `rows` copies of the default of `column`."""
     value = default_of(column)
     return pa.nulls(rows, column.arrow) if value is None else pa.repeat(pa.scalar(value, column.arrow), rows)
 
 
 def default_of(column: Column) -> Any:
-    """The value that a batch without `column` means; None where that is null, or nothing was said."""
+    """Return the default of `column`, or None if the default is null or not set."""
     return statistics.from_json(column.default, column.arrow) if column.has_default else None
 
 
 def _lacks(kind: pa.DataType, column: Column) -> bool:
-    """Tell whether the type of a batch lacks a field of the table's type, at any level."""
+    """Return whether a type in a batch lacks a field of the table's type, at any level."""
     if column.kind == "struct" and pa.types.is_struct(kind):
         there = {field.name: field.type for field in kind}
         if len(there) < kind.num_fields:
-            return False  # a name twice is refused with the cast
+            return False  # the cast raises an error for a duplicate field
         return any(child.name not in there or _lacks(there[child.name], child) for child in column.children)
     if column.kind == "list" and is_list(kind):
         return _lacks(kind.value_type, column.children[0])
@@ -128,12 +130,20 @@ def _grown(array: pa.Array, column: Column, path: str, config: TableConfig, miss
 
 
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """`rows` (record key, then the columns of `was`) with the columns `now`.
+    """Convert `rows` from the columns `was` to the columns `now`.
 
-    settled: the largest id that the table had given when they were prepared; columns beyond it are new ones of the
-    batch itself, at any level, and are known by their names. absent: ids of columns that the batch lacked, and whose
-    values were filled in. Columns that were renamed go on under the new name, wider ones are converted, added ones get
-    their default. Raises ColumnError where the batch has values for a column that is gone, or that do not fit.
+    Renamed columns get the new name, columns with a wider type are converted, and added columns get their default.
+
+    Args:
+        rows: The rows: the record key, then the columns of `was`.
+        was: The columns when the batch was prepared.
+        settled: The largest column id that the table had assigned at that time. Columns and fields with a larger id are
+            new in the batch, and match by name.
+        absent: The ids of columns that the batch lacked, and that were filled in.
+        now: The current columns of the table.
+
+    Raises:
+        ColumnError: The batch has values for a dropped column, or values that cannot be converted to a new type.
     """
     if was.columns == now.columns:
         return rows
@@ -159,8 +169,9 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
 
 
 def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
-    """`was` with the ids that the table has by now for names that were new with the batch; where it has none, with ids
-    of nothing.
+    """Return `was` with updated ids for the columns that are new in the batch.
+
+    A new column gets the id of the table's column with that name, or otherwise an unused id.
     """
     unused = count(max(was.last, now.last) + 1)
 
@@ -185,7 +196,7 @@ def _fits(kind: pa.DataType, now: pa.DataType) -> bool:
 
 
 def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:
-    """Raise ColumnError where a column of the batch, or a field at any level, is gone that has values in it."""
+    """Raise ColumnError if the batch has values for a column, or a field at any level, that was dropped."""
     if column.id not in now.by_id:
         if array.null_count < len(array):
             raise ColumnError(

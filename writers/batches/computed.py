@@ -1,8 +1,6 @@
-"""New values for columns of stored rows, as `update` sets them: by SQL expressions, literals, or a function on Arrow
-tables.
+"""New values for columns of stored rows, as set by `update`: SQL expressions, literals, or a function on Arrow tables.
 
-The values obey the rules of a batch: every one survives its cast unchanged, columns that take no null get none, checks
-hold. Knows rows and columns; where the rows lie is for who asks.
+The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
 
 from __future__ import annotations
@@ -35,23 +33,24 @@ from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
 NEWER = "source"
-"""What columns of the row are called that meets a stored one, before a dot and their names."""
+"""Prefix, before a dot, of the columns of the newer row that is merged with a stored row."""
 _OF_A_ROW = re.compile(r"(source|target)\.\w+")
 _DAY = re.compile(r"\d{4}-\d\d?-\d\d?")
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
 SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
-"""What `set` takes: by column an SQL expression or a literal, or a function from rows to the columns that change."""
+"""Types of `set`: a mapping from column to SQL expression or literal, or a function from rows to changed columns."""
 
 
 @dataclass(frozen=True)
 class NewValues:
-    """What a row gets.
+    """New values of a row.
 
     Attributes:
         config: The configuration of the table.
-        columns: By column an expression, or a literal as an Arrow scalar of the column's type.
-        function: The function, where there is one.
-        merging: The function of stored and newer rows, where there is one; expressions see the newer row as `source`.
+        columns: An expression for each column, or a literal as an Arrow scalar of the column's type.
+        function: A function that computes the columns from the stored rows, or None.
+        merging: A function that computes the columns from stored and newer rows, or None. Expressions can refer to the
+            newer row as `source`.
     """
 
     config: TableConfig
@@ -73,17 +72,16 @@ class NewValues:
         Args:
             set: A mapping from column to value, or a function.
             config: The configuration of the table.
-            now: What `now()` means in an expression, in UTC.
-            seen: The columns that expressions see. None: those of the table.
-            orders: True if the ordering columns may be set.
-            places: True if columns may be set of which partition columns are made. The values have to agree with the
-                partition of the row; `changed` checks that.
+            now: The value of `now()` in expressions, in UTC.
+            seen: The columns that expressions can use. None (default): the columns of the table.
+            orders: True if ordering columns may be set. Default False.
+            places: True if source columns of generated partition columns may be set. The new values must not change the
+                partition of the row; `changed` checks that. Default False.
 
         Raises:
-            OptionError: It is neither a mapping nor a function, or is empty.
-            ColumnError: It names a column that the table does not have or that cannot be set, or a value does not fit
-                its column.
-            ExpressionError: An expression cannot be parsed or does not fit the columns.
+            OptionError: `set` is neither a mapping nor a function, or is empty.
+            ColumnError: A column does not exist or cannot be set, or a value is not convertible to its column's type.
+            ExpressionError: An expression cannot be parsed, or does not match the columns.
         """
         if callable(set) and not isinstance(set, type):
             if not takes_tables(set, 1):
@@ -106,7 +104,7 @@ class NewValues:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns of a row that its new values, and the rules that they obey, depend on."""
+        """The columns that are needed to compute and check the new values."""
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
@@ -119,19 +117,19 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Give `rows` their new values.
+        """Compute and check the new values of `rows`.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
-            seen: What expressions see of each row. None: `rows`.
+            seen: The columns that expressions can use, for each row. None (default): `rows`.
 
         Returns:
-            Those of the rows that get another value, with it; and the columns that were not set.
+            The rows that get a different value, with the new values; and the names of the columns that were not set.
 
         Raises:
-            ColumnError: A value does not fit its column or the partition of the row, or a function returned something
-                else than columns of as many rows.
-            OrderingError: A row would have null or NaN to be ordered by.
+            ColumnError: A value does not match its column or the partition of the row, or a function did not return
+                columns with one value per row.
+            OrderingError: A row would have null or NaN in an ordering column.
             PartitionValueError: A number is too small to be truncated.
             CheckFailed: A row would fail a check of the table.
             ExpressionError: An expression cannot be evaluated on one of the rows.
@@ -156,9 +154,9 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - found.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Return by column the new values of all of `rows`, of the column's type. rows: with the key columns at least.
+        """Compute the new values of `rows`, by column, with the column's type.
 
-        Raises what `changed` raises.
+        rows: rows with at least the key columns. Raises the same exceptions as `changed`.
         """
         given = self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         named = pa.table(given | {name: rows[name] for name in self.config.key})
@@ -217,7 +215,7 @@ class NewValues:
         return {name: columns[name] for name in kept}
 
     def _require_settable(self, name: str) -> None:
-        """Raise ColumnError for a column that the function may not return."""
+        """Raise ColumnError for a column that the function must not return."""
         merging = self.merging is not None
         try:
             require_settable(name, self.config, orders=merging, places=merging)
@@ -230,7 +228,7 @@ class NewValues:
             raise ColumnError(said, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
-        """Tell whether a function handed a column on that it may not set, as it was."""
+        """Return whether a function returned a column that it must not set, but left it unchanged."""
         fixed = {*self.config.key, *self.config.placing, *self.config.order_by}
         return (
             name in fixed
@@ -261,7 +259,7 @@ class NewValues:
 
 
 def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
-    """Raise ColumnError where a row would be stored with the flag that says that it is deleted."""
+    """Raise ColumnError if a row would be stored with its delete flag set."""
     flagged = np.flatnonzero(delete_flags(flags))
     if len(flagged):
         key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
@@ -278,8 +276,9 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless an update may set the column `name`. orders: it may set ordering columns; places: and
-    columns of which partition columns are made.
+    """Raise ColumnError unless an update may set the column `name`.
+
+    orders: ordering columns are allowed. places: source columns of generated partition columns are allowed.
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(
@@ -305,7 +304,7 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """The values of a column, as they are."""
+    """Copy of the values of a column."""
 
     name: str
 
@@ -341,8 +340,9 @@ def _value(
 
 
 def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
-    """What to say of an expression that does not fit its column and may be a text without its quotes, and the
-    expression to write instead. expression: what it says; None where it says nothing.
+    """Return a hint for an invalid expression that may be a string without quotes, and the corrected expression.
+
+    expression: the parsed expression, or None if it cannot be parsed.
     """
     kind, text = field.type, given.strip()
     is_quoted = text[:1] == text[-1:] == "'"

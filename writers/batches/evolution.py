@@ -1,5 +1,6 @@
-"""`evolve=True`: a batch that brings new columns, new fields of structs or wider types changes the table first, where
-that is exact. Nothing is dropped, renamed or narrowed, and no file is rewritten but for its logs.
+"""Schema evolution by `evolve=True`: a batch with new columns, new struct fields or wider types changes the table.
+
+Evolution never drops, renames or narrows a column. It does not rewrite base files, except to compact their logs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 @dataclass(frozen=True)
 class Evolution:
-    """schema: the columns of the batch. known: those of the table when the batch was prepared, whose names it uses.
-    fits: do its values in a column fit the field that the table has of it?
+    """Changes that a batch needs.
+
+    Attributes:
+        schema: The columns of the batch.
+        known: The columns of the table when the batch was prepared. The batch uses their names.
+        fits: Returns whether the batch's values of a column are convertible to the table's field.
     """
 
     schema: pa.Schema
@@ -29,8 +34,11 @@ class Evolution:
     fits: Callable[[str, pa.Field], bool]
 
     def alterations(self, config: TableConfig) -> list[Alteration]:
-        """What the table lacks for the batch. Raises SchemaError for a type that no table can hold, ColumnError where a
-        new column of the batch has a name that another column was given meanwhile.
+        """Return the column changes that the table needs for the batch.
+
+        Raises:
+            SchemaError: A type is not supported in tables.
+            ColumnError: Another column was given the name of a new column of the batch in the meantime.
         """
         own = self._by_present_names(config.columns)
         there = set(config.schema.names)
@@ -41,7 +49,7 @@ class Evolution:
         )
 
     def _by_present_names(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
-        """Name by now -> (name in the batch, field). What was dropped meanwhile is left out: it adds nothing."""
+        """Map the current name of each column to (name in the batch, field). Leaves out dropped columns."""
         found: dict[str, tuple[str, pa.Field]] = {}
         for field in self.schema:
             if field.name.startswith("_hoodie_"):
@@ -67,13 +75,13 @@ class Evolution:
         return found
 
     def of(self, config: TableConfig) -> TableConfig:
-        """The table as the batch needs it; `config` where it needs nothing."""
+        """Return the configuration with the changes that the batch needs, or `config` if it needs no changes."""
         found = self.alterations(config)
         return config.with_columns(altered(config, found)) if found else config
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Of a batch in memory: a column is widened only where a value needs it, as Python's numbers have no width."""
+    """Create the evolution for a batch in memory. A column is only widened if a value needs the wider type."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -86,12 +94,12 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Of a DataFrame: a column is widened by its type, before any value is looked at."""
+    """Create the evolution for a DataFrame. A column is widened according to its type, without reading values."""
     return Evolution(schema, known, lambda name, field: False)
 
 
 def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
-    """A batch's type of a column with the names that its fields have by now."""
+    """Return a column's type in the batch, with the current names of its fields."""
     if was.kind != now.kind:
         return kind
     if was.kind == "struct" and pa.types.is_struct(kind):

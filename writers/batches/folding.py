@@ -1,7 +1,7 @@
-"""Several rows of one key in a batch as one row, by a merge mode: as if they came one after the other.
+"""Folding: merges the rows of a batch that have the same key into one row, as if they arrived one after the other.
 
-A row that is older than one before it is stale. Rows after a delete of their key begin anew: they take nothing over
-from what is stored. Knows one batch, nothing that is stored.
+A row that is older than a previous row of its key is stale, and is ignored. A row after a delete of its key starts from
+scratch, and does not take over stored values. Folding only reads the batch, not stored rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
 
 MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
-"""Makes one row each of older and newer rows, at the same positions."""
+"""Function that merges older rows with the newer rows at the same positions."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Folded:
 
     Attributes:
         batch: The rows.
-        anew: Mask of the rows that come after a delete of their key.
+        anew: Mask of the rows that follow a delete of their key.
     """
 
     batch: Batch
@@ -38,15 +38,14 @@ class Folded:
 
 @dataclass(frozen=True)
 class _Chains:
-    """Rows of keys that occur more than once, key by key in their order, without those that are stale or come before a
-    delete.
+    """Rows of keys that occur more than once, grouped by key and in order, without stale rows and rows before a delete.
 
     Attributes:
         rows: Positions in the batch.
         starts: The index in `rows` of the first row of each key.
-        anew: Of each key: does its last row come after a delete?
+        anew: For each key, whether its last row follows a delete.
         others: Positions in the batch of the rows of all other keys.
-        stale: How many rows were stale.
+        stale: Number of stale rows.
     """
 
     rows: np.ndarray
@@ -57,7 +56,7 @@ class _Chains:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many rows each key has."""
+        """The number of rows of each key."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @property
@@ -67,13 +66,16 @@ class _Chains:
 
 
 def folded(batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None) -> Folded:
-    """Make one row of those of one key.
+    """Merge the rows of each key into one row.
 
     Args:
-        batch: The rows as they came, in order.
-        config: The table as the batch wants it.
-        mode: How a newer row and an older one become one.
-        merge_rows: What does that where the mode has a function. It gets rows with the columns of the batch.
+        batch: The rows in their original order.
+        config: The table's configuration, with columns that the batch adds.
+        mode: The merge mode, which determines how a newer row is merged with an older row.
+        merge_rows: The merge function, if the mode has one. Its arguments have the columns of the batch.
+
+    Returns:
+        The batch with one row per key.
     """
     chains = _chains(batch, config)
     if chains is None:
@@ -100,7 +102,7 @@ def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
     rows, keys = suspects[order], keys[order]
     _, rank = np.unique(config.merge_policy.ranks(batch.rows, rows), return_inverse=True)
     group = np.cumsum(np.append(False, keys[1:] != keys[:-1]))
-    height = group * (rank.max() + 1) + rank  # higher than any of the key before it
+    height = group * (rank.max() + 1) + rank  # larger than every height of the previous key
     live = height >= np.append(-1, np.maximum.accumulate(height)[:-1])
     rows, group = rows[live], group[live]
     index, starts = np.arange(len(rows)), _starts(group)
@@ -112,13 +114,15 @@ def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
 
 
 def _starts(group: np.ndarray) -> np.ndarray:
-    """Where each group begins; groups are numbered from 0 and ascend."""
+    """Return the start of each group. `group` has ascending group numbers from 0."""
     return np.flatnonzero(np.append(True, group[1:] != group[:-1]))
 
 
 def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
-    """The rows at `kept`; at `where` of them, each column has the last value of its chain that counts, or else the
-    first one, which all later ones keep.
+    """Return the rows at `kept`, after merging chains column by column.
+
+    For the rows at the positions `where`, each column has the last value of the chain that the mode counts, or the
+    first value if it counts no value.
     """
     index = np.arange(len(chains.rows))
     columns = []
@@ -132,7 +136,7 @@ def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndar
 
 
 def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.Table:
-    """The rows of each chain as one: the first with the second, what comes of it with the third, and so on."""
+    """Merge the rows of each chain from first to last: the first with the second, the result with the third, etc."""
     merged, lengths = take(rows, chains.rows[chains.starts]), chains.lengths
     for number in range(1, int(lengths.max())):
         longer = np.flatnonzero(lengths > number)
@@ -142,7 +146,7 @@ def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.T
 
 
 def _replaced(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """`rows` with those at the positions `where` replaced."""
+    """Return `rows` with the rows at the positions `where` replaced by the rows of `by`."""
     order = np.arange(len(rows))
     order[where] = len(rows) + np.arange(len(where))
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)

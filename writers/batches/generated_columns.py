@@ -1,5 +1,6 @@
-"""Partition columns that are made of other columns (format/transforms.py): a batch that lacks one gets it, and one that
-has it is checked. Knows rows of the table's types and configurations; bad rows it names, others decide about them.
+"""Generated partition columns, which are computed from other columns (format/transforms.py).
+
+The functions add a generated column to a batch that lacks it, and check it in a batch that has it.
 """
 
 from __future__ import annotations
@@ -22,28 +23,31 @@ from hoodoo.writers.batches.cast import cast
 
 
 def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """The partition columns that a batch with the columns `names` lacks and that can be made of one that it has."""
+    """Return the partition columns that are missing in `names`, but can be generated from a column in `names`."""
     return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return source columns in `names` that a partition column in `names` is checked against."""
+    """Return the source columns in `names` whose generated partition column is also in `names`, and must be checked."""
     return [one.column for made, one in config.transforms.items() if made in names and one.column in names]
 
 
 def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
-    """Add the missing generated partition columns to `rows`, and check those that `rows` has.
+    """Add the missing generated partition columns to `rows`, and check the existing partition columns.
 
     Args:
-        rows: Rows of the table's types.
+        rows: Rows with the table's types.
         config: The configuration of the table.
-        deleted: Mask of the rows that delete. Such a row may leave the source column null.
-        zones: Names of time zones in which the caller may have computed a partition column. An error names the zone
-            that explains a wrong value.
+        deleted: Mask of the rows that are deletes. A delete may have null in the source column.
+        zones: Names of time zones that the caller may have used to compute a partition column. An error message
+            mentions the zone that explains a wrong value.
+
+    Returns:
+        The rows with all partition columns that can be generated.
 
     Raises:
         PartitionValueError: A number is too small to be truncated.
-        ColumnError: A partition column has another value than it is made of.
+        ColumnError: A partition column differs from the value computed from its source column.
     """
     for made, one, values, wrong in _looked_at(rows, config, deleted):
         if len(found := np.flatnonzero(wrong)):
@@ -54,7 +58,7 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Mask of the rows that `with_generated` refuses."""
+    """Return a mask of the rows that `with_generated` refuses."""
     found = np.zeros(len(rows), bool)
     for _, _, _, wrong in _looked_at(rows, config, deleted):
         found |= wrong
@@ -62,7 +66,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Return `rows` as they came, with the partition columns that they lack and that can be made."""
+    """Add the missing partition columns that can be generated to `rows`. All other columns stay unchanged."""
     for made, one in to_make(rows.schema.names, config).items():
         column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
         rows = rows.append_column(config.schema.field(made), transforms.values(one, column))
@@ -72,7 +76,7 @@ def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
 def _looked_at(
     rows: pa.Table, config: TableConfig, deleted: np.ndarray
 ) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
-    """(partition column, how it is made, its values, mask of the rows that are wrong) of each that can be made."""
+    """Yield (partition column, transform, values, mask of wrong rows) for each column that can be generated."""
     for made, one in config.transforms.items():
         if one.column not in rows.schema.names:
             continue
@@ -114,7 +118,7 @@ def _refused(
 
 
 def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Collection[str]) -> str:
-    """Name the time zone in which the partition value of `row` would be right; '' if there is none."""
+    """Return a sentence with the time zone that explains the partition value of `row`, or '' if no zone does."""
     moment, given = rows[one.column][row], rows[made][row]
     if not (pa.types.is_timestamp(moment.type) and moment.type.tz and moment.is_valid and given.is_valid):
         return ""
@@ -127,12 +131,12 @@ def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Colle
                 name = zone or os.environ.get("TZ") or time.tzname[0]
                 return f" The value would be right in time zone {name}, but partition columns are computed in UTC."
     except (ValueError, OverflowError, OSError, KeyError, pa.ArrowInvalid):
-        pass  # an unknown zone, or a time that Python cannot represent: the error is complete without the hint
+        pass  # an unknown zone, or a time that Python cannot represent; the hint is optional
     return ""
 
 
 def _shown(value: pa.Scalar) -> object:
-    """A value as it stands in a sentence: a date as its text."""
+    """Return a value for an error message. Dates are converted to strings."""
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 

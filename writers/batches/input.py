@@ -1,7 +1,9 @@
-"""What a caller hands in as rows, as a pyarrow Table: Arrow, pandas, polars, DuckDB, what speaks the Arrow C stream,
-and plain Python, files. Types stay as they come; what the table makes of them is `batch`'s affair.
+"""Conversion of input data to a pyarrow Table.
 
-Every failure is a ColumnError that names the column and, where a value is at fault, its row.
+Supported inputs are Arrow data, pandas, polars, DuckDB, any object with the Arrow C stream interface, plain Python data
+and files. Types stay unchanged; `batch` converts them to the table's types.
+
+Every failure is a ColumnError with the column and, if a value is invalid, its row.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """Speaks the Arrow C stream: tables and readers of pyarrow, DataFrames of pandas and polars, relations of DuckDB,
-    scans of hoodoo.
+    """Object with the Arrow C stream interface.
+
+    Examples are pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations and hoodoo scans.
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class ArrowArray(Protocol):
-    """Speaks the Arrow C array: a record batch of any library."""
+    """Object with the Arrow C array interface, such as a record batch of any library."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
@@ -41,8 +44,8 @@ ArrowLike: TypeAlias = (
     " | Mapping[str, Iterable[object]] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
     " | str | os.PathLike[str]"
 )
-"""Rows as a caller has them. A Spark DataFrame is evaluated once; the others are taken by `to_arrow`. A text or a path
-names files.
+"""Input rows. A Spark DataFrame is evaluated once; `to_arrow` converts all other inputs. A string or path refers to
+files.
 """
 
 _TAKEN = (
@@ -51,17 +54,24 @@ _TAKEN = (
     "or the path of files"
 )
 NO_COLUMNS = pa.schema([])
-_DECIMAL = pa.decimal256(76, 38)  # has every decimal that a table has
+_DECIMAL = pa.decimal256(76, 38)  # can represent every decimal of a table
 _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError)
-"""What Arrow raises for Python values that it cannot take."""
+"""Exceptions that Arrow raises for Python values that it cannot convert."""
 
 
 def to_arrow(
     data: ArrowLike, columns: pa.Schema = NO_COLUMNS, whole: Callable[[str], bool] = lambda name: True
 ) -> pa.Table:
-    """`data` as a pyarrow Table. columns: of the table; an index of a pandas DataFrame that is called so and is no
-    column already counts as one, and Python's dicts and pairs are maps where the table has maps. whole(column): must
-    each row that is a dict have what one of them has? Raises ColumnError.
+    """Convert `data` to a pyarrow Table.
+
+    Args:
+        data: The input rows.
+        columns: The columns of the table. An index level of a pandas DataFrame becomes a column if the table has a
+            column with its name. Python dicts and pairs become maps if the table's column is a map.
+        whole: Returns whether every row that is a dict needs the column if one of the rows has it. Default: always.
+
+    Raises:
+        ColumnError: The data cannot be converted.
     """
     if isinstance(data, pa.Table):
         return data
@@ -79,7 +89,7 @@ def to_arrow(
     if isinstance(data, Mapping):
         return _of_columns(data, columns)
     if isinstance(data, (str, os.PathLike)):
-        from hoodoo.writers.batches.row_files import rows_in  # few batches come from files
+        from hoodoo.writers.batches.row_files import rows_in  # imported on demand, because few batches come from files
 
         flag = pa.field(IS_DELETED, pa.bool_())
         return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
@@ -93,7 +103,7 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
-    """What `take` gives. A library that speaks Arrow may hold types that Arrow's table does not, and say so anyhow."""
+    """Return the result of `take`. Converts any exception, such as one for an unsupported type, to ColumnError."""
     try:
         return take()
     except _PROBLEMS as problem:
@@ -107,7 +117,7 @@ def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
 def _of_polars(frame: Any) -> pa.Table:
     frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
     for name, kind in getattr(frame, "schema", {}).items():
-        if str(kind).startswith("Object"):  # polars hands out addresses in its own memory for them
+        if str(kind).startswith("Object"):  # polars would export memory addresses
             raise ColumnError(f"Column {name!r} holds Python objects. Give it a plain type.", column=name)
         if "Int128" in str(kind):
             raise ColumnError(
@@ -122,7 +132,7 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     if twice is not None:
         raise ColumnError(f"The DataFrame has column {twice!r} more than once. Rename or drop one.", column=twice)
     for name, kind in zip(names, frame.dtypes, strict=True):
-        if str(kind).startswith("period["):  # Arrow hands out their numbers
+        if str(kind).startswith("period["):  # Arrow would convert them to integers
             raise ColumnError(
                 f"Column {name!r} has pandas periods, which no column of a table holds. Convert them by "
                 ".dt.to_timestamp(), or to text.",
@@ -169,7 +179,7 @@ def _named(name: Any) -> str:
 
 
 def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
-    """Rows as dicts, or batches of rows."""
+    """Convert a list of dicts or of record batches."""
     items = list(data)
     if not items:
         return pa.table({})
@@ -206,7 +216,7 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
 
 
 def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
-    """One column of Python values, a numpy array, a pandas Series or an Arrow array."""
+    """Convert a column of Python values, a numpy array, a pandas Series or an Arrow array."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ColumnError(f"Column {name!r} takes a list of values, got {printable(values)}.", column=name)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
@@ -233,7 +243,7 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
 
 
 def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
-    """Whole numbers and decimals of more digits than Arrow takes by itself; None where they are something else."""
+    """Convert integers and decimals with many digits to decimals. Returns None for other values."""
     for scale in (_DECIMAL.scale, 0):
         try:
             return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
@@ -247,9 +257,7 @@ def _has_maps(kind: pa.DataType) -> bool:
 
 
 def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
-    """What type Python's values have where the table has `kind`: what its leaves are they say themselves, as ever; that
-    dicts and pairs are maps only the table knows.
-    """
+    """Infer the Arrow type of Python values. The table's type `kind` determines whether dicts and pairs are maps."""
     there = [value for value in values if not _is_null(value)]
     if not there:
         return pa.null()
@@ -277,7 +285,7 @@ def _is_null(value: Any) -> bool:
 
 
 def _first_refused(values: Any, pandas: bool) -> int:
-    """The first row up to which Arrow takes no column."""
+    """Return the first row that Arrow cannot convert together with the rows before it."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
@@ -290,7 +298,7 @@ def _first_refused(values: Any, pandas: bool) -> int:
 
 
 def _line(problem: BaseException) -> str:
-    """An error's text in one line."""
+    """Return the first line of an error message."""
     text = str(problem.args[0]) if problem.args else str(problem)
     return printable(text.splitlines()[0] if text else type(problem).__name__).strip("'\"").rstrip(".")
 

@@ -1,4 +1,4 @@
-"""What JSON text may not be that Arrow's reader takes, or that takes the process down with it. Knows no tables."""
+"""Checks of JSON text that Arrow's reader would read incorrectly, or that would crash the process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 DEPTH_MAX = 64
-"""How deeply values may be nested. Arrow reads columns that nobody asked for by recursion, without a bound."""
+"""Maximum nesting depth of values. Arrow reads unknown columns recursively without a limit."""
 _AT_ONCE = 4 << 20
 _INFINITY = re.compile(rb"Inf")
 EXACT_BELOW = 2.0**53
-"""Integers below this have a double of their own."""
+"""Integers below this value are exactly representable as doubles."""
 _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord('"'), ord("\\")
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """How many lines there are, if each begins and ends as an object does; else -1.
+    """Return the number of lines if each line begins and ends like an object, otherwise -1.
 
-    Together with the number of rows it tells that each line is one object. The number alone does not: two halves of an
-    object on two lines are one row, and two objects on one line are two.
+    If this equals the number of rows, each line is one object. The line count alone is not enough, because an object
+    may span two lines, and a line may contain two objects.
     """
     data = np.frombuffer(text, np.uint8)
     starts, last = _lines(data)
@@ -35,7 +35,7 @@ def objects_in(text: pa.Buffer) -> int:
 
 
 def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the last byte of each line that is not empty."""
+    """Return the positions of the first and last byte of each non-empty line."""
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     starts = np.append(0, ends[:-1] + 1)
     there = ends > starts
@@ -43,9 +43,9 @@ def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def require_shallow(text: pa.Buffer) -> None:
-    """Raise ArrowInvalid where values are nested too deeply.
+    """Raise ArrowInvalid if values are nested more than DEPTH_MAX levels deep.
 
-    Of lines with an object each only those are looked through that have enough brackets for it.
+    If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """
     data = np.frombuffer(text, np.uint8)
     brackets = np.count_nonzero(data == _OPEN[0]) + np.count_nonzero(data == _OPEN[1])
@@ -53,7 +53,7 @@ def require_shallow(text: pa.Buffer) -> None:
         return
     lines = objects_in(text)
     if lines >= 0:
-        if brackets - lines < DEPTH_MAX:  # each line has one, and none has so many
+        if brackets - lines < DEPTH_MAX:  # each line has at least one bracket, so no line can be too deep
             return
         opened = np.flatnonzero((data == _OPEN[0]) | (data == _OPEN[1]))
         starts, last = _lines(data)
@@ -67,7 +67,7 @@ def require_shallow(text: pa.Buffer) -> None:
 
 
 def _depth(data: np.ndarray) -> int:
-    """How deeply values are nested, brackets in texts not counted."""
+    """Return the nesting depth of values. Brackets in strings do not count."""
     deepest = depth = 0
     inside, escaping = 0, False
     for at in range(0, len(data), _AT_ONCE):
@@ -76,7 +76,7 @@ def _depth(data: np.ndarray) -> int:
         escapes = some == _ESCAPE
         if escaping or escapes.any():
             numbers = np.arange(len(some))
-            # how many stand in a row up to each byte, and before the first one
+            # number of consecutive backslashes up to each byte
             run = numbers - np.maximum.accumulate(np.where(escapes, -1, numbers))
             if escaping:
                 first = len(some) if escapes.all() else int(np.argmin(escapes))
@@ -95,10 +95,11 @@ def _depth(data: np.ndarray) -> int:
 
 
 def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
-    """Raise ArrowInvalid where a number is too large for its column, which Arrow makes infinite. The word Infinity is
-    one that many write.
+    """Raise ArrowInvalid if a number is too large for its column. Arrow would convert it to infinity.
 
-    rows: what `text` was read as.
+    The word Infinity is allowed, because many programs write it.
+
+    rows: the rows that were read from `text`.
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_floating(field.type) or not pc.any(pc.is_inf(values)).as_py():
@@ -116,27 +117,28 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
 
 
 def _is_number(line: bytes, name: str) -> bool:
-    """Tell whether digits stand in a line for a value, and no word."""
+    """Return whether the value `name` in a line is written as digits, not as a word such as Infinity."""
     value = json.loads(bytes(line), parse_constant=str, parse_int=float).get(name)
     return isinstance(value, float)
 
 
 class _Integer(str):
-    """An integer of JSON, as text."""
+    """Integer in JSON, as its text."""
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Refuse integers in doubles that the table does not have if no double is equal to them.
+    """Raise ArrowInvalid for an integer in a new column of doubles that a double cannot represent exactly.
 
-    A new column gets the type that its values look like, and nobody has chosen to round them.
+    Only columns that the table does not have are checked. Their type is inferred, so the user has not chosen to round
+    values.
 
     Args:
-        rows: Rows that `text` was read as.
-        text: A JSON object on each line. Other text is not checked.
-        columns: Columns of the table.
+        rows: The rows that were read from `text`.
+        text: Text with one JSON object per line. Other text is not checked.
+        columns: The columns of the table.
 
     Raises:
-        ArrowInvalid: There is such an integer, at any level of a column.
+        ArrowInvalid: An integer would be rounded, at any level of a column.
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
         if field.name in columns.names or not (found := list(_large(values))):
@@ -155,13 +157,13 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
 
 
 def loses_digits(integer: str) -> bool:
-    """Tell whether a double shows other digits than an integer. integer: as text."""
+    """Return whether converting an integer to a double changes its digits. integer: the digits as text."""
     value = float(integer)
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 
 
 def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
-    """Yield the numbers of rows with large doubles, at any level."""
+    """Yield the row numbers of large doubles, at any level."""
     before = 0
     for chunk in values.chunks:
         yield from (before + rows for rows in _large_in(chunk, np.arange(len(chunk))))
@@ -169,7 +171,7 @@ def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
 
 
 def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield rows with large doubles. rows: row of each value."""
+    """Yield the row numbers of large doubles. rows: the row number of each value."""
     kind = values.type
     if pa.types.is_floating(kind):
         large = pc.greater_equal(pc.abs(values), EXACT_BELOW).fill_null(False).to_numpy(zero_copy_only=False)
@@ -184,7 +186,7 @@ def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _integers(value: Any, kind: pa.DataType) -> Iterator[str]:
-    """Yield the integers that stand for doubles in a value of JSON."""
+    """Yield the integers in a JSON value that are read as doubles."""
     if pa.types.is_floating(kind) and isinstance(value, _Integer):
         yield value
     elif pa.types.is_struct(kind) and isinstance(value, dict):

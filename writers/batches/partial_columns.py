@@ -1,5 +1,7 @@
-"""Batches that bring some of the table's columns. Such a batch is prepared as if the table had no others, so that every
-rule for a batch holds for what it brings. Knows rows and columns; the merge keeps the stored values of the others.
+"""Batches with only some of the table's columns.
+
+Such a batch is prepared as if the table only had these columns, so that all rules for batches apply to them. The merge
+keeps the stored values of the other columns.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from hoodoo.writers.batches.batch import Batch, Terms
 from hoodoo.writers.batches.write_options import WriteOptions
 
 GIVEN = "given"
-"""Every column that the batch has: a value of `columns=`."""
+"""Value of `columns=` that selects every column of the batch."""
 ColumnsLike: TypeAlias = "str | Sequence[str]"
-"""GIVEN, or names of columns."""
+"""GIVEN, or a list of column names."""
 
 
 def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
     """Check the argument `columns`.
 
     Returns:
-        'given', or names, each once.
+        'given', or the column names without duplicates.
 
     Raises:
-        OptionError: It is neither 'given' nor names of columns.
+        OptionError: `columns` is neither 'given' nor a list of names.
     """
     if isinstance(columns, str) and columns == GIVEN:
         return GIVEN
@@ -44,19 +46,19 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
 
 
 def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
-    """Return the columns of `data` that a write of `columns` takes.
+    """Select the columns of `data` that a write of `columns` uses.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
     """
     if not data.num_columns and not len(data):
-        return data  # an empty list says nothing of columns
+        return data  # an empty list has no column names
     taken = taken_of(data.schema, config, columns)
     return data.select([index for index, name in enumerate(data.schema.names) if name in taken])
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """Return the names of those columns of a batch that a write of `columns` takes.
+    """Return the names of the batch columns that a write of `columns` uses.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
@@ -72,16 +74,16 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
-    """Tell whether a write of `columns` takes the column `name` of a batch."""
+    """Return whether a write of `columns` uses the column `name` of a batch."""
     needed = (*config.key, *config.partition_by, *config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Return the table as if it had the columns `names` only, and those that every batch needs.
+    """Return the configuration with only the columns `names` and the columns that every batch needs.
 
     Raises:
-        ColumnError: There is neither a partition column nor the column of which it is made.
+        ColumnError: A partition column is missing, and so is the column that it is generated from.
     """
     for made, one in config.transforms.items():
         if names and made not in names and one.column not in names:
@@ -98,7 +100,7 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
 
 
 def taking_nulls(config: TableConfig) -> TableConfig:
-    """Return the table as if each of its columns took nulls."""
+    """Return the configuration with all columns nullable."""
     columns = config.columns
     loose = tuple(replace(column, required=False) for column in columns.columns)
     return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
@@ -107,37 +109,37 @@ def taking_nulls(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Return the table as if it were what the rows of a batch are held against, and the checks that they have to pass.
+    """Return the configuration and the checks that the rows of a batch are validated against.
 
     Args:
-        schema: The columns of the batch, which the write takes.
-        config: The configuration of the table, as the batch wants it.
-        options: What the caller asks for.
+        schema: The columns of the batch that the write uses.
+        config: The table's configuration, with columns that the batch adds.
+        options: The options of the write.
         checks: The checks of the table.
 
     Raises:
-        ColumnError: The batch does not say which partition a row belongs to.
+        ColumnError: The batch does not have the columns that determine the partition of a row.
     """
     if options.columns is not None:
         config = narrowed(config, schema.names)
         checks = tuple(check for check in checks if check.columns <= set(config.schema.names))
-    if not options.mode.replaces_rows:  # what is asked of rows is asked of those that come of them
+    if not options.mode.replaces_rows:  # the merged rows are validated instead of the input rows
         config, checks = taking_nulls(config), ()
     return config, checks
 
 
 def names_of(terms: Terms, config: TableConfig) -> list[str]:
-    """Return what columns of a batch are called by now, those that it is the first to bring among them."""
+    """Return the current names of the columns of a batch, including new columns of the batch."""
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]
 
 
 def fitted(batch: Batch, config: TableConfig) -> Batch:
-    """Return a batch of some columns with what these columns are by now.
+    """Convert a batch of some columns to the current names and types of these columns.
 
     Raises:
-        ColumnError: It has values for a column that is gone.
+        ColumnError: The batch has values for a column that was dropped.
     """
     return batch.fitted(narrowed(config, names_of(batch.terms, config)))
 

@@ -1,6 +1,6 @@
-"""Rows that were kept under older columns, with the names that the columns have now: by ids, at every level.
+"""Renaming of stored rows to the current column names, by column id, at every level.
 
-Knows names and ids. Types stay what they are, values are cast elsewhere (cast.py).
+Types stay unchanged; cast.py casts the values.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from hoodoo.format.table_schema import Column
 from hoodoo.writers.batches.arrow_layouts import is_list
 
 Ids: TypeAlias = dict[str, tuple[int, "Ids"]]
-"""Name -> id, and what is inside; of lists and maps what is inside their values."""
+"""Column ids by name: (id, ids of the fields inside). For lists and maps, the fields inside their values."""
 _IDS = b"hoodoo.ids"
 
 
 def ids_of(columns: Sequence[Column]) -> Ids:
-    """The ids of `columns` and of the fields in them, by their names."""
+    """Return the ids of `columns` and of their fields, by name."""
     return {column.name: (column.id, ids_of(_fields(column))) for column in columns}
 
 
 def _fields(column: Column) -> Sequence[Column]:
-    """The fields of the struct that a column is, or is a list or map of."""
+    """Return the fields of a struct column, or of the structs in a list or map column."""
     if column.kind in ("list", "map"):
         return _fields(column.children[-1])
     return column.children
 
 
 def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """`rows` with a note, in the schema's metadata, of what ids their columns have by `columns`; those of other names
-    have none.
-    """
+    """Store the ids of `columns` in the schema metadata of `rows`."""
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """`rows`, which `labelled` wrote, with the names of `now`; what was unknown then keeps its name.
+    """Rename the columns of `rows`, which `labelled` wrote, to the names in `now`.
 
-    Raises ColumnError where they have values for a column that is gone, or for two that have one name by now.
-    leave_out: such values are left out instead.
+    Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
+    a column whose name another column has now.
+
+    leave_out: True leaves out such values instead of raising an error.
     """
     noted = (rows.schema.metadata or {}).get(_IDS)
     rows = rows.replace_schema_metadata(None)
@@ -85,7 +85,7 @@ class _Renaming:
             raise ColumnError(f"Column {path!r} {what} the table, and the row has a value for it.", column=path)
 
     def _inner(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
-        """What a column holds: a struct, or structs in lists and maps. Of another type than it had: as it is."""
+        """Rename the fields of structs in a column, also inside lists and maps. Other types stay unchanged."""
         nulls = array.is_null() if array.null_count else None
         if not ids:
             return array

@@ -1,10 +1,11 @@
-"""Rows from files: Parquet, CSV, JSON lines and Avro, plain or compressed, by a path or a pattern. Knows no tables,
-only which types their columns have.
+"""Reader of rows from Parquet, CSV, JSON lines and Avro files, plain or compressed, by path or glob pattern.
 
-The name of a file says what it holds: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, and behind that
-`.gz`, `.bz2`, `.zst` or `.lz4`. CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes
-are base64 text, times of day ISO 8601; a column that occurs in no line is missing, one that lacks in some lines is null
-there, unless the caller says that it may not lack.
+The extension determines the format: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, optionally followed by
+`.gz`, `.bz2`, `.zst` or `.lz4`.
+
+- CSV: an empty unquoted field is null, and a quoted empty field ("") is an empty string.
+- JSON: bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is
+  missing. A column that is missing in some lines is null there, unless the caller requires it.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ _KINDS = {
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PATTERN = re.compile(r"[*?\[]")
 _VALUE = re.compile(r"\S")
-# two patterns, since one that begins with a byte is searched for twenty times as fast as one of both
+# two patterns, because patterns that begin with a fixed byte are twenty times as fast as one combined pattern
 _NO_FIRST_OBJECT = re.compile(rb"\s*(null\b[^\n]*)")
 _NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
-_LOOKS, _LINE = 10, 1 << 16  # places of a name that are looked at, and bytes of a line on either side of it
-_ESCAPED = re.compile(rb"\\u|\\/")  # by which a name may be spelled otherwise
+_LOOKS, _LINE = 10, 1 << 16  # maximum occurrences of a name to check, and bytes of a line on either side of it
+_ESCAPED = re.compile(rb"\\u|\\/")  # escapes that allow another encoding of a name
 _CODE = r"^\s*(?:[+-]?0[0-9]+(?:\.[0-9]*)?|0[xX].*)\s*$"
-"""Digits that begin with 0, such as a zip code, and hexadecimal digits: as a number they would lose the 0 or 0x."""
+"""Digits that begin with 0, such as a zip code, and hexadecimal digits. A number would lose the 0 or 0x."""
 _HEX, _HEX_TEXT = re.compile(rb"0[xX]"), r"^\s*0[xX]"
 _INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _NO_CODEC = " codec is supported but you need to install"
-"""What fastavro says where the package of a codec is missing; its extras have the names of the codecs."""
+"""Part of fastavro's error for a codec whose package is missing. The extras of fastavro are named after codecs."""
 _AVRO_HEADER = {
     "type": "record",
     "name": "header",
@@ -78,7 +79,7 @@ _AVRO_HEADER = {
 }
 _CODEC = re.compile(r"(?s)^(\w+) codec is supported.*")
 _BLOCK = 64 << 20  # bytes that are parsed at a time
-_AVRO_ROWS = 10_000  # records that are Python objects together
+_AVRO_ROWS = 10_000  # maximum number of records held as Python objects
 
 
 def rows_in(
@@ -87,25 +88,26 @@ def rows_in(
     whole: Callable[[str], bool] = lambda name: False,
     nulls: Sequence[str] = (),
 ) -> pa.Table:
-    """Read the rows of the files that `path` names.
+    """Read the rows of one or more files.
 
     Args:
-        path: A file, or a pattern with `*`, `?`, `[...]` or `**`, whose files are read in the order of their names.
-        columns: Types that text is read as, by column; those of other columns are what their values look like.
-        whole: Must each line of JSON have this column, if one of them has?
-        nulls: Texts that stand for null in CSV, besides an empty field.
+        path: A file, or a pattern with `*`, `?`, `[...]` or `**`. Matching files are read in order of their names.
+        columns: The types of columns in CSV and JSON files. The types of other columns are inferred.
+        whole: Returns whether every line of JSON needs the column if one of the lines has it. Default: never.
+        nulls: Strings that represent null in CSV, in addition to an empty field.
 
     Returns:
         The rows, file by file.
 
     Raises:
-        CallError: There is no such file, it cannot be opened, or its name does not tell what it holds.
-        EngineError: A file of Avro has a codec whose package is not installed.
-        DataError: A file does not hold what its name says.
-        ColumnError: Files have different columns, a value does not fit its column, or a line lacks a column of `whole`.
+        CallError: A file does not exist or cannot be opened, or its extension is unknown.
+        EngineError: An Avro file has a codec whose package is not installed.
+        DataError: The contents of a file do not match its extension.
+        ColumnError: Files have different columns, a value is not convertible to its column, or a line lacks a column
+            that `whole` requires.
     """
     files = _files(os.fspath(path))
-    kinds = [kind_of(file) for file in files]  # before one of them is read
+    kinds = [kind_of(file) for file in files]  # check all names before reading any file
     tables = [_read(file, kind, columns, whole, nulls) for file, kind in zip(files, kinds, strict=True)]
     some = [number for number, table in enumerate(tables) if table.num_columns]
     if len(some) < 2:
@@ -129,12 +131,15 @@ def rows_in(
 
 
 def is_file_name(text: str) -> bool:
-    """Tell whether a text ends as the names of files do that hold rows."""
+    """Return whether a string has the extension of a supported file format."""
     return _suffix(text) in _KINDS
 
 
 def kind_of(file: str) -> str:
-    """Tell what a file holds by its name: 'parquet', 'csv', 'json' or 'avro'. Raises CallError."""
+    """Return the format of a file by its extension: 'parquet', 'csv', 'json' or 'avro'.
+
+    Raises CallError for an unknown extension.
+    """
     suffix = _suffix(file)
     if suffix not in _KINDS:
         raise CallError(
@@ -146,14 +151,15 @@ def kind_of(file: str) -> str:
 
 
 def _suffix(file: str) -> str:
-    """How a name ends that says what a file holds, before what says that it is compressed."""
+    """Return the extension of a file name, without the extension of its compression."""
     stem, suffix = os.path.splitext(file.lower())
     return os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the columns of a file: of Parquet its own, of others what their values look like. Raises what `rows_in`
-    raises.
+    """Return the schema of a file. The schema is inferred unless the file is an uncompressed Parquet file.
+
+    Raises the same exceptions as `rows_in`.
     """
     if kind_of(file) != "parquet" or compression_of(file):
         return rows_in(file, nulls=nulls).schema
@@ -181,7 +187,7 @@ def _files(path: str) -> list[str]:
 
 
 def compression_of(file: str) -> str | None:
-    """Tell by the name of a file how Arrow calls its compression; None where there is none."""
+    """Return Arrow's name of a file's compression by its extension, or None for an uncompressed file."""
     return _COMPRESSED.get(os.path.splitext(file)[1].lower())
 
 
@@ -207,7 +213,7 @@ def _content_rows(
 
 
 def _legible(rows: pa.Table) -> pa.Table:
-    """`rows`, once their names were read: Arrow decodes them only then. Raises UnicodeDecodeError."""
+    """Return `rows` after decoding their column names. Raises UnicodeDecodeError for an invalid name."""
     list(rows.schema.names)
     return rows
 
@@ -218,7 +224,7 @@ def _content(file: str) -> pa.Buffer:
 
 
 def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
-    """What `read` gives, with errors that name the file."""
+    """Return the result of `read`. Converts exceptions to errors that contain the file name."""
     try:
         return read()
     except FileNotFoundError:
@@ -246,13 +252,13 @@ def _line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Read the rows in the content of a file; the other arguments are those of `rows_in`.
+    """Read the rows from the contents of a file. The other arguments are described in `rows_in`.
 
     Raises:
-        EngineError: It is Avro with a codec whose package is not installed.
-        DataError: The content is not what `kind` says.
-        ColumnError: A value does not fit its column, or a line lacks a column of `whole`.
-        ArrowInvalid: As DataError, where Arrow says so.
+        EngineError: The contents are Avro with a codec whose package is not installed.
+        DataError: The contents do not have the format `kind`.
+        ColumnError: A value is not convertible to its column, or a line lacks a column that `whole` requires.
+        ArrowInvalid: Arrow cannot read the contents.
     """
     if kind == "parquet":
         return pa.parquet.ParquetFile(
@@ -264,9 +270,9 @@ def rows_of(
 
 
 def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
-    """Open a Parquet file. INT96 is read in microseconds: nanoseconds end in the year 2262.
+    """Open a Parquet file. INT96 timestamps are read in microseconds, because nanoseconds only reach the year 2262.
 
-    dictionaries: columns that are read as dictionaries.
+    dictionaries: columns to read as dictionaries.
     """
     return pa.parquet.ParquetFile(
         source,
@@ -277,7 +283,7 @@ def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.
 
 
 def _block_size(data: pa.Buffer, csv: bool = False) -> int:
-    """Return how many bytes Arrow parses at a time: a row has to be in one block, or in two that adjoin."""
+    """Return the number of bytes that Arrow parses at a time. A row must not span more than two adjacent blocks."""
     if data.size <= _BLOCK:
         return max(1 << 20, data.size)
     text = np.frombuffer(data, np.uint8)
@@ -289,7 +295,7 @@ def _block_size(data: pa.Buffer, csv: bool = False) -> int:
 
 
 def _parsed_as(kind: pa.DataType) -> pa.DataType:
-    """The type that text is parsed as: of a float32 all digits, so that its cast shows what would be lost."""
+    """Return the type to parse text as. A float32 is parsed as float64, so that the later cast detects lost digits."""
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
@@ -297,7 +303,7 @@ def _parsed_as(kind: pa.DataType) -> pa.DataType:
 def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Table:
     if not data.size:
         return pa.table({})
-    if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
+    if data[-1] != ord("\n"):  # otherwise Arrow reads an empty last field as an empty string
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     options = pa.csv.ConvertOptions(
         column_types={field.name: _parsed_as(field.type) for field in columns},
@@ -340,7 +346,10 @@ def _typed_csv(
     parsing: pa.csv.ParseOptions,
     options: pa.csv.ConvertOptions,
 ) -> pa.Table:
-    """Read CSV. Arrow takes only times with an offset for columns with a zone, and only others for other columns."""
+    """Read CSV, with times with or without an offset.
+
+    Arrow alone would require an offset in columns with a time zone, and no offset in other columns.
+    """
     try:
         return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
     except pa.ArrowInvalid as problem:
@@ -358,7 +367,7 @@ def _typed_csv(
 def _require_decimal_digits(
     rows: pa.Table, columns: pa.Schema, data: pa.Buffer, texts: Callable[[Sequence[str]], pa.Table]
 ) -> None:
-    """Raise ColumnError for a hexadecimal number, which Arrow takes for an integer."""
+    """Raise ColumnError for a hexadecimal number, which Arrow would read as an integer."""
     names = [one.name for one in rows.schema if one.name in columns.names and pa.types.is_integer(one.type)]
     if not names or _HEX.search(data) is None:
         return
@@ -371,8 +380,9 @@ def _require_decimal_digits(
 
 
 def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
-    """Return the inferred number columns that are text: a value begins with 0, such as a zip code, or is an integer
-    that no double is equal to.
+    """Return the inferred number columns that have to be read as strings.
+
+    A value in such a column begins with 0, like a zip code, or is an integer that a double cannot represent exactly.
     """
     numbers = [
         field.name
@@ -390,7 +400,7 @@ def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], 
 
 
 def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
-    """Tell whether an integer of a column of doubles has lost digits."""
+    """Return whether an integer in a column of doubles has lost digits."""
     if not pa.types.is_floating(values.type):
         return False
     large = pc.and_(pc.greater_equal(pc.abs(values), EXACT_BELOW), pc.match_substring_regex(texts, _INTEGER))
@@ -398,7 +408,7 @@ def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
 
 
 def _require_finite_texts(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
-    """Raise ColumnError where a number is too large for its column, which Arrow makes infinite."""
+    """Raise ColumnError if a number is too large for its column. Arrow would convert it to infinity."""
     floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
     for name in floats:
         if not pc.any(pc.is_inf(rows[name])).as_py():
@@ -424,14 +434,14 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
 
     Args:
         source: The file, open for reading.
-        skip: How many rows are left out at the beginning.
+        skip: Number of rows to skip at the beginning. Default 0.
 
     Returns:
         The columns of the file, and its rows in tables of at most 10,000 rows.
 
     Raises:
-        EngineError: The file has a codec whose package is not installed. The iterator raises it, too.
-        ValueError: The file is damaged. The iterator raises it, too.
+        EngineError: The file has a codec whose package is not installed. The iterator may also raise it.
+        ValueError: The file is damaged. The iterator may also raise it.
     """
     import fastavro
 
@@ -462,20 +472,20 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
 
 
 class _Behind:
-    """Stream of a file whose header is replaced: fastavro converts values as the header says."""
+    """Stream of an Avro file with a replaced header, because the header controls how fastavro converts values."""
 
     def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
         self._beginning, self._rest = beginning, rest
 
     def read(self, size: int) -> bytes:
-        """Read `size` bytes; fewer at the end."""
+        """Read `size` bytes, or fewer at the end of the stream."""
         data = self._beginning.read(size)
         return data + self._rest.read(size - len(data)) if len(data) < size else data
 
 
 @contextmanager
 def _avro_errors(codec: str = "") -> Iterator[None]:
-    """Turn the errors of fastavro, which raises errors of every kind, into two kinds."""
+    """Convert exceptions of fastavro to EngineError or ValueError. Passes through hoodoo's and Arrow's exceptions."""
     try:
         yield
     except HoodooError:
@@ -492,7 +502,10 @@ def _avro_errors(codec: str = "") -> Iterator[None]:
 
 
 def _without_moments(schema: Any) -> Any:
-    """Return an Avro schema whose times and UUIDs are read as they are stored: Arrow takes numbers of any year."""
+    """Return an Avro schema without logical types except decimals.
+
+    Times and UUIDs are then read as stored, so that Arrow can convert times of any year.
+    """
     if isinstance(schema, list):
         return [_without_moments(one) for one in schema]
     if not isinstance(schema, dict):
@@ -507,7 +520,7 @@ def _without_moments(schema: Any) -> Any:
 
 # ---- JSON lines
 def _is_in_text(content: bytes, found: re.Match[bytes]) -> bool:
-    """Tell whether a match stands in a string of an object that has a line of its own."""
+    """Return whether a match is inside a string of an object that has its own line."""
     begin = content.rfind(b"\n", 0, found.start(1)) + 1
     try:
         json.loads(content[begin : found.end(1)])
@@ -523,7 +536,7 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
     if found is not None and found.re is _NO_OBJECT:
         content = data.to_pybytes()
         found = next((one for one in _NO_OBJECT.finditer(content) if not _is_in_text(content, one)), None)
-    if found is not None:  # Arrow takes the process down with it
+    if found is not None:  # Arrow would crash the process
         row = bytes(data[: found.start(1)]).count(b"\n")
         raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
     require_shallow(data)
@@ -534,7 +547,7 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
     told = {name: _occurs(name, data) for name in unsure}
     rows = rows.drop_columns([name for name in unsure if told[name] is False])
     unsure = [name for name in unsure if told[name] is None]
-    if unsure:  # Arrow makes nulls of a column that does not occur; read without its type, it stays away
+    if unsure:  # Arrow fills a missing column with nulls if its type is given, but not without its type
         occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
         rows = rows.drop_columns([name for name in unsure if name not in occurring])
     _require_in_each_line(data, [name for name in rows.column_names if whole(name) and rows[name].null_count])
@@ -545,9 +558,9 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
 
 
 def _occurs(name: str, data: pa.Buffer) -> bool | None:
-    """Tell whether a line has a column; None where only reading all of them tells."""
+    """Return whether a line has the column `name`, or None if all lines have to be parsed to find out."""
     if _ESCAPED.search(data) is not None:
-        return None  # it may be spelled otherwise
+        return None  # the name may be encoded with escapes
     places = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
     for count, place in enumerate(places):
         if count == _LOOKS:
@@ -560,13 +573,14 @@ def _occurs(name: str, data: pa.Buffer) -> bool | None:
             if name in json.loads(bytes(content[start : None if stop < 0 else place.end() + stop])):
                 return True
         except ValueError:
-            return None  # of a line that is longer, or an object on several ones
+            return None  # the line is too long, or the object spans several lines
     return False
 
 
 def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
-    """Raise ColumnError where a line says nothing of one of `names`: to Arrow that is a null like any other. Only files
-    with nulls in such columns are looked through.
+    """Raise ColumnError if a line lacks one of the columns `names`. Arrow would read it as null.
+
+    Call it only for columns with nulls, because it parses the whole file.
     """
     if not names:
         return
@@ -589,8 +603,9 @@ def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
 
 
 def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
-    """Columns of `fields` as their types, others as their values look. Raises ColumnError where one occurs that JSON
-    cannot bring.
+    """Parse JSON. Columns in `fields` have the given types, and the types of other columns are inferred.
+
+    Raises ColumnError if a column has values and its type is not supported in JSON.
     """
     explicit, refused = list[pa.Field](), dict[str, ColumnError]()
     for field in fields:
@@ -608,7 +623,7 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
 
 
 def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
-    """The type that Arrow's JSON reader is asked for."""
+    """Return the type to request from Arrow's JSON reader. Raises ColumnError for an unsupported type."""
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
         if top:
             return pa.string()
@@ -625,7 +640,7 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
 
 
 def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Text as what it stands for; Arrow casts neither base64 nor times of day."""
+    """Convert strings to bytes, times or dates. Arrow can cast neither base64 nor times of day."""
     if pa.types.is_binary(field.type):
         return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
     if pa.types.is_time(field.type):

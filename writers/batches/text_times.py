@@ -1,8 +1,8 @@
-"""Times in text, with and without an offset from UTC. Knows no tables.
+"""Times in text, with and without an offset from UTC.
 
-A column without a time zone takes times without an offset and times in UTC (`Z`, `+00:00`). Another offset would have
-to be applied or dropped, and either changes the time, so such a value is refused. A column in UTC takes every time; one
-without an offset is in UTC.
+A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
+error, because applying or dropping them would change the time. A column in UTC accepts all times. Times without an
+offset count as UTC.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.redact import printable
 _OFFSET = r"[T ]\d\d.*(Z|[+-]\d\d(?::?\d\d)?)$"
 _IN_UTC = r"(Z|[+-]00(?::?00)?)$"
 _SHIFTED = rb"(?!00(?::?00)?)\d\d(?::?\d\d)?\""
-# Two patterns that begin with a byte: such patterns are searched much faster. The second one skips plain dates.
+# Two patterns, because patterns that begin with a fixed byte are much faster. The second pattern skips plain dates.
 _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" + _SHIFTED), re.compile(rb"\\u|\\/"))
 
 
@@ -52,15 +52,17 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Refuse JSON text that has a time with an offset for a column without a time zone: Arrow would shift the time.
+    """Raise ColumnError if JSON text has a time with an offset in a column without a time zone.
+
+    Arrow would shift such a time.
 
     Args:
         data: JSON objects.
         columns: Columns of the table.
-        block_size: How many bytes are parsed at a time.
+        block_size: Number of bytes that are parsed at a time.
 
     Raises:
-        ColumnError: There is such a time, at any level of a column.
+        ColumnError: A time has an offset, at any level of a column without a time zone.
     """
     if not any(_is_local(field.type) for field in columns):
         return
@@ -98,7 +100,7 @@ def _is_local(kind: pa.DataType) -> bool:
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType | None:
-    """Return a type with strings for the timestamps without a zone in it, and without all others. None: it has none."""
+    """Return `kind` reduced to its timestamps without a time zone, as strings. None without such timestamps."""
     if not _is_local(kind):
         return None
     if pa.types.is_list(kind):

@@ -1,12 +1,13 @@
-"""What a batch holds is what a reader will take: looked at before any cast, so that nothing is acknowledged that cannot
-be read again.
+"""Validation of the values of a batch before any cast, so that every value that is written can be read again.
 
-Arrow hands on bytes that nobody has looked at: text that is not UTF-8 from a CSV file or a cast, a time of 24:00,
-decimals with more digits than their type has. Arrow's own validation finds most of it; the years that Python, Hudi and
-Spark can show, and the names of zones, are looked at here. What lies below a null is nobody's value and never a fault:
-where something is found, the nulls are pushed down to what lies below them, and only what is left then counts.
+Arrow may pass on invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals
+with too many digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years
+are in the range that Python, Hudi and Spark support.
 
-The usual batch is looked at once, column by column; rows and values are searched only for a batch that is refused.
+Values below a null never count as invalid. If a column seems invalid, its nulls are pushed down to the child values,
+and only the remaining values count.
+
+A valid batch is checked once, column by column. Only an invalid batch is searched by row and value.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, packed, pac
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH
-"""Days since 1970 of the first and last date that can be stored: the years 1 to 9999."""
+"""First and last date that can be stored, in days since 1970. They are in the years 1 and 9999."""
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """The columns `names` of `data`, each of whose values can be read again once written.
+    """Return the columns `names` of `data` after validating their values.
 
-    Raises ColumnError, which names the column by its dotted path, the row, and the row's key where that is sound.
+    Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
+    in key columns do not contain the key.
     """
     found = {name: _sound(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
     return pa.table([found[name] for name in names], names=list(names))
@@ -53,7 +55,7 @@ def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
-    """Rows of `column` that `sound_columns` refuses, in order; the search ends once there are more than `most`."""
+    """Return the rows of `column` that `sound_columns` refuses, in order. The search ends after `most` rows."""
     column = _in_one(column)
     if _holds(column):
         return []
@@ -64,8 +66,9 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Return, in order, the positions below `count` without which `is_good(begin, end)` would be true, or somewhat more
-    than `most` of them. Asks about halves, so that what is good is looked at together.
+    """Return the bad positions below `count`, in order, by bisection. The search ends after more than `most` positions.
+
+    is_good(begin, end): returns whether all positions in a range are good.
     """
     found: list[int] = []
     left = [(0, count)]
@@ -82,21 +85,21 @@ def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> lis
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nested values in one piece: slices of one array share their items, which would be looked at once for each."""
+    """Combine the chunks of a nested column, because chunks may share child values that would be checked repeatedly."""
     if column.num_chunks < 2 or not pa.types.is_nested(column.type):
         return column
     try:
         column.validate()
         return pa.chunked_array([column.combine_chunks()])
-    except (pa.ArrowException, TypeError):  # broken, or more than one array holds
+    except (pa.ArrowException, TypeError):  # invalid, or too large for one array
         return column
 
 
-# ---------------------------------------------------------------- does it hold
+# ---------------------------------------------------------------- validity
 
 
 def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
-    """Tell whether every value is sound, also the values below nulls."""
+    """Return whether every value is valid, including values below nulls."""
     try:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError):
@@ -105,7 +108,7 @@ def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def _is_sound(column: pa.ChunkedArray) -> bool:
-    """Tell whether every value is sound that does not lie below a null."""
+    """Return whether every value is valid, ignoring values below nulls."""
     cleared = _cleared(column)
     return cleared is not None and _holds(cleared)
 
@@ -123,7 +126,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _in_range(array: pa.Array) -> bool:
-    """Tell whether all dates and timestamps are within the years 1 to 9999, in zones that exist.
+    """Return whether all dates and timestamps are in the years 1 to 9999 and all time zones exist.
 
     Values below nulls count too.
     """
@@ -144,7 +147,7 @@ def _in_range(array: pa.Array) -> bool:
 
 
 def _is_zone(name: str | None) -> bool:
-    """Where no zones are installed nothing is known of a name, and nothing depends on it: instants are stored."""
+    """Return whether a time zone exists. True if no time zones are installed, because only instants are stored."""
     return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
 
 
@@ -157,12 +160,14 @@ def _is_known(zone: str) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- what lies below nulls goes
+# ---------------------------------------------------------------- removal of values below nulls
 
 
 def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """`column` with every parent's null pushed into its children, and nothing left that no row refers to; None where
-    its own structure is broken. Fixed-size lists and list views become lists, what is packed its values.
+    """Push the nulls of parents down to their child values, and drop child values that no row refers to.
+
+    Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the structure
+    of the column is broken.
     """
     try:
         column.validate()
@@ -173,7 +178,7 @@ def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _clear(array: pa.Array) -> pa.Array:
-    """Raises pa.ArrowInvalid for offsets or indices that point elsewhere than into their array."""
+    """Clear one array; see `_cleared`. Raises pa.ArrowInvalid for offsets or indices outside of their array."""
     kind = array.type
     if is_packed(kind):
         return _clear(unpacked(array))
@@ -194,7 +199,7 @@ def _clear(array: pa.Array) -> pa.Array:
 
 
 def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
-    """What lies inside a nested array and not below a null of it, with the names that a schema's dotted paths use."""
+    """Return the child arrays of a nested array without values below its nulls, with their names in dotted paths."""
     kind = array.type
     if pa.types.is_struct(kind):
         return [(kind.field(n).name, child) for n, child in enumerate(array.flatten())]
@@ -206,17 +211,17 @@ def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
 
 
 def _all_inside(array: pa.Array) -> list[pa.Array]:
-    """What lies inside a nested array, below nulls and outside of a slice too: no copy, and a cast looks at it too."""
+    """Return the child arrays of a nested array without copying. Includes values below nulls and outside of a slice."""
     kind = array.type
     if pa.types.is_map(kind):
         return [array.keys, array.items]
     if pa.types.is_struct(kind):
         return [array.field(n) for n in range(kind.num_fields)]
-    return [array.values] if is_list(kind) else []  # what no table has is refused by its type
+    return [array.values] if is_list(kind) else []  # unsupported types raise an error elsewhere
 
 
 def _require_offsets(array: pa.Array) -> None:
-    """Arrow copies by offsets without a look at them."""
+    """Raise pa.ArrowInvalid for decreasing or negative offsets, because Arrow copies without checking them."""
     kind = array.type
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind)
     narrow = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) or pa.types.is_map(kind)
@@ -230,8 +235,9 @@ def _require_offsets(array: pa.Array) -> None:
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
-    """The value of one row as an array of its own, in plain form: equal values give equal bytes. Raises pa.ArrowInvalid
-    where its structure is broken.
+    """Return the value of one row as an array in plain layout. Equal values give equal bytes.
+
+    Raises pa.ArrowInvalid if the structure of the array is broken.
     """
     [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
     piece.validate()
@@ -241,7 +247,7 @@ def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """`kind` with text and bytes in plain form."""
+    """Return `kind` with plain strings and binaries instead of views."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -255,11 +261,11 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
 
 
-# ---------------------------------------------------------------- which row, which value, why
+# ---------------------------------------------------------------- search for the invalid value
 
 
 def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
-    """The first of `count` positions for which `is_sound(begin, end)` is false."""
+    """Return the first of `count` positions for which `is_sound(begin, end)` is false."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -271,7 +277,7 @@ def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
 
 
 def _culprit(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
-    """Dotted path of the innermost value of one row that is not sound, and what is wrong with it."""
+    """Return the dotted path of the innermost invalid value of one row, and the reason."""
     cleared = _cleared(row)
     if cleared is None:
         return path, "its Arrow structure is broken (offsets, indices or buffers do not fit each other). Build it anew."
@@ -287,7 +293,7 @@ def _innermost(array: pa.Array, path: str) -> tuple[str, str]:
 
 
 def _reason(value: pa.Array) -> str:
-    """What is wrong with the one value in `value`."""
+    """Return the reason why the single value in `value` is invalid."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         shown = printable(value.cast(pa.binary())[0].as_py())

@@ -1,4 +1,4 @@
-"""What the caller of a write asks for, beside its rows. Knows neither tables nor batches."""
+"""Options of a write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
 
-_SHARE_FROM = 100  # rows of a batch from which on the share of bad ones counts
+_SHARE_FROM = 100  # the share of bad rows counts only for batches of at least this many rows
 
 
 class NewKeys(StrEnum):
-    """What becomes of rows whose key the table does not have, where stored rows are asked for."""
+    """Handling of rows whose key is not in the table."""
 
     INSERT = "insert"
     FAIL = "fail"
@@ -23,36 +23,36 @@ class NewKeys(StrEnum):
 
 @dataclass(frozen=True)
 class BadRowLimits:
-    """How many rows of a batch may be set aside.
+    """Limits on the number of rows of a batch that may be quarantined.
 
     Attributes:
-        rows: At most so many rows.
-        share: At most this fraction of a batch of 100 rows or more.
+        rows: Maximum number of bad rows.
+        share: Maximum fraction of bad rows in a batch of 100 rows or more.
     """
 
     rows: int = 1_000
     share: float = 0.01
 
     def exceeded(self, bad: int, of: int) -> bool:
-        """Tell whether `bad` rows of a batch of `of` rows are too many."""
+        """Return whether `bad` bad rows in a batch of `of` rows exceed the limits."""
         return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What the caller of a write asks for, beside its rows; already checked.
+    """Validated options of a write.
 
     Attributes:
-        delete: True for a delete by key: only the key and partition columns count.
-        duplicates: What becomes of several rows of one key: 'newest', 'fail', 'first' or 'each', where all stay.
-        missing: What becomes of columns that the batch lacks and that have no default: 'fail' or 'null'.
+        delete: True for a delete by key, which only uses the key and partition columns.
+        duplicates: Handling of several rows with the same key: 'newest', 'fail', 'first', or 'each', which keeps all.
+        missing: Handling of missing columns without a default: 'fail' or 'null'.
         evolve: True if the batch may change the table's columns.
-        limits: How many bad rows may be set aside. None: a bad row fails the batch.
-        transaction: Application name and version of the write. None: it has no version.
-        if_head: The position since which nobody may have written a row. None: that does not matter.
-        columns: The columns that an upsert changes: 'given' or names. None: it writes whole rows.
-        mode: How rows of an upsert and stored rows become one.
-        zone: The time zone of the Spark session that computed the rows, for error messages. '': it is not known.
+        limits: Limits on the number of quarantined rows. None: a bad row fails the batch.
+        transaction: Application name and version of the write, or None for a write without a version.
+        if_head: The write fails if a row was written after this position. None: no condition.
+        columns: The columns that an upsert changes: 'given' or names. None: the upsert writes whole rows.
+        mode: The merge mode, which determines how rows of an upsert are merged with stored rows.
+        zone: The time zone of the Spark session that computed the rows, for error messages. '' if it is unknown.
     """
 
     delete: bool = False
@@ -68,5 +68,5 @@ class WriteOptions:
 
     @property
     def takes_over(self) -> bool:
-        """True if rows of the write take values over from stored rows."""
+        """True if rows of the write take over values from stored rows."""
         return self.columns is not None or not self.mode.replaces_rows

@@ -1,1 +1,1 @@
-"""MERGE: rows of a source and stored rows of one key meet, and clauses say what becomes of them."""
+"""Merge (SQL MERGE INTO): clauses update, delete or insert rows, based on source rows matched to stored rows by key."""

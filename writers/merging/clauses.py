@@ -1,7 +1,8 @@
-"""Clauses of a merge: which pairs, new rows or stored rows they mean, and what becomes of those. Knows rows, no file.
+"""Clauses of a merge: the rows that they apply to, and the action for these rows.
 
-A clause means rows of one of three kinds: pairs of a source row and the stored row of its key, source rows without a
-stored row, and stored rows without a source row. Of the clauses of a kind the first one whose condition is true counts.
+A clause applies to one of three kinds of rows: pairs of a source row and the stored row with its key, source rows
+without a stored row, and stored rows without a source row. For each row, the first clause of its kind whose condition
+is true takes effect.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
-    """Which rows a clause means."""
+    """Kind of rows that a clause applies to."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -28,21 +29,21 @@ class Kind(StrEnum):
 
 
 class Truth(Protocol):
-    """A condition: an SQL expression, or what a write knows of its rows."""
+    """Condition of a clause, such as an SQL expression."""
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a boolean for each of `rows`, or nulls."""
+        """Return a boolean or null for each of `rows`."""
 
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause whose arguments were checked.
+    """Validated clause of a merge.
 
     Attributes:
-        kind: Which rows it means.
-        condition: What has to be true besides. None: nothing.
-        values: What the rows get. None: they are deleted.
-        by_order: True if it does not mean pairs in which the source row has the smaller ordering value.
+        kind: The kind of rows that the clause applies to.
+        condition: An additional condition, or None for all rows of the kind.
+        values: The new values of the rows, or None to delete the rows.
+        by_order: True if the clause skips pairs whose source row has a smaller ordering value than the stored row.
     """
 
     kind: Kind
@@ -52,7 +53,7 @@ class Clause:
 
 
 def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return for each row of `seen` the index of the first clause whose condition is true, -1 where none is."""
+    """Return the index of the first clause whose condition is true, for each row of `seen`. -1 if no condition is."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -68,14 +69,14 @@ def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 
 
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Return rows that expressions see: the columns of both, each called by its row and its name."""
+    """Combine source and target rows for expressions. The columns are named `source.<name>` and `target.<name>`."""
     sides = ((SOURCE, source), (TARGET, target))
     columns = {f"{side}.{name}": rows[name] for side, rows in sides if rows is not None for name in rows.schema.names}
     return pa.table(columns)
 
 
 def seen_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
-    """Return the schema of `both`."""
+    """Return the schema of the result of `both`."""
     sides = ((SOURCE, source), (TARGET, target))
     known = [(side, field) for side, schema in sides if schema is not None for field in schema]
     return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in known])

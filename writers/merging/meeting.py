@@ -1,4 +1,7 @@
-"""Source rows of a merge meet the stored rows of one file group, where the task runs that writes there."""
+"""Execution of a merge on one file group: matches source rows with stored rows, and applies the clauses.
+
+The code runs in the task that writes the file group.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ from hoodoo.writers.stored_rows import deletes_of
 
 @dataclass(frozen=True)
 class MetRows:
-    """Source rows that meet stored rows of one file group.
+    """Source rows that match stored rows of one file group.
 
     Attributes:
-        rows: The rows as they came.
-        keys: Their record keys.
-        hashes: uint64[n], the hashes of these.
+        rows: The source rows.
+        keys: The record keys of the rows.
+        hashes: The hashes of the record keys, as uint64[n].
     """
 
     rows: pa.Table
@@ -43,12 +46,12 @@ class MetRows:
 
 @dataclass(frozen=True)
 class Unread:
-    """Gives what source rows set in stored rows that need not be read.
+    """Callable that returns the changes of a partial update that does not need to read stored rows.
 
     Attributes:
         config: The configuration of the table.
-        source: Gives the source rows.
-        sets: The columns that they set.
+        source: Returns the source rows.
+        sets: The columns that the source rows set.
     """
 
     config: TableConfig
@@ -67,16 +70,18 @@ class Unread:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Gives the changes of a file group: of pairs that meet there, of its other rows, and new rows.
+    """Callable that returns the changes of a merge in one file group.
+
+    The changes come from matched pairs, from stored rows without a source row, and from new rows.
 
     Attributes:
         store: The store of the table.
         index: The index of the table.
-        rules: What the merge does.
+        rules: The rules of the merge.
         group: The file group.
-        source: Gives the source rows that meet its rows. None: there are none.
-        new: Gives the new rows that join the file group. None: there are none.
-        sets: Of a partial update the columns that it sets; empty where whole rows are written.
+        source: Returns the source rows that match rows of the file group. None if no source row matches.
+        new: Returns the new rows to add to the file group. None if it gets no new rows.
+        sets: The columns that a partial update sets. Empty if whole rows are written.
     """
 
     store: Store
@@ -120,7 +125,7 @@ class Meeting:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """The columns to read of stored rows: all that are written, and those that clauses look at."""
+        """The columns to read from stored rows: all written columns, and columns that clauses need."""
         names = self._config.schema.names
         if not self.sets:
             return names
@@ -142,7 +147,7 @@ class Meeting:
         return stored.select(self._columns)
 
     def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
-        """What becomes of stored rows by clauses that see `seen` of them."""
+        """Return the changes of stored rows by `clauses`. seen: the columns that conditions and expressions can use."""
         chosen, found = first_that_means(clauses, seen), []
         for number, clause in enumerate(clauses):
             mine = np.flatnonzero(chosen == number)
@@ -160,7 +165,7 @@ class Meeting:
         return found
 
     def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Those of the positions of pairs at which the source row loses to the stored row by the ordering columns."""
+        """Return the positions of pairs whose source row loses to the stored row by the ordering columns."""
         policy = self._config.merge_policy
         if not policy.order_by:
             return positions[:0]
@@ -168,7 +173,7 @@ class Meeting:
         return positions[~policy.wins(newer, stored.take(pa.array(positions)))]
 
     def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
-        """The changes that do not lose to the stored rows by the ordering columns, where they set one."""
+        """Return the changes without rows that lose to the stored row because of a changed ordering column."""
         policy = self._config.merge_policy
         if changes.as_stored.issuperset(policy.order_by) or not len(changes):
             return changes

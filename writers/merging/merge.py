@@ -1,5 +1,6 @@
-"""Commits a merge: plans where the rows of its source go, wherever these lie, and lets each file group's task carry out
-the clauses on the pairs that meet there.
+"""Planning and commit of a merge.
+
+The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ S = TypeVar("S")
 
 
 class SourceRows(Protocol):
-    """The source of a merge, wherever its rows lie."""
+    """Source of a merge, in memory or staged."""
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return what the merge writes on `view`.
+        """Return the write plan of the merge on `view`.
 
         Args:
-            context: What the write works with.
+            context: The context of the write.
             view: The view to plan on.
-            rules: What the merge does.
+            rules: The rules of the merge.
 
         Raises:
-            KeyNotFound: A key is not in `view`, and must be.
-            DataError: A new row does not fit the table.
+            KeyNotFound: A key is missing in `view`, and the rules require it.
+            DataError: A new row is invalid.
         """
 
 
@@ -57,13 +58,16 @@ def merge(
     clauses: Callable[[TableConfig], Sequence[Clause]],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Carry out a merge.
+    """Run and commit a merge.
 
     Args:
-        context: What the write works with.
-        source: The rows that meet stored ones.
-        clauses: The clauses in their order, read anew for the columns that the table has at each attempt.
-        transaction: Application name and version.
+        context: The context of the write.
+        source: The source rows.
+        clauses: Returns the clauses in order. It is called in each attempt with the current configuration.
+        transaction: Application name and version of the write, or None.
+
+    Returns:
+        The result of the commit.
     """
 
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
@@ -74,7 +78,7 @@ def merge(
 
 @dataclass(frozen=True)
 class InMemory:
-    """The source of a merge in this process."""
+    """Source of a merge in the memory of this process."""
 
     source: MergeSource
 
@@ -84,17 +88,17 @@ class InMemory:
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Return what a merge writes on `view`.
+    """Return the write plan of a merge of source rows in memory.
 
     Args:
-        context: What the write works with.
+        context: The context of the write.
         view: The view to plan on.
-        rules: What the merge does.
-        source: The rows that meet stored ones, their keys under the columns of the rules' configuration.
+        rules: The rules of the merge.
+        source: The source rows. Their keys must have the columns of the configuration in `rules`.
 
     Raises:
-        KeyNotFound: A key is not in `view`, and must be.
-        DataError: A new row does not fit the table.
+        KeyNotFound: A key is missing in `view`, and the rules require it.
+        DataError: A new row is invalid.
     """
     found = routed(context.store, context.index, view, rules, source)
     if found.unknown:
@@ -110,16 +114,16 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Gives the rows of a routed source, wherever they lie."""
+    """Access to the rows of a routed source, in memory or staged."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return `count` of the new rows in these chunks, as `ChunkRows` does."""
+        """Return `count` of the new rows in the chunks, as `ChunkRows` does."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MetRows]:
-        """Return what gives the source rows in `parts` where the task runs that writes there."""
+        """Return a function that loads the matching source rows in `parts`, in the task that writes the file group."""
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return what gives the new rows in `parts` where the task runs that writes them."""
+        """Return a function that loads the new rows in `parts`, in the task that writes them."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ class _RowsInMemory:
 
 @dataclass(frozen=True)
 class _MetInMemory:
-    """Takes rows of a source in this process when their task runs, and not before."""
+    """Callable that selects source rows in this process. It runs in the task, to save memory."""
 
     source: MergeSource
     positions: Positions
@@ -158,16 +162,16 @@ def planned(
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Return the plan of a merge whose source was routed.
+    """Return the write plan of a merge whose source was routed.
 
     Args:
-        context: What the write works with.
+        context: The context of the write.
         view: The view to plan on.
-        rules: What the merge does.
-        met: Source rows by the file group of their stored rows.
-        new: New rows by where they go.
-        rows: Gives the rows of these chunks.
-        written: The plan as far as routing knows it.
+        rules: The rules of the merge.
+        met: Chunks of source rows, by the file group of the matching stored rows.
+        new: Chunks of new rows, by destination.
+        rows: Access to the rows of the chunks.
+        written: The part of the plan that routing has determined.
     """
     chunks: list[Chunk[_Part[S]]] = []
     for chunk in met:
@@ -198,8 +202,8 @@ class _Part(Generic[S]):
     """Rows of a chunk.
 
     Attributes:
-        rows: What finds them. None: no source row meets a row of `group`.
-        group: The file group whose stored rows they meet. None: they are new rows.
+        rows: The source of the chunk's rows, or None if no source row matches a row of `group`.
+        group: The file group with the matching stored rows, or None for new rows.
     """
 
     rows: S | None
@@ -208,7 +212,7 @@ class _Part(Generic[S]):
 
 @dataclass(frozen=True)
 class _Parts(Generic[S]):
-    """Gives the changes of a file group, for the planner."""
+    """Loader of the changes of a file group, for the planner."""
 
     context: Context
     rules: MergeRules

@@ -1,5 +1,6 @@
-"""Routes the source of a merge, or a part of it: which rows meet stored rows, and in which file group, and what new
-rows the others become. New rows are made here, as the planner has to know how many there are. Writes nothing.
+"""Routing of merge source rows, or a part of them: finds the matching stored rows, and creates the new rows.
+
+New rows are created during routing, because the planner needs their number. Routing does not write anything.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from hoodoo.writers.sources import SomeKeys, groups_of, rows_that_exist, some_of
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """What an upsert of some columns logs.
+    """Partial update that an upsert of some columns writes to logs.
 
     Attributes:
-        sets: The columns that stored rows get from those of the source.
-        reads: True if stored rows have to be read for that.
+        sets: The columns of stored rows that the source sets.
+        reads: True if the stored rows have to be read.
     """
 
     sets: tuple[str, ...]
@@ -42,15 +43,15 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """What a merge does with rows.
+    """Rules of a merge.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
-        clauses: The clauses in their order.
-        new_keys: FAIL refuses keys that the table does not have; else clauses say what becomes of them.
-        compares: True if keys are compared before rows are routed. Otherwise a hash counts as its key; where a group
-            then lacks the key, its task says so (`KeyedChanges.mistaken`), and nothing is committed.
-        partial: What logs get of stored rows that the clauses change; nothing is deleted then. None: whole rows.
+        clauses: The clauses in order.
+        new_keys: FAIL raises an error for keys that the table does not have. Otherwise the clauses apply to them.
+        compares: True if keys are compared before rows are routed. If False, rows are routed by key hash only. If a
+            group then lacks a key, its task reports it (`KeyedChanges.mistaken`), and nothing is committed.
+        partial: The partial update to log for changed rows, without deletes. None: whole rows are written.
     """
 
     config: TableConfig
@@ -60,22 +61,22 @@ class MergeRules:
     partial: PartialUpdate | None = None
 
     def of_kind(self, kind: Kind) -> tuple[Clause, ...]:
-        """Return the clauses of one kind, in their order."""
+        """Return the clauses of one kind, in order."""
         return tuple(clause for clause in self.clauses if clause.kind is kind)
 
 
 @dataclass(frozen=True)
 class Routed:
-    """Where the rows of a source go.
+    """Result of routing source rows.
 
     Attributes:
-        met: Rows of the source by the file group of their stored rows.
+        met: Chunks of source rows, by the file group of the matching stored rows.
         inserts: The new rows.
-        new: `inserts` by where they go.
-        there: Mask: the table has the key of the row of the source.
-        reads: Ids of the file groups in which these keys are.
-        searched: Ids of the file groups that were searched for keys.
-        unknown: Keys that the table does not have, and must have; nothing else is told then.
+        new: Chunks of `inserts`, by destination.
+        there: Mask of the source rows whose key is in the table.
+        reads: The ids of the file groups that contain these keys.
+        searched: The ids of the file groups that were searched for keys.
+        unknown: Required keys that the table does not have, or None. If set, `met`, `inserts` and `new` are empty.
     """
 
     met: list[Chunk[Positions]]
@@ -90,18 +91,18 @@ class Routed:
 def routed(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
 ) -> Routed:
-    """Find out where the rows of `source` go.
+    """Route the rows of `source` to file groups.
 
     Args:
         store: The store of the table.
         index: The index of the table.
-        view: The view to plan on; of a part of the source, that of its partitions will do.
-        rules: What the merge does.
-        source: The rows, their keys under the columns of the rules' configuration.
-        part_of_more: True if other rows go to the same partitions.
+        view: The view to plan on, with at least the partitions of the source rows.
+        rules: The rules of the merge.
+        source: The source rows. Their keys must have the columns of the configuration in `rules`.
+        part_of_more: True if other rows of the merge go to the same partitions. Default False.
 
     Raises:
-        DataError: A new row does not fit the table.
+        DataError: A new row is invalid.
         ExpressionError: An expression cannot be evaluated on a row.
     """
     keys, config = source.keys, rules.config
@@ -133,7 +134,10 @@ def _met(located: Located, there: np.ndarray) -> list[Chunk[Positions]]:
 
 
 def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
-    """The new rows, and the position in the source of each. fresh: those of source rows without a stored row."""
+    """Create the new rows, and return them with their positions in the source.
+
+    fresh: positions of the source rows without a stored row.
+    """
     clauses, config, keys = rules.of_kind(Kind.NOT_MATCHED), rules.config, source.keys
     seen = both(take(source.rows, fresh), None)
     chosen = first_that_means(clauses, seen)
@@ -156,7 +160,7 @@ def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[
 
 
 def _together(batches: Sequence[Batch]) -> Batch:
-    """The rows of several batches as one."""
+    """Combine several batches into one."""
     partitions = list(dict.fromkeys(partition for batch in batches for partition in batch.partitions))
     index = {partition: code for code, partition in enumerate(partitions)}
     codes = [np.array([index[name] for name in batch.partitions], np.int32)[batch.codes] for batch in batches]

@@ -1,4 +1,4 @@
-"""The source of a merge: rows as they came, and their keys. Knows rows of one process, no stored ones."""
+"""Source of a merge: the input rows and their keys."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from hoodoo.writers.batches.write_options import WriteOptions
 
 @dataclass(frozen=True)
 class MergeSource:
-    """The source of a merge.
+    """Source of a merge.
 
     Attributes:
-        rows: The rows as they came, one per key.
-        keys: Their keys, in the same order.
+        rows: The input rows, one per key.
+        keys: The keys of the rows, in the order of the rows.
     """
 
     rows: pa.Table
@@ -36,16 +36,16 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        """Take rows for the source of a merge.
+        """Create the source of a merge from rows.
 
         Args:
             rows: The rows, with the key and partition columns of the table.
             config: The configuration of the table.
-            zone: The time zone of the Spark session that computed the rows, for error messages. '': not known.
+            zone: The time zone of the Spark session that computed the rows, for error messages. '' (default): unknown.
 
         Raises:
-            DataError: What `prepare` raises for their keys.
-            DuplicateKeys: A key occurs twice.
+            DataError: `prepare` refused a key.
+            DuplicateKeys: A key occurs more than once.
         """
         keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
@@ -56,14 +56,15 @@ class MergeSource:
 def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Convert the rows of a merge source to plain types.
 
-    A column of nulls gets the type of the table's column. If the table does not have the column, it becomes text.
+    A column of nulls gets the type of the table's column. If the table does not have the column, it becomes a string
+    column.
 
     Args:
-        rows: The rows as they came.
+        rows: The input rows.
         config: The configuration of the table.
 
     Raises:
-        ColumnError: A column is there more than once, or is damaged.
+        ColumnError: A column occurs more than once, or has an invalid value.
     """
     names = rows.schema.names
     if twice := next((name for name, count in Counter(names).items() if count > 1), None):
@@ -81,7 +82,7 @@ def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
 
 
 def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
-    """Return the error about some of the keys that a source holds more than once."""
+    """Return the error for keys that occur more than once in a source."""
     return DuplicateKeys(
         f"The source holds keys more than once: {', '.join(map(printable, keys))}. A row can be merged with one row "
         "only; remove the duplicates.",

@@ -1,5 +1,7 @@
-"""Commits an upsert whose rows take values over from stored ones: a merge by the clauses that a merge mode means. The
-columns of the batch, or those of their values that count, replace stored values; all others stay.
+"""Partial upsert: an upsert whose rows take over values from stored rows.
+
+It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode counts, replace
+stored values. All other stored values stay.
 """
 
 from __future__ import annotations
@@ -41,17 +43,17 @@ from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _ANEW = "#anew"
-"""The column that says whether a row comes after a delete of its key; no table has one with such a name."""
+"""Column that marks rows after a delete of their key. Tables cannot have a column with this name."""
 
 
 @dataclass(frozen=True)
 class PartialUpsert:
-    """What a partial upsert does.
+    """Rules of a partial upsert.
 
     Attributes:
-        new_keys: What becomes of rows whose key the table does not have.
-        mode: Which values count.
-        compares: As in `MergeRules`.
+        new_keys: Handling of rows whose key is not in the table.
+        mode: The merge mode, which determines the values that replace stored values.
+        compares: True if keys are compared before rows are routed; see `MergeRules`.
     """
 
     new_keys: NewKeys
@@ -60,16 +62,16 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Rows with the key, partition and ordering columns and those that change, wherever they lie."""
+    """Rows of a partial upsert, in memory or staged: key, partition and ordering columns, and columns that change."""
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the plan that gives stored rows the values that count.
+        """Return the write plan of the partial upsert on `view`.
 
         Args:
-            context: What the write works with.
+            context: The context of the write.
             view: The view to plan on.
-            config: The table's configuration at that view.
-            how: What the write does.
+            config: The table's configuration at `view`.
+            how: The rules of the partial upsert.
         """
 
 
@@ -80,14 +82,17 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Give stored rows the values of a batch that count.
+    """Run and commit a partial upsert.
 
     Args:
-        context: What the write works with.
-        rows: The batch; a key may occur more than once.
-        new_keys: What becomes of rows whose key the table does not have.
-        mode: Which values count.
-        transaction: Application name and version.
+        context: The context of the write.
+        rows: The batch. A key may occur more than once.
+        new_keys: Handling of rows whose key is not in the table.
+        mode: The merge mode. Default: every value of the batch replaces the stored value.
+        transaction: Application name and version of the write, or None.
+
+    Returns:
+        The result of the commit.
     """
 
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
@@ -98,7 +103,7 @@ def partial_upsert(
 
 @dataclass(frozen=True)
 class PartialInMemory:
-    """A batch in this process."""
+    """Rows of a partial upsert in the memory of this process."""
 
     batch: Batch
 
@@ -114,11 +119,11 @@ class PartialInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> Folded:
-    """Return a batch with one row for each key, under the columns that the table has by now.
+    """Merge the rows of each key into one row, after converting the batch to the current columns of the table.
 
     Raises:
-        ColumnError: It has values for a column that is gone.
-        OrderingError: An ordering value stands for one that was not sent.
+        ColumnError: The batch has values for a column that was dropped.
+        OrderingError: An ordering value is the placeholder for an unavailable value.
     """
     given = fitted(batch, config)
     _require_ordering_sent(given, config, mode)
@@ -127,7 +132,7 @@ def one_per_key(
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
-    """Raise OrderingError where a row does not say by what it is ordered."""
+    """Raise OrderingError if an ordering value is the placeholder for an unavailable value."""
     for name in config.merge_policy.order_by:
         unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
         if len(unknown):
@@ -141,8 +146,10 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
 
 
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
-    """The batch without rows that are older than the stored row of their key, where a later row of the key is not: they
-    must not come into what is made of the rows of the key. Where all are, the merge drops what is made of them.
+    """Drop rows that are older than the stored row of their key, if another row of the key is not older.
+
+    Stale rows must not contribute to the merged row of a key. If all rows of a key are stale, the merge drops their
+    result later.
     """
     order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
     if not order_by or not len(suspects):
@@ -164,7 +171,10 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
 
 
 def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
-    """What makes one row of two of a batch by the function of a mode, by the rules for a stored row."""
+    """Return a function that merges two rows of a batch with the mode's custom function. None without such a function.
+
+    The rules for merging with a stored row apply.
+    """
     if mode.custom is None:
         return None
     values = NewValues(config, {}, merging=mode.custom)
@@ -178,7 +188,7 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
 
 
 def source_of(rows: Folded) -> MergeSource:
-    """Return the batch as a merge takes it: the flag that deletes rows is a column."""
+    """Convert the batch to the source of a merge, with a column for the delete flag."""
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
     )
@@ -189,14 +199,14 @@ def source_of(rows: Folded) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Return what a partial upsert does with rows.
+    """Return the merge rules of a partial upsert.
 
     Args:
         names: The columns of the batch.
         config: The table's configuration.
-        how: What the write does.
-        deletes: True if rows may delete.
-        anew: True if rows may come after a delete of their key.
+        how: The rules of the partial upsert.
+        deletes: True if rows may be deletes.
+        anew: True if rows may follow a delete of their key.
     """
     mode = how.mode
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
@@ -223,10 +233,12 @@ def rules_of(
 
 
 def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
-    """What logs get of a batch that deletes no row; None where they get whole rows: where a value may be the stored
-    one, and where all columns are set. given: the columns that change, or may.
+    """Return the partial update to log for a batch without deletes, or None if whole rows have to be logged.
 
-    Checks are decided by whole rows, so that those have to be read.
+    Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has checks,
+    stored rows have to be read, because checks need whole rows.
+
+    given: the columns that may change.
     """
     if not config.logs_partial_rows or not mode.replaces_rows:
         return None
@@ -238,7 +250,7 @@ def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> Part
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of a column in pairs of rows: those of the newer row that count, and else the stored ones."""
+    """Merged values of a column: the newer value if the mode counts it, otherwise the stored value."""
 
     name: str
     mode: MergeMode
@@ -255,7 +267,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _NewColumn:
-    """The values of a column in rows that meet no stored row: none may be missing that a stored row would have."""
+    """Values of a column in rows without a stored row. Unavailable values raise an error."""
 
     name: str
     mode: MergeMode
@@ -265,7 +277,7 @@ class _NewColumn:
         """Return a value for each of `rows`.
 
         Raises:
-            ColumnError: A value stands for one that was not sent.
+            ColumnError: A value is the placeholder for an unavailable value.
         """
         newer = rows[f"{SOURCE}.{self.name}"]
         unknown = np.flatnonzero(self.mode.stands_for_unavailable(newer))
@@ -283,12 +295,12 @@ class _NewColumn:
 
 @dataclass(frozen=True)
 class _Stays:
-    """True of the rows that are not flagged as deleted; with `anew` only of those after a delete of their key."""
+    """Condition that is true for rows without a delete flag. With `anew`, a row must also follow a delete of its key."""
 
     anew: bool = False
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the truth for each of `rows`."""
+        """Return a boolean for each of `rows`."""
         stays = pc.invert(rows[f"{SOURCE}.{IS_DELETED}"])
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 

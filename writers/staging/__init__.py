@@ -1,1 +1,1 @@
-"""Spark DataFrames as rows to write: tasks prepare the rows and hand them to one another as files."""
+"""Writes of Spark DataFrames: tasks prepare the rows, and exchange them as staged files."""

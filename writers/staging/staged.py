@@ -1,6 +1,8 @@
-"""A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back
-and are written in this process; large ones are staged as Arrow files, which two more jobs route and write. Only names
-and counts travel to the driver.
+"""Preparation of Spark DataFrames for writing.
+
+The DataFrame is evaluated once, by a job whose tasks prepare the rows. Small results are sent to the driver and written
+in this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then only
+receives names and counts.
 """
 
 from __future__ import annotations
@@ -43,17 +45,18 @@ from hoodoo.writers.staging.staged_merge import MergeRowsStaged, StagedMerge
 from hoodoo.writers.staging.staged_rows import StagedSource
 
 IN_PROCESS_BYTES = 64 << 20
-"""Prepared batches up to this size are written in this process."""
-_INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instead of staging them
-_CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
+"""Maximum size of prepared rows that are written in this process."""
+_INLINE_BYTES = 1 << 20  # a task with fewer bytes returns its rows instead of staging them
+_CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 
 
 @contextmanager
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
-    """Prepare `frame`, a Spark DataFrame: the context and source to write it with, and its bad rows. Its staging folder
-    is gone afterwards.
+    """Prepare a Spark DataFrame, and yield the context and the source to write it with, and its bad rows.
+
+    Deletes the staging folder at the end.
     """
     if options.delete:
         frame = only(frame, (*config.key, *config.placing))
@@ -78,9 +81,9 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """The columns of `frame`, a Spark DataFrame, as the source of a merge.
+    """Return the columns of a Spark DataFrame that is the source of a merge.
 
-    Raises ColumnError for columns that no source can have, or lacks: no task need be started for it.
+    Raises ColumnError for an invalid or missing column, before a task is started.
     """
     nothing = source_rows(_schema_of(frame, config).empty_table(), config)
     MergeSource.of(nothing, config)
@@ -89,8 +92,9 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 @contextmanager
 def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
-    """Take `frame`, a Spark DataFrame that `merge_schema` lets pass, for the source of a merge: the context and source
-    to merge it with. Its staging folder is gone afterwards.
+    """Prepare a Spark DataFrame as the source of a merge, and yield the context and the source to merge it with.
+
+    Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
     job = MergeStagingJob(context.store, config, new_folder(), _schema_of(frame, config), zone_of(frame))
     try:
@@ -107,15 +111,13 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
 
 
 def _schema_of(frame: Any, config: TableConfig) -> pa.Schema:
-    """The columns of `frame`, as Arrow has them; where it has none and no row, which says nothing of columns, as an
-    empty list, those of the table.
-    """
+    """Return the Arrow schema of `frame`, or the table's schema if `frame` is empty and without columns."""
     is_nothing = not frame.columns and frame.isEmpty()
     return config.schema if is_nothing else arrow_schema_of(frame.schema)
 
 
 class TaskJob(Protocol):
-    """What tasks know that prepare and stage rows of a DataFrame."""
+    """Interface of the job whose tasks prepare and stage the rows of a DataFrame."""
 
     @property
     def store(self) -> Store:
@@ -123,29 +125,29 @@ class TaskJob(Protocol):
 
     @property
     def folder(self) -> str:
-        """The folder in which rows are staged."""
+        """The staging folder."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows that come in."""
+        """The columns of the input rows."""
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Return what is staged of `rows`, how many of them were stale, and the bad ones."""
+        """Return the rows to stage, the number of stale rows, and the bad rows."""
 
     def is_refused(self, bad: BadRows) -> bool:
-        """Tell whether more rows are bad than may be, so that nobody need look at others."""
+        """Return whether there are too many bad rows, so that the task can stop."""
 
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """What the tasks know that stage the source of a merge.
+    """Job that stages the source of a merge.
 
     Attributes:
         store: The store of the table.
         config: The configuration of the table.
-        folder: The folder in which rows are staged.
-        schema: The columns of the rows that come in.
-        zone: The time zone of the session.
+        folder: The staging folder.
+        schema: The columns of the input rows.
+        zone: The time zone of the Spark session.
     """
 
     store: Store
@@ -167,16 +169,16 @@ class MergeStagingJob:
 
 @dataclass(frozen=True)
 class StagingJob:
-    """What the tasks of a write know.
+    """Job that prepares and stages the rows of a write.
 
     Attributes:
         store: The store of the table.
-        config: The configuration of the table, as the batch wants it.
-        folder: The folder in which rows are staged.
-        schema: The columns of the rows that come in.
-        options: How the batch is to be prepared.
-        checks: What the rows have to fulfil.
-        terms: The terms of the batch that the rows become.
+        config: The table's configuration, with columns that the batch adds.
+        folder: The staging folder.
+        schema: The columns of the input rows.
+        options: The options of the write.
+        checks: The checks that the rows have to pass.
+        terms: The terms of the prepared batch.
     """
 
     store: Store
@@ -198,17 +200,18 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """settled: the largest id of a column that the table has by now. Raises what its columns alone give cause for,
-        which no task need be started for.
+        """Create the job, and validate the columns before a task is started.
+
+        settled: the largest column id of the table. Raises DataError for an invalid column.
         """
         check_columns(schema, config, options.delete, options.missing)
         for field in schema:
-            require_fields_once(field.type, field.name)  # Spark hands no such structs to Python
+            require_fields_once(field.type, field.name)  # Spark cannot pass such structs to Python
         nothing, _ = sifted(schema.empty_table(), config, options, checks, settled)
         return cls(store, config, folder, schema, options, checks, nothing.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """The batch of the good ones among `rows`, some of those that come in, and the bad ones."""
+        """Return the batch of the good rows among `rows`, and the bad rows."""
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
@@ -223,7 +226,7 @@ class StagingJob:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """What a preparing task returns: its rows, or where they are staged, and the rows that were held back."""
+    """Result of a preparation task: its rows or staged pieces, the number of stale rows, and the bad rows."""
 
     partition: int
     inline: bytes
@@ -236,12 +239,12 @@ class TaskRows:
 
 
 def bytes_of(collected: Sequence[TaskRows]) -> int:
-    """How much was prepared, sent back or staged."""
+    """Return the total size of the prepared rows, returned or staged, in bytes."""
     return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
 
 
 def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
-    """What tasks prepared, as one batch in this process."""
+    """Load the prepared rows into this process as one batch."""
     tables = [part for one in collected for part in one.tables(job.store)]
     if tables:
         batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
@@ -252,7 +255,7 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
-    """What tasks prepared, with all of it staged."""
+    """Return the prepared rows as a staged source. Stages the rows that tasks returned inline."""
     pieces = _pieces(job.store, job.folder, collected)
     stale = sum(one.stale for one in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names
@@ -260,8 +263,10 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
 
 
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
-    """What tasks prepared, for a write in this process: in memory, or, where it is large, staged, so that each task of
-    the write holds the rows of some file groups only.
+    """Return the prepared rows for a write in this process.
+
+    Small results are loaded into memory. Large results stay staged, so that each task of the write only holds the rows
+    of some file groups.
     """
     bad = together([one.bad for one in collected])
     rows = fetched(job, collected) if bytes_of(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
@@ -269,8 +274,9 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
 
 
 def only(frame: Any, names: Sequence[str]) -> Any:
-    """`frame` with the columns of these names, each as often as it is there. By number where two may differ in nothing
-    but case: by name Spark takes neither of them.
+    """Select columns of `frame` by name, including duplicates.
+
+    If names may differ only in case, the columns are selected by number, because Spark cannot select them by name.
     """
     there = frame.columns
     if len({name.lower() for name in there if name.isascii()}) == len(there):
@@ -286,7 +292,7 @@ def zone_of(frame: Any) -> str:
 
 
 def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
-    if not frame.columns:  # no rows either, or they had been refused
+    if not frame.columns:  # rows without columns raised an error earlier, so there are no rows
         return []
     prepare_session(frame.sparkSession)
     packed = dumps(functools.partial(prepare_task, job))
@@ -300,8 +306,9 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
 
 
 def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-    """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
-    further row is looked at.
+    """Prepare the rows of a task chunk by chunk, and stage them unless they are small.
+
+    Stops early if there are too many bad rows.
     """
     from pyspark import TaskContext
 
@@ -339,7 +346,7 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 
 def _pieces(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
-    """What tasks prepared, all of it staged."""
+    """Return the prepared rows as staged pieces. Stages the rows that tasks returned inline."""
     return [piece for one in collected for piece in (one.pieces or _stage_inline(store, folder, one))]
 
 

@@ -1,5 +1,7 @@
-"""Rows that Spark's tasks hand to one another, as Arrow files in `.hoodie/.hoodoo/staging/<nonce>/`: one record batch
-per partition path in order of key hash, so that who needs a partition and a range of hashes reads no others.
+"""Staged rows that Spark tasks exchange as Arrow files in `.hoodie/.hoodoo/staging/<nonce>/`.
+
+A file has at least one record batch per partition path, in order of key hash. A task that needs one partition and one
+range of hashes only reads the matching batches.
 """
 
 from __future__ import annotations
@@ -18,33 +20,33 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
 from hoodoo.writers.batches.batch import Batch, Terms
 
-# rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+# larger partitions are staged in ranges of hashes, so that each routing task only reads its own range
 _CUT_BYTES = 32 << 20
 CUTS = 64
-"""Ranges of hashes that a large partition is staged in: a power of two, as the number of its routing tasks is."""
+"""Number of hash ranges of a large partition. A power of two, like the number of its routing tasks."""
 _HASH_MAX = (1 << 64) - 1
 PARTITION, HASH, _DELETE = "#partition", "#hash", "#delete"
-"""Columns of staged rows beside the table's, which are never called so: Avro allows no # in a name."""
+"""Extra columns of staged rows. Tables cannot have columns with these names, because Avro does not allow `#`."""
 KEY = "#key"
-"""The record key of a row that a merge takes: its own columns may be called like any of Hudi's."""
+"""Extra column with the record key of a merge source row, whose other columns may have any name."""
 
 
 def new_folder() -> str:
-    """A staging folder of its own for one write."""
+    """Return a new, unique staging folder for one write."""
     return f"{STAGING}{secrets.token_hex(16)}/"
 
 
 def discard(store: Store, folder: str) -> None:
-    """Delete what was staged in `folder`."""
+    """Delete all files in the staging folder."""
     for key, _ in list(store.list(folder)):
         store.delete(key)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One record batch of a staged file: rows of one partition path.
+    """One record batch of a staged file, with rows of one partition path.
 
-    order: the position of its rows among all rows of the DataFrame.
+    `order` is the position of the rows among all rows of the DataFrame.
     """
 
     key: str
@@ -65,14 +67,15 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """The rows of a batch with what is known of each, as one Arrow table, for the way between tasks. Its terms and its
-    count of stale rows travel beside it.
+    """Convert a batch to an Arrow table with extra columns for partition, hash and delete flag.
+
+    The table does not contain the terms of the batch and the number of stale rows.
     """
     return marked(batch.rows, batch)
 
 
 def marked(rows: pa.Table, batch: Batch) -> pa.Table:
-    """`rows` with what is known of the row at the same position of `batch`."""
+    """Add extra columns to `rows`: partition, hash and delete flag of the corresponding rows of `batch`."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
         rows.append_column(PARTITION, paths)
@@ -82,24 +85,24 @@ def marked(rows: pa.Table, batch: Batch) -> pa.Table:
 
 
 def unmarked(table: pa.Table) -> pa.Table:
-    """The rows of `marked`, or of `marked_with_keys`."""
+    """Remove the extra columns that `marked` or `marked_with_keys` added."""
     return table.drop_columns([name for name in (PARTITION, HASH, _DELETE, KEY) if name in table.schema.names])
 
 
 def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
-    """`rows`, which have no record key, with what is known of the row at the same position of `keys`."""
+    """Add extra columns to merge source rows: the record key, and the columns that `marked` adds."""
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:
-    """Inverse of `to_table`, for any concatenation of such tables."""
+    """Convert a table from `to_table`, or a concatenation of such tables, back to a batch."""
     codes, partitions = _paths(table)
     rows = compact(unmarked(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
 
 
 def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """The code of each row's partition path, and the paths by code."""
+    """Return the partition code of each row, and the partition paths by code."""
     if not len(table):
         return np.array([], np.int32), []
     paths = table[PARTITION].unify_dictionaries().combine_chunks()
@@ -107,8 +110,9 @@ def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write `table` as one record batch per partition path, each in ascending order of hash. A retried task writes a
-    file of its own.
+    """Write `table` as record batches, one or more per partition path, each in ascending order of hash.
+
+    A retried task writes a new file.
     """
     own, partitions = _paths(table)
     ranked = np.lexsort((table[HASH].to_numpy(), own))
@@ -125,7 +129,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """All 64-bit hashes in `count` equal ranges, both ends included."""
+    """Divide the 64-bit hashes into `count` equal ranges. Both ends of a range are inclusive."""
     edges = [(1 << 64) * i // count for i in range(count + 1)]
     return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 

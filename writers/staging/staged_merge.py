@@ -1,5 +1,7 @@
-"""The source of a merge in staging: tasks route it and stage it again, each the rows of one partition path in one range
-of hashes. Only names and counts come to the driver.
+"""Staged source of a merge.
+
+Each task routes the rows of one partition path in one range of hashes, and stages the routed rows again. The driver
+only receives names and counts.
 """
 
 from __future__ import annotations
@@ -46,19 +48,19 @@ from hoodoo.writers.staging.staged_rows import StagedPart, StagedRows, StagedSou
 
 
 class StagedReading(Protocol):
-    """Makes the source of a merge of staged rows."""
+    """Interface that converts staged rows to the source of a merge."""
 
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Return the source, and how many rows were stale.
+        """Return the source, and the number of stale rows.
 
         Args:
             store: The store of the table.
             index: The index of the table.
-            view: The view to plan on, with the partitions of the rows at least.
-            config: The table's configuration at that view.
-            rows: Staged rows, all that there are of their keys.
+            view: The view to plan on, with at least the partitions of the rows.
+            config: The table's configuration at `view`.
+            rows: Staged rows. They must include all rows of their keys.
 
         Raises:
             DataError: The rows cannot be merged with the table.
@@ -67,10 +69,10 @@ class StagedReading(Protocol):
 
 @dataclass(frozen=True)
 class MergeRowsStaged:
-    """Makes the source of a merge of the rows as they came.
+    """Conversion of staged merge rows, which are used unchanged.
 
     Attributes:
-        config: The configuration of the table for which they were staged.
+        config: The table's configuration when the rows were staged.
     """
 
     config: TableConfig
@@ -85,7 +87,7 @@ class MergeRowsStaged:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """A part of the staged source rows: route them and stage them again."""
+    """Task that routes a part of the staged source rows and stages them again."""
 
     store: Store
     rules: MergeRules
@@ -96,7 +98,7 @@ class MergeTask:
 
 @dataclass
 class MergeRouted:
-    """Where source rows go: those that meet stored rows, and new ones in ascending order of hash."""
+    """Result of routing staged rows: rows that match stored rows, and new rows in ascending order of hash."""
 
     met: list[Chunk[Piece]] = field(default_factory=list)
     new: list[Chunk[Piece]] = field(default_factory=list)
@@ -105,7 +107,7 @@ class MergeRouted:
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
-    unknown: SomeKeys | None = None  # keys that the table has not, and must have; nothing was staged then
+    unknown: SomeKeys | None = None  # required keys that the table does not have; if set, nothing was staged
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
@@ -138,12 +140,12 @@ def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """The source of a merge in staging.
+    """Staged source of a merge.
 
     Attributes:
-        folder: The folder in which rows are staged.
+        folder: The staging folder.
         pieces: The staged rows.
-        reading: Makes the source of them.
+        reading: Converts the staged rows to the source of a merge.
     """
 
     folder: str
@@ -151,7 +153,7 @@ class StagedMerge:
     reading: StagedReading
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return what the merge writes on `view`, as `SourceRows` does."""
+        """Return the write plan of the merge on `view`. See `SourceRows`."""
         tasks = [
             MergeTask(context.store, rules, self.folder, part, self.reading)
             for part in parts_of(self.pieces, view, context)
@@ -174,7 +176,7 @@ class StagedMerge:
 
 @dataclass(frozen=True)
 class _RowsStaged:
-    """Gives the rows of a routed source in staging."""
+    """Access to the routed rows of a staged source."""
 
     store: Store
     config: TableConfig
@@ -195,7 +197,7 @@ class _RowsStaged:
 
 @dataclass(frozen=True)
 class _MetStaged:
-    """Reads source rows that meet those of one file group from staging, where its task runs."""
+    """Callable that reads the staged source rows that match rows of one file group. It runs in the task."""
 
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
@@ -209,7 +211,7 @@ class _MetStaged:
 
 @dataclass(frozen=True)
 class PartialStaged:
-    """The rows of a partial upsert in staging."""
+    """Staged rows of a partial upsert."""
 
     rows: StagedSource
 
@@ -223,7 +225,7 @@ class PartialStaged:
 
 @dataclass(frozen=True)
 class _PartialReading:
-    """Makes the source of a merge of rows of a partial upsert."""
+    """Conversion of the staged rows of a partial upsert to the source of a merge."""
 
     terms: Terms
     mode: MergeMode

@@ -1,5 +1,7 @@
-"""Staged rows as a source of a write: tasks locate them, split them by file group and stage them again; the planner
-decides by what they tell, as it does for a batch in this process.
+"""Staged rows as the source of a write.
+
+Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
+for a batch in memory.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
 from hoodoo.writers.staging.staged_files import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
-_ROUTE_BYTES = 128 << 20  # rows one routing task takes
-_ROUTE_BYTES_HERE = 32 << 20  # and one that is a thread of this process, beside others, and holds them several times
-_PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
+_ROUTE_BYTES = 128 << 20  # bytes of rows for one routing task
+_ROUTE_BYTES_HERE = 32 << 20  # bytes for a task in this process, which runs next to others and copies the rows
+_PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing task reads few unneeded rows
 
 
 class KnownKeys(StrEnum):
-    """What becomes of rows whose keys the table has.
+    """Handling of rows whose keys are already in the table.
 
-    An upsert replaces them. An insert fails, or keeps the rows of the table. An overwrite does not look, because
-    nothing of what is there stays.
+    An upsert replaces the stored rows. An insert fails, or keeps the stored rows. An overwrite does not search for
+    keys, because it replaces all rows.
     """
 
     REPLACE = "replace"
@@ -52,14 +54,14 @@ class KnownKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """What one task takes of staged rows: those of a partition path in a range of hashes.
+    """Staged rows of one task: the rows of one partition path in one range of hashes.
 
     Attributes:
         partition: The partition path.
-        low: The least hash.
-        high: The greatest hash.
-        pieces: The pieces that have rows of these, in order of their rows.
-        groups: The file groups of the partition that the rows may meet.
+        low: The smallest hash.
+        high: The largest hash.
+        pieces: The pieces that contain such rows, in row order.
+        groups: The file groups of the partition that may contain the rows' keys.
     """
 
     partition: str
@@ -80,7 +82,7 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """A part of staged rows: dedupe, locate, split by file group, stage again."""
+    """Task that deduplicates, locates and splits a part of the staged rows by file group, and stages them again."""
 
     store: Store
     config: TableConfig
@@ -89,12 +91,12 @@ class RouteTask:
     terms: Terms
     duplicates: str
     known: KnownKeys
-    checks: tuple[Check, ...] = ()  # that were set since the rows were prepared
+    checks: tuple[Check, ...] = ()  # checks that were set after the rows were prepared
 
 
 @dataclass
 class RouteResult:
-    """chunks: where the rows go that change something; new ones in ascending order of hash."""
+    """Result of a routing task. `chunks` has the rows by destination, new rows in ascending order of hash."""
 
     chunks: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0
@@ -102,7 +104,7 @@ class RouteResult:
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
-    existing: SomeKeys | None = None  # keys that the table has, and must not have; nothing was staged then
+    existing: SomeKeys | None = None  # keys that must not be in the table, but are; if set, nothing was staged
 
 
 def run_route(task: RouteTask) -> RouteResult:
@@ -147,7 +149,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
 
 
 def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
-    """New rows in ascending order of hash, at most so many in a piece."""
+    """Divide a chunk of new rows into pieces of at most `most` rows, in ascending order of hash."""
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
@@ -162,7 +164,7 @@ def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[C
 
 
 def piece_rows(table: pa.Table, target: int) -> int:
-    """Rows of a piece of new rows: fewer where rows are so large that a file would hold fewer."""
+    """Return the maximum number of rows per piece. A piece does not exceed the target size of a file."""
     return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
@@ -172,7 +174,7 @@ def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Refere
 
 @dataclass(frozen=True)
 class LoadStaged:
-    """The changes of one assignment, read from staging where its task runs."""
+    """Callable that reads the staged changes of one assignment. It runs in the task."""
 
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
@@ -194,14 +196,14 @@ class LoadStaged:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Routed rows in staging, for the planner. sort: columns by which the rows of a new file are put in order."""
+    """Routed staged rows, for the planner. sort: columns to sort the rows of a new file by."""
 
     store: Store
     terms: Terms
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
-        """Chunks come in order of hash, and so do their rows."""
+        """Return the first `count` rows. They are a random sample, because chunks and rows are in order of hash."""
         tables: list[pa.Table] = []
         for chunk in chunks:
             tables.append(chunk.source.read(self.store))
@@ -215,15 +217,15 @@ class StagedRows:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """Prepared rows in staging: a source of a write that routes on Spark, or a few rows at a time in this process."""
+    """Staged source of a write. Routing runs on Spark, or for a few rows at a time in this process."""
 
     folder: str
     pieces: list[Piece]
     terms: Terms
     duplicates: str
     stale: int
-    checked: tuple[Check, ...] = ()  # what the rows are known to pass
-    deletes: bool = True  # rows may delete
+    checked: tuple[Check, ...] = ()  # checks that the rows have already passed
+    deletes: bool = True  # True if rows may be deletes
 
     def partitions_used(self) -> list[str]:
         return sorted({piece.partition for piece in self.pieces})
@@ -274,7 +276,7 @@ class StagedSource:
 
 
 def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
-    """Yield what routing tasks take of staged rows that may meet those of `view`."""
+    """Divide staged rows into the parts of routing tasks. view: the table to search for the rows' keys."""
     most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
     for partition in sorted({piece.partition for piece in pieces}):
         mine = sorted((piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order)

@@ -1,9 +1,9 @@
-"""Commits that carry an application and a number: which of them is due.
+"""Idempotent commits with an application name and a version number.
 
-Each number of an application is committed once. Without a position it only has to be larger than the newest one. With a
-position the numbers have no gaps, and the commit goes on from the position that it names: so of two processes that read
-the same source, each with a range of its own, one commits and the other is told. What a position means, the application
-knows.
+Each version of an application is committed once. Without a source position, a version only has to be larger than the
+newest version. With a position, versions have no gaps, and a commit has to continue from the stored position. If two
+processes read ranges of one source, one of them commits, and the other gets an error. The application defines the
+meaning of positions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hoodoo.timeline.sinks import require_same_query
 from hoodoo.timeline.slots.streamed import HUDI_STREAMER, Streamed
 
 NONE = -1
-"""The newest number of an application that has committed nothing."""
+"""Version of an application that has not committed yet."""
 
 
 @dataclass(frozen=True)
 class Application:
-    """How far an application has come.
+    """Progress of an application.
 
     Attributes:
         name: The name of the application.
-        version: The number of its newest commit; -1 where it has made none.
-        position: How far it has read its source, as its commits say; '' where they do not.
+        version: The version of its newest commit, or -1 if it has not committed yet.
+        position: The source position in its newest commit, or ''.
     """
 
     name: str
@@ -36,22 +36,23 @@ class Application:
     position: str
 
     def next(self, position: str, streamer: str = "", overtake: bool = False) -> ApplicationVersion:
-        """Say what its next commit carries.
+        """Create the `transaction` of the application's next commit.
 
         Args:
-            position: How far the application has read its source once the commit is made: a text of at most 64 KiB.
-            streamer: The same as Apache Hudi's streamer spells it, such as 'shop.orders,0:123,1:456', of at most
-                64 KiB. The table tells it to that streamer, unless another application was the first to say so. ''
-                (default): it is not said.
-            overtake: True goes on although Apache Hudi's streamer has read on since. Default False: the write fails
-                then.
+            position: The source position of the application after the commit: a string of at most 64 KiB.
+            streamer: The source position in the format of Apache Hudi's streamer, such as 'shop.orders,0:123,1:456', of
+                at most 64 KiB. The table publishes it for that streamer, unless another application already owns the
+                published position. '' (default): do not publish the position.
+            overtake: True commits even if Apache Hudi's streamer has read further in the meantime. Default False: the
+                write fails in that case.
 
         Returns:
-            What a write takes as `transaction`. The write fails with CommitConflict where another process of the
-            application committed meanwhile, and with Overtaken where Apache Hudi's streamer went on from its place.
+            The argument `transaction` of a write. The write fails with CommitConflict if another process of the
+            application has committed in the meantime, and with Overtaken if Apache Hudi's streamer has continued from
+            the published position.
 
         Raises:
-            OptionError: `position` is no text, empty or too long, or another argument is not of the kind above.
+            OptionError: `position` is not a string, empty or too long, or another argument is invalid.
         """
         require_position(position)
         if streamer != "":
@@ -62,21 +63,21 @@ class Application:
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
-    """Return how far an application has come, of the newest number and the position of each."""
+    """Return the progress of an application. versions, reached: newest version and position of each application."""
     return Application(name, versions.get(name, NONE), reached.get(name, ""))
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Tell whether a commit is in the table already, so that nothing is left to do.
+    """Return whether a commit is already in the table, so that it can be skipped.
 
     Args:
-        given: What the commit carries.
-        versions: The newest number of each application.
-        reached: How far each application has read its source.
+        given: The transaction of the commit.
+        versions: The newest version of each application.
+        reached: The source position of each application.
 
     Raises:
-        CommitConflict: The commit carries a position, and another process of the application came first.
-        OptionError: The commit is a batch that its sink has from another query.
+        CommitConflict: The commit has a position, and another process of the application committed first.
+        OptionError: Another query has already written this batch to the sink.
     """
     newest, stored = versions.get(given.application, NONE), reached.get(given.application, "")
     if not given.position:
@@ -94,11 +95,11 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
 
 
 def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Raise Overtaken where Apache Hudi's streamer has read on since the newest commit of the application.
+    """Raise Overtaken if Apache Hudi's streamer has read further since the newest commit of the application.
 
     Args:
-        given: What the commit carries.
-        streamed: The place in a source that Apache Hudi's streamer finds in the table.
+        given: The transaction of the commit.
+        streamed: The source position that the table stores for Apache Hudi's streamer.
     """
     if not given.position or given.overtake or not streamed.overtakes(given.application):
         return

@@ -1,7 +1,7 @@
-"""A table's options and checks change by a slot, so that two who change them lose nothing, and every reader knows since
-when they hold.
+"""Changes of a table's options and checks, by a slot.
 
-hoodie.properties is rewritten from the slots afterwards (timeline/hudi/publish.py), for whoever reads only that.
+Concurrent changes are therefore not lost, and readers know the slot that a change applies from. Afterwards
+hoodie.properties is rewritten from the slots (timeline/hudi/publish.py) for other engines.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from hoodoo.timeline.timeline import TableTimeline
 
 
 def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
-    """Take a slot that sets the options `given`; others stay as they are by then. check: raises OptionError for what
-    does not go together.
+    """Commit a slot that sets the options `given`. All other options stay unchanged.
+
+    check: raises OptionError for an invalid combination of options.
     """
 
     def draft(config: TableConfig) -> SlotDraft:
@@ -32,8 +33,9 @@ def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[O
 
 
 def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
-    """Take a slot from which on the table has exactly `checks` of its configuration as it is by then: name -> text.
-    They raise for what does not fit it.
+    """Commit a slot that replaces all checks of the table.
+
+    checks: returns the new checks (name -> text) for the current configuration. It raises an error for invalid checks.
     """
 
     def draft(config: TableConfig) -> SlotDraft:
@@ -44,7 +46,7 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
 
 
 def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
-    """The slot of `draft`. What it refuses of the table as it is now is refused before anything is begun."""
+    """Commit the slot of `draft`. Calls `draft` once before, so that an invalid change fails before any write."""
     state = timeline.ready()
     draft(state.config)
     return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)

@@ -1,8 +1,7 @@
-"""What a table is at one moment, as one value: its configuration, the view of its head, and what other engines did
-since.
+"""State of a table at one moment: its configuration, the view of its head, and later commits of other engines.
 
-Made by one look at the store (`look`): Hudi's timeline, the slots, the properties. Whoever needs state gets this value
-handed on; nobody else asks the store for any of the three.
+`look` is the only function that reads this state from the store: Hudi's timeline, the slots and the properties. All
+other code receives it as a value.
 """
 
 from __future__ import annotations
@@ -23,31 +22,45 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class TableState:
-    """config: properties, and what slots changed of them. foreign: instants that another engine completed since the
-    head and that no slot describes, oldest first. names: the files of Hudi's timeline that may matter to a write: those
-    of instants begun since a day before the head.
+    """State of a table.
+
+    Attributes:
+        config: The properties, including changes by slots.
+        view: The view of the newest slot.
+        foreign: The instants that another engine completed since the head and that no slot describes, oldest first.
+        names: The files of Hudi's timeline that may affect a write. They belong to instants that began at most a day
+            before the head.
     """
 
     config: TableConfig
     view: View
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
-    pleas: tuple[str, ...] = ()  # of writers that ask for a turn (plea.py)
-    backup_restores: int = 0  # times that the table was put back from a backup under this process
+    pleas: tuple[str, ...] = ()  # keys of turn requests (plea.py)
+    backup_restores: int = 0  # number of restores from a backup that this process has noticed
 
     def has(self, instant: Instant) -> bool:
-        """Tell whether Hudi's timeline has the file of `instant`."""
+        """Return whether Hudi's timeline has the file of `instant`."""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
 def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
-    """The state of the table now: a list of Hudi's timeline, a look for new slots, one read of the properties, asked
-    for together.
+    """Read the current state of the table.
 
-    known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
-    TableReplaced where the store holds another table than the known one, TableNotFound, UnsupportedTable, CorruptTable.
+    Lists Hudi's timeline, looks for new slots and reads the properties, with concurrent requests.
+
+    Args:
+        history: The history of the table.
+        known: The last state that the caller has seen, or None.
+        properties: False reuses the properties of `known`. This is enough for readers, because slots record changes.
+
+    Raises:
+        TableReplaced: The store contains a different table than `known`.
+        TableNotFound: The table does not exist.
+        UnsupportedTable: The table needs an unsupported feature.
+        CorruptTable: The properties or a slot are damaged.
     """
-    backup_restores = history.backup_restores  # before the view: noticed too early it costs a retry, too late a commit
+    backup_restores = history.backup_restores  # read before the view: too early costs a retry, too late loses a commit
     first, before = not history.known(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
     names = Deferred(lambda: foreign.names_since(history.store, before))
@@ -56,11 +69,11 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     history.together([names, head, said])
     view = head.result
     since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
-    if since:  # slots once more, after the list: what our writers published meanwhile has a slot
+    if since:  # look for slots again, because hoodoo's writers may have published these instants in the meantime
         view = history.head()
         since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
     config = configuration.load(history.store) if kept and history.backup_restores != backup_restores else said.result
     if known and known.config.table_id not in ("", config.table_id):
-        raise replaced(history.store)  # its slots would go on from ours, which nobody else has
+        raise replaced(history.store)  # new slots would continue a history that the store no longer has
     config = config.under(view.settings, view.schemas)
     return TableState(config, view, tuple(since), frozenset(names.result), history.pleas, backup_restores)

@@ -1,4 +1,4 @@
-"""What `timeline()` and `history()` show: every instant there is, or the commits of rows, with what each did."""
+"""Results of `timeline()` and `history()`: all instants of a table, or the commits that changed rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Entry:
     """An instant of the timeline.
 
     Attributes:
-        slot: The number of the slot that ended the instant, 0 while it is pending.
+        slot: The number of the slot that ended the instant, or 0 while it is pending.
         instant: The 17 digits of the instant.
-        action: The action in Hudi's words, such as 'deltacommit' or 'clean'.
+        action: Hudi's name of the action, such as 'deltacommit' or 'clean'.
         state: 'requested', 'inflight', 'completed', 'planned' or 'rolled back'.
-        operation: What was done, such as 'UPSERT'; '' while it is pending.
-        completed: When it ended, 17 digits UTC; '' while it is pending.
-        files: How many files it wrote or, where it wrote none, deleted.
-        bytes: The size of the files that it wrote, in bytes.
-        inserted: How many rows it inserted, as its commit reported.
-        updated: How many rows it updated, as its commit reported.
-        deleted: How many rows it deleted, as its commit reported.
-        writer: The process that wrote it.
+        operation: The operation, such as 'UPSERT', or '' while the instant is pending.
+        completed: The completion time as 17 digits in UTC, or '' while the instant is pending.
+        files: Number of files that were written. If no files were written, the number of deleted data files.
+        bytes: Total size of the written files, in bytes.
+        inserted: Number of inserted rows, as reported by the commit.
+        updated: Number of updated rows, as reported by the commit.
+        deleted: Number of deleted rows, as reported by the commit.
+        writer: The process that wrote the instant.
     """
 
     slot: int
@@ -50,17 +50,17 @@ class Entry:
 
     @property
     def rows(self) -> int:
-        """How many rows it inserted, updated and deleted."""
+        """The number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def seconds(self) -> float | None:
-        """How many seconds it took, or None while it is pending."""
+        """The duration in seconds, or None while the instant is pending."""
         return (ms_of_instant(self.completed) - ms_of_instant(self.instant)) / 1000 if self.completed else None
 
 
 class Timeline(Sequence[Entry]):
-    """The instants of a table in the order of slots, pending instants last."""
+    """Instants of a table in slot order, followed by pending instants."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)
@@ -92,7 +92,7 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Make a pyarrow Table with one row per instant.
+        """Convert to a pyarrow Table with one row per instant.
 
         Returns:
             The table, with one column per attribute.
@@ -127,7 +127,7 @@ def _entry(slot: Slot) -> Entry:
 
 
 def listing(history: History, newest: int | None = None) -> Timeline:
-    """The `newest` slots (default: all), then the pending instants."""
+    """Return the `newest` slots (default: all), followed by the pending instants."""
     head = history.head()
     first = max(history.oldest_slot() - 1, 0 if newest is None else head.seq - newest)
     slots = history.slots(first, head.seq)
@@ -150,20 +150,20 @@ class Commit:
     """A commit that changed rows.
 
     Attributes:
-        cursor: The position of the commit, as text.
+        cursor: The position of the commit, as a string.
         instant: The 17 digits of the instant.
-        completed: When the commit was completed, in UTC.
-        operation: What was done, such as 'UPSERT'.
-        inserted: How many rows were inserted.
-        updated: How many rows were updated.
-        deleted: How many rows were deleted.
-        files: How many files were written.
-        bytes: The size of these files, in bytes.
+        completed: The completion time, in UTC.
+        operation: The operation, such as 'UPSERT'.
+        inserted: Number of inserted rows.
+        updated: Number of updated rows.
+        deleted: Number of deleted rows.
+        files: Number of files that were written.
+        bytes: Total size of the written files, in bytes.
         application: The application of the commit's `transaction`, or ''.
         version: The version of the commit's `transaction`, or 0.
-        position: How far the application had read its source, as its `transaction` says; '' where it does not.
+        position: The source position in the commit's `transaction`, or ''.
         savepoints: The names of the savepoints at this commit.
-        readable: True if the table can be read as of this commit, and changes since it.
+        readable: True if the snapshot at this commit, and the changes since this commit, can be read.
         exact: True if `inserted`, `updated` and `deleted` are exact. False if they may be too high, because the commit
             appended to logs or dropped files without comparing stored rows, or another engine counted them.
     """
@@ -191,17 +191,17 @@ class Commit:
 
     @property
     def rows(self) -> int:
-        """How many rows were inserted, updated and deleted."""
+        """The number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def seconds(self) -> float:
-        """How many seconds the commit took, from its instant to its completion."""
+        """The time from the instant of the commit to its completion, in seconds."""
         return (round(self.completed.timestamp() * 1000) - ms_of_instant(self.instant)) / 1000
 
 
 class Commits(list[Commit]):
-    """Commits that changed rows, the newest first."""
+    """List of commits that changed rows, newest first."""
 
     def __repr__(self) -> str:
         return "\n".join(map(self._line, self))
@@ -246,7 +246,7 @@ class Commits(list[Commit]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Make a pyarrow Table with one row per commit.
+        """Convert to a pyarrow Table with one row per commit.
 
         Returns:
             The table, with one column per attribute.
@@ -255,7 +255,7 @@ class Commits(list[Commit]):
 
 
 def commits(history: History, newest: int | None = None) -> Commits:
-    """The `newest` commits (default: all that are not archived), the newest first."""
+    """Return the `newest` commits that changed rows (default: all commits since the oldest slot), newest first."""
     head, found = history.head(), Commits()
     saved = {
         seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq))
@@ -293,12 +293,12 @@ def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool
 
 
 def _deleted(slot: Slot) -> int:
-    """Return how many rows a slot deleted, those of dropped file groups included."""
+    """Return the number of rows that a slot deleted, including the rows of dropped file groups."""
     return slot.counts.get("deletes", 0) + slot.counts.get("removed", 0)
 
 
 def _is_exact(slot: Slot) -> bool:
-    """Tell whether the counts of a slot are exact: by what its writer recorded; of older releases, by its files."""
+    """Return whether the counts of a slot are exact. Slots of older releases are judged by their files."""
     if "exact" in slot.counts:
         return bool(slot.counts["exact"])
     if slot.published or any(file.foreign for file in slot.files) or slot.replaced:

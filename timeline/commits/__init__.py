@@ -1,1 +1,1 @@
-"""How a slot comes to be: one attempt, its conflicts, and how often it is tried again."""
+"""Commit of a slot: transactions, conflict detection and retries."""

@@ -1,9 +1,9 @@
-"""Decides whether a write conflicts with a slot that came after its base: the first committer wins.
+"""Conflict detection between a write and the slots after its base. The first committer wins.
 
-Conditions of the table itself are judged in transaction.py (`_check`): its columns, its checks, its type, a commit of
-another engine, and the age of the instant. docs/protocol.md (Operations) lists the rules.
+transaction.py (`_check`) checks conditions of the table: columns, checks, type, commits of other engines, and the age
+of the instant. docs/protocol.md (Operations) lists the rules.
 
-A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
+A false conflict only costs a rebase, so sets of key hashes are precise enough. A missed conflict would lose an update.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import View
 
 
 def no_keys() -> np.ndarray:
-    """Return the hashes of no key."""
+    """Return an empty array of key hashes."""
     return np.empty(0, np.uint64)
 
 
@@ -29,9 +29,9 @@ class Derived:
     """The stored rows that a write was made from.
 
     Attributes:
-        groups: Ids of the file groups whose rows were read.
-        may_match: Tells by partition and statistics whether a file that is new since may hold a row that the write
-            would have to be made from, too.
+        groups: The ids of the file groups whose rows were read.
+        may_match: Returns whether a newer file may contain rows that the write would also have had to read. It uses the
+            partition and the statistics of the file.
     """
 
     groups: frozenset[str]
@@ -40,27 +40,29 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """What a write touched: all that decides whether it conflicts with others.
+    """Changes and reads of a write that determine its conflicts with other writes.
 
-    The hashes of keys come from functions, because those of a large batch are read only if a slot came in between.
+    Functions return the key hashes, because the hashes of a large batch are only loaded if other slots were committed
+    in the meantime.
 
     Attributes:
-        rewrites: Ids of the file groups whose base it writes anew.
-        appends: Ids of the file groups it writes a log for.
-        replaces: Ids of the file groups it removes.
-        reads: Ids of the file groups in which it found keys that it leaves alone because they are there.
-        searched: Ids of the file groups that have the hash of one of its keys, but not the key. What was logged there
-            since may be the key.
-        overwrites: The partitions it replaces whole.
-        everything: Whether it replaces the whole table, with partitions that are not there yet.
-        exclusive: Whether it depends on the whole table as it was.
-        alters: Whether it changes the table's columns.
-        derived: The stored rows that its rows were made from. None: they were made from none.
-        application: The application of its (application, version), '' if it carries none.
-        carried: By file group, the slot up to which it brings along the logs that others wrote to it.
-        inserted: Gives the hashes (sorted uint64) of the keys that nobody may have inserted since its base. These are
-            the keys it inserts, changes or deletes.
-        updated: Gives the hashes (sorted uint64) of the keys it updates, or leaves alone because they are there.
+        rewrites: The ids of the file groups whose base file the write rewrites.
+        appends: The ids of the file groups that the write logs to.
+        replaces: The ids of the file groups that the write removes.
+        reads: The ids of the file groups with existing keys that the write leaves unchanged.
+        searched: The ids of the file groups that contain the hash of one of the write's keys, but not the key itself. A
+            later log may contain the key.
+        overwrites: The partitions that the write replaces completely.
+        everything: True if the write replaces the whole table, including partitions created in the meantime.
+        exclusive: True if the write depends on the whole table.
+        alters: True if the write changes the table's columns.
+        derived: The stored rows that the write was computed from, or None.
+        application: The application of the write's transaction, or ''.
+        carried: The last slot whose logs the write carries over, by file group.
+        inserted: Returns the hashes (sorted uint64) of the keys that no other write may have inserted since the base.
+            These are the keys that the write inserts, changes or deletes.
+        updated: Returns the hashes (sorted uint64) of the keys that the write updates, and of existing keys that it
+            leaves unchanged.
     """
 
     rewrites: set[str] = field(default_factory=set)
@@ -80,7 +82,7 @@ class WriteSet:
 
     @property
     def anything(self) -> bool:
-        """Whether the write touches any file group, partition or column."""
+        """True if the write affects or reads any file group, partition or column."""
         return bool(
             self.rewrites
             or self.appends
@@ -99,27 +101,26 @@ KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives
-    sorted hashes.
+    """Return the reason why the write `mine` of `instant` conflicts with `slot`, or ''.
 
-    keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may
-    have taken.
+    keys_of(slot, 'inserted' | 'deleted') returns the sorted key hashes of a slot. It is only called if `mine` has keys.
+    A rollback is without keys, and the key sets of the slots that it checks may already be deleted.
     """
     if slot.published and (mine.anything or mine.application or len(mine.inserted())):
-        return "another engine committed"  # what it did is described by files only; an undo takes transactions back
+        return "another engine committed"  # only its files are known; an undo also reverts transactions
     if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
         # protocol rule S1: engines take the columns from the commit with the largest requested instant
         return "a commit or a plan with a larger instant came first"
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and sink_of(slot.transaction[0]) == sink_of(mine.application):
-        # the retry sees whether ours is due still
+        # the retry checks whether the version of `mine` still has to be committed
         return f"another version of application {mine.application!r} was committed"
     if mine.exclusive and slot.writes_rows:
         return "the table was written"
     written = {
         file.file_id for file in slot.files if file.kind != LOG or slot.seq > mine.carried.get(file.file_id, 0)
-    }  # a log brought along is not lost
+    }  # a log that is carried over is not lost
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
     if mine.derived and (why := _read_since(mine.derived, slot)):
@@ -143,13 +144,15 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
 
 
 def _read_since(derived: Derived, slot: Slot) -> str:
-    """Why rows that a write was made from may be others since `slot`, or ''. Its instant does not matter: two writers
-    of `n = n + 1` each log a row of their own, and the later log would hide the earlier one.
+    """Return the reason why `slot` may have changed rows that a write was computed from, or ''.
+
+    The order of instants does not matter. Two writers of `n = n + 1` would each log a row, and the later log would hide
+    the earlier log.
     """
     if slot.columns:
         return "the table's columns were changed"
     if not slot.writes_rows:
-        return ""  # a table service moves rows and changes none
+        return ""  # a table service moves rows without changing them
     touched = {file.file_id for file in slot.files} | {file_id for _, file_id in slot.replaced}
     if shared := derived.groups & touched:
         return f"rows of file group {min(shared)} were read and changed since"
@@ -159,9 +162,9 @@ def _read_since(derived: Derived, slot: Slot) -> str:
 
 
 def under_plan(mine: WriteSet, view: View) -> str:
-    """Why the write cannot come beside the open plans of `view`, or ''.
+    """Return the reason why the write conflicts with an open plan of `view`, or ''.
 
-    Protocol rule 6: a group under an open plan is neither rewritten nor planned again. It is checked at completion too.
+    Protocol rule 6: a group in an open plan is neither rewritten nor planned again. This is also checked at completion.
     """
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

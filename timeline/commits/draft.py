@@ -1,4 +1,4 @@
-"""What a transaction wants its slot to say, before it is known which slot that will be."""
+"""Draft of a slot, before its slot number is known."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """A slot since the base conflicts: rebase under a new instant. Never leaves the package."""
+    """Internal exception: a slot after the base conflicts, so the write has to be rebased under a new instant."""
 
 
 @dataclass(frozen=True)
 class SlotDraft(SlotBody):
-    """touches: what the conflict check compares with the slots since the base. place: `reached` as Apache Hudi spells
-    it, '' where its application does not say.
+    """Draft of a slot.
+
+    Attributes:
+        touches: The write set that conflict detection compares with the slots after the base.
+        place: The source position `reached` in the format of Apache Hudi's streamer, or '' if it is not set.
     """
 
     touches: WriteSet = field(default_factory=WriteSet)
@@ -24,14 +27,15 @@ class SlotDraft(SlotBody):
 
 
 def with_place(slot: Slot, view: View, said: str) -> Slot:
-    """Return `slot` with the place that it publishes for Apache Hudi's streamer, if it changes rows and there is one.
+    """Return `slot` with the source position that it publishes for Apache Hudi's streamer.
 
-    It follows from the slots before alone, so that whoever publishes the slot says the same.
+    Only slots that change rows publish a position. It depends only on earlier slots and `said`, so that every publisher
+    publishes the same value.
 
     Args:
         slot: The slot after `view`.
-        view: The view that it follows.
-        said: The position of its application, as Apache Hudi spells it; '' where it does not say.
+        view: The view before the slot.
+        said: The position of the slot's application in the format of Apache Hudi's streamer, or ''.
     """
     place = view.streamed.after(slot.transaction[0], said) if slot.transaction and slot.reached else view.streamed
     if not (place.text and slot.writes_rows):

@@ -1,11 +1,11 @@
-"""Pleas: how a writer whose requests are slow gets a turn beside faster ones.
+"""Turn requests: fairness between slow and fast writers.
 
-The slot after the head goes to whoever is first, and a slow writer may be second for ever. After some lost races it
-leaves an empty file among the slots, where the list that every look makes finds it: others see it without a request of
-their own, and pause once before their next slot. A plea is a hint and never a promise: the pause is bounded, no commit
-pauses after one that did, nobody who pleads waits for others, and a plea that is old belongs to somebody who died.
+The first writer takes the slot after the head, so a slow writer may lose every race. After some lost races it writes an
+empty file next to the slots, a turn request. Other writers find the file in the listing that they make anyway, and
+pause once before their next slot.
 
-Knows keys and time; refuses to know what a slot says.
+A turn request is only a hint. A pause is bounded, and of two consecutive commits at most one pauses. A writer with its
+own turn request does not wait for others. An old turn request counts as left by a dead writer, and is deleted.
 """
 
 from __future__ import annotations
@@ -19,35 +19,36 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import PLEAS
 from hoodoo.timeline.state import TableState
 
-AFTER_LOST = 3  # races
-AFTER_S = 2.0  # of losing them: many quick writers lose many races, and pauses would only make them fewer
-_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.5)  # 3 s in all: a look after each tells whether the plea is gone
+AFTER_LOST = 3  # lost races before a turn request
+AFTER_S = 2.0  # minimum duration of the lost races; fast writers lose many races without needing a turn
+_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.5)  # 3 s in total; after each pause, check whether the turn request is gone
 _OLD_MS = 60_000
 
 
 class Plea:
-    """What one attempt at a commit has to say to the others."""
+    """Turn request of one commit attempt."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
         self.store, self.environment, self.key = store, environment, PLEAS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def lost_a_race(self) -> None:
-        """Count a slot that somebody else was first to take; plead after some, and again after as many.
+        """Count a lost race. Writes the turn request after every AFTER_LOST lost races, once AFTER_S have passed.
 
-        Where slots are not found by a list nobody would see a plea: on a disk no look takes long enough to need one.
+        Does nothing in stores where slots are not found by listing, such as local disks, because writers would not see
+        the file.
         """
         now_s = self.environment.elapsed()
         if not self._lost:
             self._since = now_s
         self._lost += 1
         if self._lost % AFTER_LOST == 0 and now_s - self._since >= AFTER_S and self.store.lists_by_prefix:
-            self.made = True  # a request that fails may arrive later
-            with suppress(HoodooError, OSError):  # the slot is what counts
+            self.made = True  # even a failed request may arrive later
+            with suppress(HoodooError, OSError):  # a failure must not affect the commit
                 self.store.put(self.key, b"")
 
     def withdraw(self) -> None:
-        """Take the plea away, if one was made. That the store does not answer is no failure: a plea grows old."""
+        """Delete the turn request, if it was written. Ignores store errors, because a turn request expires."""
         if self.made:
             self.made = False
             with suppress(HoodooError, OSError):
@@ -55,17 +56,18 @@ class Plea:
 
 
 class Courtesy:
-    """How one process treats the pleas of others on one table."""
+    """Reaction of a process to the turn requests of other writers on one table."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
         self._paused = False
 
     def give_way(self, state: TableState, look: Callable[[], TableState]) -> TableState:
-        """The state to go on from: `state`, in which somebody pleads, or a newer one after a pause. Of two attempts in
-        a row one pauses.
+        """Pause if another writer has a turn request, and return the current state of the table.
 
-        look: the state now. The pause ends with the last plea, after 3 s at most.
+        Of two consecutive attempts at most one pauses. The pause ends when no turn request is left, after at most 3 s.
+
+        state: the state that contains the turn requests. look: returns the current state.
         """
         if self._paused or not self._any_fresh(state.pleas):
             self._paused = False
@@ -79,7 +81,7 @@ class Courtesy:
         return state
 
     def _any_fresh(self, pleas: Sequence[str]) -> bool:
-        """Delete the old ones of `pleas`; tell whether one is left. A writer that still lives makes its plea again."""
+        """Delete old turn requests, and return whether a recent one is left. A live writer writes its request again."""
         fresh = False
         for key in pleas:
             with suppress(HoodooError, OSError):
@@ -90,7 +92,7 @@ class Courtesy:
         return fresh
 
     def _is_old(self, key: str) -> bool:
-        """By the store's word, where it has a clock; a time that lies ahead is no better than one long past."""
+        """Return whether a turn request is old, by the store's clock if it has one. A time far ahead also counts."""
         at, theirs = self.store.modified_ms(key), self.store.clock_ms()
         now = self.environment.now_ms() if theirs is None else theirs
         return at is None or abs(now - at) > _OLD_MS

@@ -1,6 +1,4 @@
-"""How often a unit of work is tried again that lost to another one, how long it waits before, and what counts as lost:
-one value, for writes and for table services.
-"""
+"""Retry policy of writes and table services: number of retries, backoff, and the exceptions that are retried."""
 
 from __future__ import annotations
 
@@ -19,8 +17,12 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 @dataclass(frozen=True)
 class Retry:
-    """times: retries after the first try. errors: after which it is tried again. spent: what is said when none is left,
-    about what was done and what to do.
+    """Retry policy.
+
+    Attributes:
+        times: Maximum number of retries after the first attempt. Default 20.
+        errors: The exceptions that are retried. Default: Conflict.
+        spent: The text of the error when the retries are exhausted: the state of the table and the advice.
     """
 
     times: int = 20
@@ -28,7 +30,10 @@ class Retry:
     spent: str = "Nothing was changed. Try again."
 
     def run(self, environment: Environment, once: Callable[[], T]) -> T:
-        """What `once` returns. Raises CommitConflict when the retries are spent, and whatever else `once` raises."""
+        """Call `once` until it succeeds, and return its result.
+
+        Raises CommitConflict when the retries are exhausted. All other exceptions pass through.
+        """
         for retries in count():
             try:
                 return once()
@@ -37,8 +42,9 @@ class Retry:
         raise AssertionError("count() ends never")
 
     def wait(self, environment: Environment, retries: int, problem: Exception) -> None:
-        """Wait before the next retry, after so many; those that lost together must not meet again. Raises
-        CommitConflict when they are spent.
+        """Wait before the next retry, with random exponential backoff, so that competing writers do not collide again.
+
+        retries: number of retries so far. Raises CommitConflict when the retries are exhausted.
         """
         if retries >= self.times:
             raise CommitConflict(

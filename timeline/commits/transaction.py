@@ -1,15 +1,17 @@
-"""A transaction: one attempt at a commit under one instant. No other module orders its steps.
+"""Transaction: one attempt at a commit under one instant. This module defines the order of its steps.
 
-    begin      the instant is claimed by put-if-absent; it is larger than the head's completion time (protocol rule 2)
-    start      data files may be written from here on, under names that carry the instant
-    register   names of files that are about to be written: what an attempt without a slot has to delete
-    complete   THE atomic step: the slot after the head, by put-if-absent, once no slot since the base conflicts
-    publish    Hudi's completed instant, after every earlier slot's
-    abandon    instead of a slot, by a writer that lives: it deletes its files, then the pending instant
+    begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
+    start      from here on data files may be written, with the instant in their names
+    register   record the names of files before writing them, so that a failed attempt can delete them
+    complete   THE atomic step: write the slot after the head by put-if-absent, if no slot since the base conflicts
+    publish    write Hudi's completed instant, after the instants of all earlier slots
+    abandon    instead of a slot, if the attempt fails: delete its files, then the pending instant
 
-`TableTimeline.attempt` (timeline.py) takes them in this order. Crash before the slot: nothing happened, and nobody
-abandons; a sweep (compactor/cleaning/sweep.py) deletes the files under the instant. Crash after the slot: it happened;
-the next to open the table publishes it. An unknown reply is resolved by nonce; it is never taken for a failure.
+`TableTimeline.attempt` (timeline.py) runs the steps in this order.
+
+After a crash before the slot, nothing is committed, and a sweep (compactor/cleaning/sweep.py) deletes the files of the
+instant. After a crash after the slot, the write is committed, and the next process that opens the table publishes it.
+An unknown response of the store is resolved by nonce, and never counts as a failure.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ Draft = SlotDraft | Callable[[View], SlotDraft | None]
 
 
 class CommitCore(Protocol):
-    """What a transaction needs of its table's timeline."""
+    """Interface through which a transaction reads and writes the timeline of its table."""
 
     store: Store
     environment: Environment
@@ -70,21 +72,21 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """One attempt under one instant. `base` is the view it was begun on."""
+    """Attempt at a commit under one instant. `base` is the view that the attempt started from."""
 
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
         self.action, self.instant, self.nonce = action, instant, nonce
-        self.slot: Slot | None = None  # once it is completed
+        self.slot: Slot | None = None  # set when the transaction is completed
         self._checked = state.view.seq
         self._backup_restores = state.backup_restores
         self._plea, self._gave_way = Plea(timeline.store, timeline.environment, nonce), False
-        self._tried = 0  # the newest slot that was put
-        self._version = ""  # of that slot in the store, where it is known
-        self._seen = state.config  # as it was at the newest look
-        self._stands = False  # the slot's instant was seen to stand after the slot
-        self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
-        self._files: list[str] = []  # that are written, or are about to be
+        self._tried = 0  # the newest slot that this attempt tried to write
+        self._version = ""  # the version of that slot in the store, if known
+        self._seen = state.config  # the configuration at the newest look
+        self._stands = False  # True if no other engine had rolled back the instant after the slot was written
+        self._sealed = False  # True if the slot may exist, so that nothing of this attempt may be deleted
+        self._files: list[str] = []  # files that are written or about to be written
         self._heartbeat: Heartbeat | None = None
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
 
@@ -93,7 +95,7 @@ class Transaction:
         return self.timeline.store
 
     def start(self, inflight: bytes = NOTHING) -> None:
-        """Publish inflight; data files may be written from now on."""
+        """Write the inflight file. Data files may be written from now on."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
         if self.config.options.hudi_writers and self.action in WRITES:
             self._heartbeat = Heartbeat(self.store, self.instant)
@@ -105,25 +107,27 @@ class Transaction:
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def register(self, files: Iterable[str]) -> None:
-        """Name files before they are written: an attempt that ends without a slot deletes them."""
+        """Register files before they are written, so that an attempt without a slot can delete them."""
         self._files += files
 
     def judge_since(self, seq: int) -> None:
-        """Judge the slots after `seq`, instead of those after the base."""
+        """Check the slots after `seq` for conflicts, instead of the slots after the base."""
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
-        """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds
-        it.
-        """
+        """Write Hudi's marker for a data file before writing it, so that a rollback by Hudi finds the file."""
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:
-        """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to
-        do).
+        """Commit the slot after the head, then publish it.
 
-        Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant),
-        CommitUnknown.
+        draft: the draft, or a function that returns the draft for the newest view, or None if no work is left.
+
+        Raises:
+            Conflict: The attempt conflicts with another slot and has to be rebased, or no work is left.
+            Fenced: The attempt was rolled back by another process.
+            AlreadyCommitted: The attempt is a rollback of an instant that has already ended.
+            CommitUnknown: It is unknown whether the slot was written.
         """
         options, environment = self.config.options, self.timeline.environment
         shared = (
@@ -145,14 +149,17 @@ class Transaction:
             except (HoodooError, OSError, Conflict) as problem:
                 if self._sealed and not isinstance(
                     problem, CommitUnknown
-                ):  # a slot of ours may be there: whatever went wrong, it is no failure
+                ):  # the slot may exist, so the attempt must not count as failed
                     raise self._unknown(self._tried) from problem
                 raise
             if done:
                 return self._finish(done)
 
     def _try(self, draft: Draft, deadline: float) -> Slot | None:
-        """One look and, if nothing conflicts, one slot; our slot if it is there."""
+        """Look at the table once and, if nothing conflicts, try to write the slot.
+
+        Returns the slot if it was written, now or earlier. Returns None if another writer took the slot number.
+        """
         state = self._look_in_turn()
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
@@ -167,33 +174,33 @@ class Transaction:
             stands = Deferred(lambda: self._known_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._plea.withdraw])
             if late.result:
-                return None  # an earlier request of ours may be among the archived slots: sealed for good
+                return None  # an earlier request may be among the archived slots, so the attempt stays sealed
             self._stands = stands.result
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
         archived = Deferred(lambda: watermark.deleted_up_to(self.store))
         self.timeline.history.together([archived, self._plea.lost_a_race])
-        self._sealed = slot.seq <= archived.result  # archived before we could look: it may have been ours
+        self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
 
     def _look_in_turn(self) -> TableState:
-        """The state to take a slot on: after a pause, once, where a slower writer asks for a turn."""
+        """Return the state to commit on. Pauses once before if a slower writer has a turn request."""
         state = self.timeline.look()
-        turns = self.config.options.hudi_writers  # writers that hold Hudi's lock run no races
+        turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.pleas and not (turns or self._gave_way or self._plea.made):
             self._gave_way = True
             return self.timeline.courtesy.give_way(state, self.timeline.look)
         return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
-        """Tell whether the slot has the number of one that was archived. Nobody reads it then; delete it."""
+        """Return whether the slot has the number of an archived slot. Deletes such a slot, as no reader sees it."""
         environment = self.timeline.environment
         while True:
             try:
                 if slot.seq > watermark.deleted_up_to(self.store):
                     return False
                 break
-            except StoreUnavailable:  # the slot is there: not to know whether it counts is no failure
+            except StoreUnavailable:  # the slot exists, so an unknown watermark is not a failure
                 if environment.elapsed() > deadline:
                     raise self._unknown(slot.seq) from None
                 environment.sleep(0.05 + environment.fraction() * 0.1)
@@ -201,9 +208,9 @@ class Transaction:
         return True
 
     def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Tell whether it is known that no other engine has taken back the instant of the slot.
+        """Return whether it is certain that no other engine has rolled back the instant of the slot.
 
-        Where it is not known, whoever publishes the slot checks it.
+        If False, the publisher of the slot checks it.
         """
         try:
             return slot.commits and not taken_back(self.store, slot)
@@ -211,18 +218,18 @@ class Transaction:
             return False
 
     def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
-        """Judge every slot that came since the last look, then the table itself.
+        """Check the slots since the last look for conflicts, then the table itself.
 
-        The rules for a slot are in conflicts.py. Those for the table are here: it was put back from a backup, another
-        engine committed, the instant is too old, a group is under an open plan, Apache Hudi writes too from now on, or
-        columns, checks or type are others than at the base.
+        conflicts.py has the rules for slots. A conflict with the table occurs if it was restored from a backup, another
+        engine committed, the instant is too old, a group is in an open plan, concurrent writes by Apache Hudi were
+        enabled, or the columns, checks or type have changed since the base.
 
         Returns:
-            Our own slot if it is among those that came, None otherwise.
+            The slot of this attempt if it already exists, otherwise None.
 
         Raises:
             Conflict: The attempt has to start again under a new instant.
-            Fenced: Somebody rolled the attempt back.
+            Fenced: Another process rolled back the attempt.
         """
         view, config = state.view, state.config
         if state.backup_restores != self._backup_restores:
@@ -249,7 +256,7 @@ class Transaction:
                 instant=self.instant,
             )
         if config.options.hudi_writers and not self.config.options.hudi_writers:
-            raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt holds no lock of it
+            raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt does not hold Hudi's lock
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
             raise Conflict("the table's configuration changed")
         if self.action != COMPACTION and config.columns != self.config.columns:
@@ -312,7 +319,7 @@ class Transaction:
         own = ms_of_instant(self.instant)
         ended = ms_of_instant(
             draft.target or self.instant
-        )  # whoever ends an instant later looks at the slots that completed after it
+        )  # a process that ends an instant later checks the slots that completed after it
         completed_at = (
             own
             if draft.outcome == PLANNED
@@ -337,9 +344,9 @@ class Transaction:
         return with_place(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
-        """Put the slot, and tell whether it is ours.
+        """Write the slot, and return whether the stored slot is the slot of this attempt.
 
-        An unknown outcome is resolved by reading the slot, then by putting the same bytes again.
+        If the outcome is unknown, reads the slot, and then tries to write it again.
         """
         key, data, environment, asked = slot_key(slot.seq), encode(slot), self.timeline.environment, False
         while True:
@@ -350,7 +357,7 @@ class Transaction:
                 except FileExistsError:
                     return self._holds(key, data)
                 except REFUSALS:
-                    self._sealed = asked  # refused at once: nothing is there
+                    self._sealed = asked  # a refused first request has written nothing
                     raise
             except StoreUnavailable:
                 asked = True
@@ -371,7 +378,7 @@ class Transaction:
         try:
             return self._is_ours(key, data)
         except FileNotFoundError:
-            return False  # archived since: look again from the head
+            return False  # the slot was archived in the meantime, so look again from the head
 
     def _unknown(self, seq: int) -> CommitUnknown:
         problem = CommitUnknown(
@@ -393,8 +400,9 @@ class Transaction:
                 self._heartbeat.stop()
 
     def _publish(self, slot: Slot) -> Slot:
-        """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the
-        table next.
+        """Publish the slot. The commit is already final.
+
+        Retries a few times if the store fails, then leaves publishing to the next process that opens the table.
         """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
@@ -423,11 +431,11 @@ class Transaction:
         return slot
 
     def abandon(self) -> None:
-        """Give up an attempt that has no slot: delete the files it registered, then its pending instant. Does nothing
-        once a slot may exist, nor for actions that leave nothing before their slot.
+        """Give up an attempt without a slot: delete its registered files, then its pending instant.
 
-        No slot is needed to say so: nobody but this attempt could have completed it. A failure here is no harm, files
-        are swept later.
+        Does nothing if the slot may exist, or if the action has no files before its slot. A rollback slot is not
+        needed, because only this attempt could have completed the instant. Failures are logged; a sweep deletes the
+        files later.
         """
         if self._heartbeat:
             self._heartbeat.stop()
@@ -445,7 +453,7 @@ class Transaction:
 
 
 def _features(draft: SlotDraft) -> list[str]:
-    """What a reader of the slot must know beside what its writer says."""
+    """Return the features that a reader of the slot needs because of its columns and files."""
     found = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
     return [*found, *features(draft.files)]
 

@@ -1,1 +1,1 @@
-"""What a table is: its properties, options, checks of rows, and the schemas that it has had."""
+"""Configuration of a table: its properties, options, checks and schema history."""

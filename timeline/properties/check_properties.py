@@ -1,5 +1,7 @@
-"""Keeps a table's checks of rows in its properties. Each is one property, `hoodoo.check.<name>`, set by a slot
-(`settings`). What a check says is parsed elsewhere (readers/predicate/checks.py).
+"""Storage of a table's checks in its properties.
+
+Each check is one property, `hoodoo.check.<name>`, which a slot sets (`settings`). readers/predicate/checks.py parses
+checks.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ PREFIX = OURS + "check."
 
 
 def stored(properties: Mapping[str, str]) -> dict[str, str]:
-    """Name and text of each check that `properties` of a table hold, in order of name."""
+    """Return the checks in a table's properties, by name and sorted by name."""
     return {name[len(PREFIX) :]: properties[name] for name in sorted(properties) if name.startswith(PREFIX)}
 
 
 def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
-    """Inverse of `stored`."""
+    """Return the properties that store `checks`. Inverse of `stored`."""
     return {PREFIX + name: text for name, text in checks.items()}

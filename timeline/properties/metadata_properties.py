@@ -1,4 +1,4 @@
-"""Properties that say which partitions of Hudi's metadata table are in use, and how the table is taken out of use."""
+"""Properties of Hudi's metadata table: the partitions that are in use, and disabling the metadata table."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.de
 
 
 def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
-    """Return properties in which only the partition `files` of Hudi's metadata table is in use, if any partition is."""
+    """Return properties that enable only the partition `files` of Hudi's metadata table, if the table is enabled."""
     return {**values, METADATA_PARTITIONS: "files"} if values.get(METADATA_PARTITIONS) else dict(values)
 
 
 def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Return properties in which Hudi's metadata table is not in use. Hudi lists folders then, and rebuilds it."""
+    """Return properties that disable Hudi's metadata table. Hudi then lists folders and rebuilds the metadata table."""
     return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Take Hudi's metadata table out of use, then delete its files (the other order breaks the next Spark write).
+    """Disable Hudi's metadata table, then delete its files. The reverse order would break the next Spark write.
 
-    A publisher may have put it back in use meanwhile, by what it had read before; then all of it again. One that does
-    so later finds no files, and takes it out of use itself.
+    A concurrent publisher may enable the metadata table again from old properties. In that case, both steps are
+    repeated. A publisher that does so later finds no files, and disables the metadata table itself.
     """
     while True:
         values = config.read_properties(store)

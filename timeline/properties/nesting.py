@@ -1,7 +1,7 @@
-"""Tables in folders of other tables: none is made there, and what one table looks over ends where another begins.
+"""Protection against nested tables.
 
-Whoever lists a table's whole folder (a sweep, a purge, a rollback) would take the other table's files for its own
-orphans.
+A table cannot be created in the folder of another table. Operations that list a whole table folder (sweep, purge,
+rollback) skip the folders of inner tables. Otherwise they would treat files of an inner table as orphans.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def require_place_of_its_own(store: Store) -> None:
         try:
             holds = outer.exists(PROPERTIES)
         except (StoreDenied, StoreRefused):
-            continue  # who may not look there has no table there
+            continue  # without permission to read the folder, assume that it does not contain a table
         if holds:
             raise NestedTable(
                 f"{store.uri} lies in the folder of the table {outer.uri}, which looks over all files below it. "
@@ -34,9 +34,9 @@ def require_place_of_its_own(store: Store) -> None:
 
 
 def require_no_table_inside(store: Store) -> None:
-    """Raise NestedTable if a folder below the path of a new table holds a table: its next write would be refused.
+    """Raise NestedTable if a folder below the path of a new table contains a table, whose next write would fail.
 
-    At most `_LOOKED_AT_MAX` files are looked at; a table may be created above more of them.
+    Checks at most `_LOOKED_AT_MAX` files, so an inner table among more files may stay undetected.
     """
     try:
         for key, _ in islice(store.list(""), _LOOKED_AT_MAX):
@@ -49,11 +49,11 @@ def require_no_table_inside(store: Store) -> None:
                     inner=inner,
                 )
     except (StoreDenied, StoreRefused):
-        return  # who may not look there has no table there
+        return  # without permission to list the folder, assume that it does not contain a table
 
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """(key, bytes) of everything below `prefix` in the table's folder but what belongs to tables in folders of it."""
+    """Yield (key, bytes) of all files below `prefix` in the table's folder, except files of inner tables."""
     inner = tuple(_inner_tables(store, prefix))
     for key, size in store.list(prefix):
         if not key.startswith(inner):
@@ -61,6 +61,6 @@ def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _inner_tables(store: Store, prefix: str) -> set[str]:
-    """Folders of tables below this one, ending in /."""
+    """Return the folders of inner tables, ending in /."""
     others = (key for key, _ in store.list(prefix) if _MARK in key and not key.startswith(".hoodie/"))
     return {key[: key.index(_MARK) + 1] for key in others}

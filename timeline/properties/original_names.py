@@ -1,6 +1,7 @@
-"""Keeps in a table's properties the original names of columns whose names Avro does not allow. It is one property,
-`hoodoo.original_names`, JSON of the id of each such column and its original. So it holds whatever the column is called.
-`create` sets it, and nothing changes it.
+"""Storage of original column names that Avro does not allow, in a table's properties.
+
+The property `hoodoo.original_names` is a JSON object that maps column ids to original names, so that renaming a column
+does not affect it. `create` sets it, and it never changes.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ PROPERTY = PREFIX + "original_names"
 
 
 def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
-    """Properties that say the original of each column, by its id; none where there are none."""
+    """Return the property that stores the original names by column id. Returns an empty dict without such names."""
     return {PROPERTY: json.dumps(originals, separators=(",", ":"))} if originals else {}
 
 
 def stored(properties: Mapping[str, str]) -> dict[int, str]:
-    """The original of each column that has one, by its id.
+    """Return the original names by column id.
 
     Raises:
-        CorruptTable: The property says nothing that `to_properties` writes.
+        CorruptTable: The property has an invalid value.
     """
     text = properties.get(PROPERTY)
     if text is None:

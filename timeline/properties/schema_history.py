@@ -1,7 +1,7 @@
-"""The schemas that a table has had, and since which slot each: a value, kept in views and checkpoints.
+"""Schema history: the schemas of a table, with the first slot of each. Views and checkpoints contain it.
 
-A schema is kept as its JSON text and parsed when it is asked for, so that a table with a thousand of them opens as fast
-as one with one. Which change makes the next one is decided elsewhere (timeline/columns/alterations.py).
+A schema is stored as JSON text and parsed on demand, so that a table with thousands of schemas opens fast.
+timeline/columns/alterations.py defines schema changes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ _OF_AVRO = "of_avro"
 
 
 Entry = tuple[int, int, str]
-"""Since which slot, the schema's id, its JSON text."""
+"""First slot with the schema, id of the schema, JSON text."""
 
 
 @dataclass(frozen=True, eq=False)
 class SchemaHistory:
-    """The schemas, oldest first: each holds from its slot on. None: the columns are those of the creation. The first
-    entry of a table says what they were before its first change, with slot 0.
+    """Schemas of a table, oldest first. Each schema applies from its slot on.
 
-    recent: the newest ones. older: those before, as a checkpoint packs them; most who open a table ask for none.
+    The history is empty if the columns have not changed since the table was created. Otherwise the first entry, with
+    slot 0, has the columns before the first change.
+
+    Attributes:
+        recent: The newest entries.
+        older: The earlier entries, compressed as in a checkpoint, because they are rarely needed.
     """
 
     recent: tuple[Entry, ...] = ()
@@ -51,17 +55,18 @@ class SchemaHistory:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All of them."""
+        """All entries, oldest first."""
         return (*_unpacked(self.older), *self.recent)
 
     @property
     def newest(self) -> TableSchema | None:
-        """The newest schema, None where the columns are those of the creation."""
+        """The newest schema, or None if the columns have not changed since the table was created."""
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
-        """The newest schema of a table with the columns `created`. Avro text did not say which columns take no null:
-        there they are those of the creation.
+        """Return the newest schema of a table that was created with the columns `created`.
+
+        Avro text of earlier releases does not record nullability. In that case, the nullability in `created` applies.
         """
         newest = self.newest
         if newest is None or not json.loads(self.recent[-1][2]).get(_OF_AVRO):
@@ -71,18 +76,21 @@ class SchemaHistory:
         return replace(newest, columns=columns)
 
     def up_to(self, seq: int) -> SchemaHistory:
-        """As of slot `seq`."""
+        """Return the history as of slot `seq`."""
         if not self.recent or self.recent[-1][0] <= seq:
             return self
         return SchemaHistory(tuple(entry for entry in self.entries if entry[0] <= seq))
 
     def schema(self, number: int) -> TableSchema | None:
-        """The schema with id `number`; None where it is not known."""
+        """Return the schema with the id `number`, or None if it is unknown."""
         return _parsed(self._texts[number]) if number in self._texts else None
 
     def knowing(self, other: SchemaHistory, created: TableSchema) -> SchemaHistory:
-        """As it is, and with the schemas of `other`, of an earlier or later snapshot, whose files are read along.
-        created: the schema of the creation.
+        """Return the history with the additional schemas of `other`, an earlier or later snapshot.
+
+        The newest schema stays unchanged. The result can be used to read files of both snapshots.
+
+        created: the schema that the table was created with.
         """
         if other.entries == self.entries[: len(other.entries)]:
             return self
@@ -90,7 +98,7 @@ class SchemaHistory:
         return SchemaHistory((*more, *(self.entries or ((0, created.id, _text(created.to_json())),))))
 
     def newest_first(self) -> Iterable[TableSchema]:
-        """Yield all schemas, the newest first."""
+        """Yield all schemas, newest first."""
         return (_parsed(text) for _, _, text in reversed(self.entries))
 
     @cached_property
@@ -99,8 +107,9 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """With the schema `columns` from slot `seq` on. before: of the table until then, where this is the first
-        change. Raises ValueError, TypeError, KeyError for what is none.
+        """Return the history with the schema `columns` from slot `seq` on.
+
+        before: the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
         known = self.recent
         if not known and before:
@@ -108,7 +117,7 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """As `after`, for slots of releases that kept Avro text without ids."""
+        """Do the same as `after` for slots of earlier releases, whose schemas are Avro text without ids."""
         known = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = known.newest
         assert newest is not None
@@ -116,8 +125,12 @@ class SchemaHistory:
         return known.after(seq, said | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
-        """Only what somebody can still ask for: schemas that live files name, those in effect since slot `readable` or
-        at one of `positions`, and the newest.
+        """Return the history without unneeded schemas.
+
+        The result keeps schemas of live files, schemas in effect since slot `readable` or at one of `positions`, and
+        the newest schema.
+
+        live: the schema ids of live files.
         """
         if len(self.entries) < 2:
             return self
@@ -131,13 +144,14 @@ class SchemaHistory:
 
     # ---- in a checkpoint
     def to_json(self) -> dict[str, Any]:
-        """{} where there is none."""
+        """Return the history as JSON, or {} if it is empty."""
         return {"older": _packed(self.entries[:-1]), "newest": self.entries[-1]} if self else {}
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> SchemaHistory:
-        """Inverse of `to_json`, for a value that fits SHAPE. Raises ValueError, TypeError, KeyError where the newest
-        one is no schema.
+        """Create the history from the result of `to_json`, which must match SHAPE.
+
+        Raises ValueError, TypeError or KeyError if the newest schema is invalid.
         """
         if not said:
             return SchemaHistory()
@@ -147,16 +161,16 @@ class SchemaHistory:
 
 
 SHAPE: dict[str, Any] = {"older": str, "newest": (int, int, str)}
-"""Of a checkpoint's JSON, for timeline/slots/shape.py."""
+"""Shape of the JSON in a checkpoint, for timeline/slots/shape.py."""
 
 
 def _packed(entries: Sequence[Entry]) -> str:
-    """As text: schemas are much alike."""
+    """Compress entries to a string. Schemas of one table are similar, so they compress well."""
     return base64.b64encode(zlib.compress(json.dumps(entries, separators=(",", ":")).encode())).decode()
 
 
 def _unpacked(text: str) -> tuple[Entry, ...]:
-    """Inverse of `_packed`. Raises CorruptTable for anything else."""
+    """Decompress entries from `_packed`. Raises CorruptTable for an invalid string."""
     if not text:
         return ()
     try:
@@ -176,7 +190,7 @@ def _unpacked(text: str) -> tuple[Entry, ...]:
 
 def _text(columns: Mapping[str, Any]) -> str:
     text = json.dumps(columns, sort_keys=True, separators=(",", ":"))
-    _parsed(text)  # raises for what is none
+    _parsed(text)  # raises for an invalid schema
     return text
 
 

@@ -1,6 +1,6 @@
-"""The words that people bring along from Hudi, Delta Lake and Iceberg, and what they are called here.
+"""Names of options in Hudi, Delta Lake and Iceberg, and the corresponding names in hoodoo.
 
-Only for the hint of an error: none of them is accepted, as what they mean differs in small ways. Knows names only.
+They are only used for hints in errors. The names are not accepted as aliases, because their meanings differ slightly.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _PREFIX = re.compile(
 
 
 def _plain(name: str) -> str:
-    """`partitionColumns`, `partition-columns` and `partition.columns` as `partition_columns`."""
+    """Convert a name to snake case: `partitionColumns` and `partition.columns` become `partition_columns`."""
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
 
 
 def _joined(name: str) -> str:
-    """Without signs between words: Spark's SQL writes `primaryKey` as `primarykey`."""
+    """Return a name without separators between words, because Spark SQL converts `primaryKey` to `primarykey`."""
     return _plain(name).replace("_", "")
 
 
@@ -75,7 +75,7 @@ _MEANINGS = {_joined(word): ours for ours, words in _WORDS.items() for word in w
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Which of the `known` names another system's `name` means; '' if it is none that is known there."""
+    """Return the name in `known` that corresponds to another system's `name`, or ''."""
     plain, same = _plain(name[:200]), {_joined(one): one for one in known}
     while plain:
         joined = _joined(plain)

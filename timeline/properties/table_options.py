@@ -1,10 +1,10 @@
-"""The options of a table: each is declared here with its default and its effect, and checked here (`with_options`).
+"""Options of a table: declaration, default, effect and validation (`with_options`).
 
-Checked are name, type and range. One more rule needs the table's partitions: `check` in compactor/cleaning/retention.py
-looks at partition_ttl_hours. docs/guide.md has a table of the options for users.
+The validation covers name, type and range. `check` in compactor/cleaning/retention.py also validates
+partition_ttl_hours, because it depends on the table's partitions. docs/guide.md lists the options for users.
 
-Options are kept in hoodie.properties as `hoodoo.<name>`. What decides results (key, partitioning, ordering, table type)
-is not an option but an argument of `create`.
+Options are stored in hoodie.properties as `hoodoo.<name>`. Settings that affect results (key, partitioning, ordering,
+table type) are arguments of `create`, not options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARGUMENTS = (
     *("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks"),
     "allow_moving_keys",
 )
-"""What create() takes besides options."""
+"""Arguments of create() that are not options."""
 _MAX = 10**12
 _DIGITS_MAX = 40
 MIB = 1 << 20
@@ -32,60 +32,59 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a table: arguments of `create` and `Table.set_options`, kept in the table.
+    """Options of a table: arguments of `create` and `Table.set_options`, stored in the table.
 
     Attributes:
-        target_file_bytes: The size that a base file grows to, in bytes. A larger one gives fewer files and costlier
-            rewrites. Default 120 MiB.
-        compact_after_logs: How many log files a file group may have before a writer compacts it, where no worker lives.
+        target_file_bytes: Target size of a base file, in bytes. A larger size gives fewer files, but makes rewrites
+            more expensive. Default 120 MiB.
+        compact_after_logs: A writer compacts a file group with at least this many log files if no worker is alive.
             None: writers do not compact. Default 10.
-        compact_age_s: A worker compacts log files that are older than this many seconds, however few they are. None:
-            age does not count. Default 600.
-        compact_log_ratio: A worker compacts a file group whose log files have this many bytes for each byte of its base
-            file, and more than 1 MiB. None: it does not count. Default 0.5.
-        compact_read_amplification: A worker compacts the largest log files while reading the table takes this many
-            bytes for each byte of the compacted table. None: it does not count. Default 1.5.
-        slow_after_logs: From this many log files of one file group a writer waits after each commit, for workers that
-            fall behind. None: writers never wait. Default 30.
-        clean_every: A writer or worker cleans and archives after this many commits. A writer also packs small files
-            then, where no worker lives. None: writers do none of it. Workers clean and archive every hour too. Default
-            20.
-        retain_hours: Snapshots younger than this many hours stay readable. It costs the space of superseded files.
+        compact_age_s: A worker compacts log files that are older than this many seconds, even if there are few. None:
+            age does not trigger compaction. Default 600.
+        compact_log_ratio: A worker compacts a file group whose log files have more than this many bytes per byte of its
+            base file, and more than 1 MiB. None: the ratio does not trigger compaction. Default 0.5.
+        compact_read_amplification: A worker compacts the largest log files while a read of the table takes more than
+            this many bytes per byte of base files. None: read amplification does not trigger compaction. Default 1.5.
+        slow_after_logs: If a file group has at least this many log files, a writer waits after each commit to it, so
+            that workers can catch up. None: writers never wait. Default 30.
+        clean_every: A writer or worker cleans and archives after this many commits. A writer then also packs small
+            files if no worker is alive. None: writers do not clean, archive or pack. Workers also clean and archive
+            every hour. Default 20.
+        retain_hours: Snapshots younger than this many hours stay readable. Superseded files need space until then.
             Default 168.
         retain_commits: At least this many of the newest commits stay readable. Default 10.
         retain_versions: At most this many versions of a file group stay, even if `retain_hours` and `retain_commits`
             would keep more. None (default): no limit.
-        consumer_hours: How many hours beyond `retain_hours` a clean waits for a consumer that is behind. It costs the
-            space of what the consumer has not read. Default 168.
-        partition_ttl_hours: Partitions in which no row was written for this many hours are dropped. None (default):
-            never.
-        archive_after_hours: Slots older than this many hours are archived, once no snapshot, savepoint or plan needs
-            them. Default 720.
-        archive_keep_instants: How many instants stay in Hudi's timeline, which each commit lists. Older ones move into
-            its history folder once they are older than every retention. Default 1,000.
-        hudi_writers: True if Apache Hudi writes to the table at the same time. Each commit then holds Hudi's lock while
-            it completes, and looks for Hudi's commits under it. It costs two requests a commit. Default False.
-        partial_logs: True (default) if an update, or an upsert of some columns, logs only the columns that it sets, in
-            a merge-on-read table without `order_by`. False where incremental queries of other engines have to show
+        consumer_hours: Cleaning waits for a lagging consumer this many hours longer than `retain_hours`. Unread files
+            need space until then. Default 168.
+        partition_ttl_hours: Partitions that received no rows for this many hours are dropped. None (default): never.
+        archive_after_hours: Slots older than this many hours are archived if no snapshot, savepoint or plan needs them.
+            Default 720.
+        archive_keep_instants: Number of instants that stay in Hudi's timeline, which each commit lists. Older instants
+            move into the history folder when they are older than every retention. Default 1,000.
+        hudi_writers: True if Apache Hudi writes to the table concurrently. Each commit then holds Hudi's lock while it
+            completes, and looks for Hudi's commits. This takes two more requests per commit. Default False.
+        partial_logs: True (default) if an update, or an upsert of some columns, logs only the columns that it sets. It
+            applies to merge-on-read tables without `order_by`. Use False if incremental queries of other engines need
             whole rows.
-        export_formats: The formats in which engines without Hudi read the table: 'delta', 'iceberg', 'both' or 'none'
-            (default). A worker exports where the table changed; a writer or worker does before it cleans. See
+        export_formats: The formats that engines without Hudi support read: 'delta', 'iceberg', 'both' or 'none'
+            (default). A worker exports a changed table. A writer or worker also exports before cleaning. See
             docs/other-engines.md.
-        export_every_s: How many seconds lie between two exports of a worker. Each makes a snapshot of Iceberg, which is
-            kept as long as retention keeps it. Default 60.
-        export_mode: What such engines see of a merge-on-read table: 'read_optimized' (default), rows as of the last
-            compaction of each file group, or 'merged', the rows of the table.
-        worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
+        export_every_s: Seconds between two exports of a worker. Each export adds an Iceberg snapshot, which stays as
+            long as retention keeps it. Default 60.
+        export_mode: Rows of a merge-on-read table that engines read from an export. 'read_optimized' (default): rows as
+            of the last compaction of each file group. 'merged': the current rows of the table.
+        worker_timeout_s: A worker counts as dead after this many seconds without a heartbeat. Default 60.
         compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
-        log_format: The format of rows in log files: 'avro' (default), or 'parquet', which takes a third of the bytes
-            and reads one column without the others. Log files that are there stay as they are.
-        row_group_rows: How many rows a Parquet row group has. Fewer give finer skipping and larger footers. Default
-            131,072.
-        checkpoint_every: How many slots lie between two checkpoints of the file view. Fewer make opening faster and
-            cost more bytes a commit. Default 20.
-        max_retries: How many conflicts a write rebases over before it raises CommitConflict. Default 20.
-        commit_timeout_s: How many seconds a write asks whether its slot was written before it raises CommitUnknown.
-            Default 60.
+        log_format: The format of rows in new log files: 'avro' (default) or 'parquet'. Parquet takes about a third of
+            the bytes, and single columns can be read. Existing log files stay unchanged.
+        row_group_rows: Number of rows per Parquet row group. Fewer rows give finer skipping, but larger footers.
+            Default 131,072.
+        checkpoint_every: Number of slots between two checkpoints of the file view. A smaller number makes opening
+            faster, but writes more bytes per commit. Default 20.
+        max_retries: Number of conflicts that a write retries before it raises CommitConflict. Default 20.
+        commit_timeout_s: Seconds during which a write checks whether its slot was written before it raises
+            CommitUnknown. Default 60.
     """
 
     # Behaviour
@@ -131,7 +130,7 @@ _NULLABLE = {
 _KINDS_OF_NONE: dict[str, type] = {
     "retain_versions": int,
     "partition_ttl_hours": float,
-}  # what an option takes whose default is None
+}  # types of options whose default is None
 _FROM_ONE = {
     "target_file_bytes",
     "row_group_rows",
@@ -144,8 +143,8 @@ _FROM_ONE = {
 }
 NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS = "none", "delta", "iceberg", "both"
 READ_OPTIMIZED, MERGED = "read_optimized", "merged"
-"""What an export makes of logs: it passes over them, or it says which rows of base files they replaced or deleted, and
-writes the rows that they made.
+"""Handling of logs in an export. READ_OPTIMIZED skips logs. MERGED exports deletes for the rows of base files that logs
+replaced or deleted, and writes the new rows of logs.
 """
 _NAMES = frozenset(field.name for field in fields(Options))
 EXPORT_MODES = (READ_OPTIMIZED, MERGED)
@@ -155,7 +154,7 @@ _WORDS = {
     "export_formats": (NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS),
     "export_mode": EXPORT_MODES,
 }
-"""What options take that are words."""
+"""Allowed values of string options."""
 
 
 def _number(name: str, value: Any, kind: type) -> Any:
@@ -201,7 +200,10 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """`base` (default: the defaults) changed by `given`. Raises OptionError naming the nearest known name."""
+    """Return `base` (None: the defaults) with the options in `given`.
+
+    Raises OptionError for an unknown name, with the most similar name, and for an invalid value.
+    """
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
@@ -215,22 +217,22 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Only what differs from the default, so that better defaults reach old tables."""
+    """Return the properties that store `options`. Leaves out defaults, so that new defaults apply to old tables."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
 def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
-    """Properties that make `before` into what with_options(given, before) is: name -> text, '' for the default."""
+    """Return the properties that change the options `before` by `given`: name -> text, '' for the default."""
     written = to_properties(with_options(given, before))
     return {PREFIX + name: written.get(PREFIX + name, "") for name in given}
 
 
 def is_option(name: str) -> bool:
-    """Tell whether `name` is that of a property with an option known here."""
+    """Return whether the property `name` stores a known option."""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in _NAMES
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:
-    """Inverse of `to_properties`; names a newer release wrote are ignored."""
+    """Return the options stored in `properties`. Ignores unknown options of newer releases."""
     return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

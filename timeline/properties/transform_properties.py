@@ -1,6 +1,7 @@
-"""Keeps in a table's properties of which column a partition column is made, and how. Each is one property,
-`hoodoo.transform.<partition column>`, whose text names the column by its id: `day(6)`, `bucket(16, 5)`. So it holds
-whatever the column is called. `create` sets it, and nothing changes it.
+"""Storage of the transforms of generated partition columns, in a table's properties.
+
+Each transform is one property, `hoodoo.transform.<partition column>`. Its value refers to the source column by id, such
+as `day(6)` or `bucket(16, 5)`, so that renaming the column does not affect it. `create` sets it, and it never changes.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ PREFIX = OURS + "transform."
 
 
 def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict[str, str]:
-    """Properties that say how partition columns are made of `columns`."""
+    """Return the properties that store how partition columns are computed from `columns`."""
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 
 def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
-    """Partition column -> how it is made of one of `columns`, under the name that this column has there. Left out is
-    what is made of a column that is not among them, or that another engine gave another type than it had when the
-    table was `created`: what was made of the old values may not be what would be made of the new ones.
+    """Return the transform of each generated partition column, with the current name of its source column.
+
+    Leaves out transforms whose source column was dropped, or got a different type since the table was created, because
+    the stored partition values may then differ from newly computed values.
 
     Raises:
-        CorruptTable: A property says nothing that `to_properties` writes.
+        CorruptTable: A property has an invalid value.
     """
     found = {}
     for name in sorted(properties):

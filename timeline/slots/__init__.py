@@ -1,1 +1,1 @@
-"""Slots, the entries of the commit sequence: what they say, and which of them are still there."""
+"""Slots, the entries of the commit sequence: their format, key sets and watermarks."""

@@ -1,7 +1,8 @@
-"""Sets of key hashes that travel with a slot, for the conflict check: who inserted, who deleted which keys.
+"""Sets of key hashes that a slot inserted or deleted, for conflict detection.
 
-Small sets stand in the slot, large ones in a file of their own; keys of new base files are in those files' index
-entries anyway, so a first load carries none twice. A hash that two keys share costs a retry, never a row.
+Small sets are stored in the slot, and large sets in a separate file. The keys of new base files are referenced through
+the index entries of the files, so that they are not stored twice. A hash collision can only cause a retry, and never
+loses a row.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Reference = dict[str, str]
 
 
 def of_index(index_key: str) -> Reference:
-    """The keys of a base file, by its index entry."""
+    """Return a reference to the keys of a base file through its index entry."""
     return {"index": index_key}
 
 
 def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
-    """Reference to `hashes` (uint64, any order); written as `name` in `folder` if they are many."""
+    """Return a reference to `hashes` (uint64, any order). Large sets are written as the file `name` in `folder`."""
     if not len(hashes):
         return ()
     data = np.unique(hashes).astype("<u8").tobytes()
@@ -38,7 +39,7 @@ def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tup
 
 
 def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Sorted uint64 hashes of all references; `of_entry` gives those of an index entry."""
+    """Return the sorted uint64 hashes of all references. of_entry: returns the hashes of an index entry."""
     parts = [_load(store, reference, of_entry) for reference in references]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
@@ -61,7 +62,7 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
 
 
 def intersect(left: np.ndarray, right: np.ndarray) -> bool:
-    """Tell whether two sorted sets of hashes have one in common."""
+    """Return whether two sorted sets of hashes have a common element."""
     if not len(left) or not len(right):
         return False
     small, large = (left, right) if len(left) < len(right) else (right, left)

@@ -1,5 +1,7 @@
-"""Checks the shape of parsed JSON. A shape is written as an example: a type, [shape of each item], (shapes of all items
-in order) or {str: shape of each value}.
+"""Check of the shape of parsed JSON.
+
+A shape is a type, [shape of each item], (shapes of all items in order), {str: shape of each value}, or a dict with the
+shape of each name.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """Tell whether `value` has `shape`.
+    """Return whether `value` has `shape`.
 
-    int means a whole number from 0 to below 2^63. A tuple means a list of exactly as many items, a dict without the key
-    `str` exactly these names.
+    int means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
+    `str` means an object with exactly these names.
     """
     if isinstance(shape, type):
         return (

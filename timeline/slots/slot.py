@@ -1,8 +1,8 @@
-"""Slots: the commit sequence. A write exists when its slot exists; everything else is a claim before it or a
-consequence after it.
+"""Slots: the entries of the commit sequence. A write is committed if and only if its slot exists.
 
-A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot
-before it, so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
+A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
+slot, so that a forged, forked or truncated sequence is an error. This module encodes and decodes bytes, and does not
+access the store.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3, 4)
-"""1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know; 4: with positions of
-applications.
+"""Format versions. 1: without merged, sorted, origin and changes. 3: `needs` lists required features. 4: with positions
+of applications.
 """
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
 PLACED, PARTIAL, STREAMED = "placed", "partial", "streamed"
 KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL, STREAMED})
-"""Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
+"""Slot features that this release supports. Later features are listed in `needs` and do not need a new version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
 UNDO, RESTORE, CLUSTER, LOG_COMPACT, SALVAGE = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT", "SALVAGE"
 ALTER = "ALTER_SCHEMA"
-"""Operation of a commit that changes the table's columns and no row, as Apache Hudi calls it."""
+"""Apache Hudi's name of the operation of a commit that changes the table's columns, but no rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One base or log file: what a reader needs to open, check and skip it, and what Hudi's commit metadata reports of
-    it.
+    """Base or log file, with the data to open, verify and skip it, and for Hudi's commit metadata.
 
-    rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values
-    (format/parquet/statistics.py).
-    index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
-    sorted: the order that clustering gave the rows of a base file, as compactor/clustering/units.py names it.
-    changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die
-    with it.
-    origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys
-    that come back.
-    schema: id of the table's schema under which its bytes were written; 0: the first. Names in `stats` and `sorted` are
-    that schema's.
-    order: digest of the key hashes in order of a base file's rows, where its index entry tells the row of each key; of
-    a log, that of the base over whose rows all of its records say to lie. '' where rows are not known.
-    decoded: bytes in memory of the rows of a log in Parquet, whose size does not tell; 0 of others.
-    partial: 1 of a log of ours with rows that set some columns only; `stats` are of the columns that a row sets.
-    blocks: of a log to which several commits may have appended (table version 6), the instant whose blocks are meant;
-    '<' and an instant: those of all instants before it. '' where all of a log's blocks are one commit's. In no slot
-    that is stored.
+    Attributes:
+        rows: Number of rows of a base file, or of records of a log.
+        index: The key of the index entry, or ''. The entry has all keys of a base file, or the deleted keys of a log.
+        stats: Statistics by column: [minimum, maximum, null count] as JSON values (format/parquet/statistics.py).
+        sorted: The sort order of a clustered base file, as named by compactor/clustering/units.py.
+        origin: 'hudi' if another engine wrote the file. Logs of other engines may contain new keys, partial updates and
+            reinserted keys, which hoodoo's logs never contain.
+        changes: Hudi's change logs of a base file that rewrote another file: path -> [bytes, digest or '']. They are
+            deleted together with the base file.
+        schema: The id of the table schema that the file was written with; 0 for the first schema. Column names in
+            `stats` and `sorted` are from that schema.
+        order: For a base file, the digest of the key hashes in row order, if its index entry has the row of each key.
+            For a log, the digest of the base file that its records refer to by row. '' if rows are unknown.
+        decoded: Size in memory of the rows of a Parquet log, in bytes. 0 for all other files.
+        partial: 1 for a log of hoodoo with rows that set only some columns. `stats` only cover columns that a row sets.
+        blocks: For a log that several commits may have appended to (table version 6), the instant whose blocks belong
+            to this file; '<' followed by an instant means all earlier instants. '' if all blocks belong to one commit.
+            Not stored in slots.
     """
 
     path: str
@@ -83,37 +83,37 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """The file's name without its folders."""
+        """The file name without folders."""
         return self.path.rpartition("/")[2]
 
     @property
     def foreign(self) -> bool:
-        """Whether another engine wrote the file.
+        """True if another engine wrote the file.
 
-        Its counts may be wrong then, and a log may hold partial rows, or rows of keys that no base has.
+        Its counts may be wrong then, and a log may contain partial rows, or rows with new keys.
         """
-        return bool(self.origin) or not self.digest  # what is not adopted yet has no digest
+        return bool(self.origin) or not self.digest  # a file that has not been adopted has no digest
 
     @property
     def content(self) -> tuple[str, str]:
-        """What of which file this is: of one log, several commits may each have a part."""
+        """The path and the blocks that identify the content. Several commits may each own a part of one log."""
         return self.path, self.blocks
 
     def has_block_of(self, instant: str) -> bool:
-        """Tell whether the blocks that `instant` wrote into the file are meant."""
+        """Return whether the blocks that `instant` wrote belong to this file."""
         if self.blocks.startswith("<"):
             return instant < self.blocks[1:]
         return self.blocks in ("", instant)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The file and its change logs."""
+        """The paths of the file and of its change logs."""
         return (self.path, *self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """A file group of a compaction plan: exactly these files become one base file."""
+    """File group of a compaction plan. Exactly these files become one base file."""
 
     partition: str
     file_id: str
@@ -123,19 +123,23 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """What a writer or service decides that its slot says.
+    """Content of a slot that its writer or service determines.
 
-    merged: paths of logs whose records the logs of this slot hold from now on.
-    victims: (path, partition) of data files that a clean deletes, swept: their index entries.
-    transaction, reached: the application and version of the commit; how far the application has read its source then,
-    '' where it does not say.
-    savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
-    whose rows it brings back.
-    settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
-    columns: the table's columns from this slot on, as format/table_schema.py writes them; {} where they stay.
-    needs: features without which the slot is misunderstood; whoever does not know one refuses the table.
-    inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
-    timeline/slots/keyset.py).
+    Attributes:
+        inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
+        deleted: References to the sorted key hashes of deleted rows.
+        merged: The paths of logs whose records are now in the logs of this slot.
+        victims: (path, partition) of the data files that a clean operation deletes.
+        swept: The index entries of `victims`.
+        savepoint: The name of a savepoint.
+        position: The slot that the savepoint keeps, or 0 if the savepoint is deleted. For a restore, the slot whose
+            rows are restored.
+        transaction: The application and version of the commit, or None.
+        reached: The source position of the application after the commit, or ''.
+        settings: Properties that apply from this slot on and override hoodie.properties: name -> text. '' restores the
+            default.
+        columns: The table's columns from this slot on, in the format of format/table_schema.py. {} if unchanged.
+        needs: Features that a reader has to support. A reader that lacks a feature must refuse the table.
     """
 
     operation: str
@@ -164,19 +168,23 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """One entry of the commit sequence: its number `seq`, and its body.
+    """Entry of the commit sequence.
 
-    action: the instant's action as it was requested (docs/format.md 4.2).
-    completed_at: ms since 1970.
-
-    published: key of the completed instant that another engine wrote and this slot describes; '' where publication
-    follows the slot.
-    placed: 1 where each row of files that another engine wrote was seen to lie in the partition that transforms make.
-    versions, all_reached: of all applications, as they are after an undo.
-    streamed: the place in a source that the commit publishes for Apache Hudi's streamer, as timeline/slots/streamed.py
-    has it: text, owner, who said it; () where it publishes none. Of an undo: the place that counts again.
-    columns_before: the columns before, in the first change of a table.
-    schema, schema_before: the same as Avro text, without ids, in slots of earlier releases.
+    Attributes:
+        seq: The number of the slot.
+        action: The requested action of the instant (docs/format.md 4.2).
+        completed_at: The completion time, in ms since 1970.
+        published: The key of another engine's completed instant that this slot describes, or '' if hoodoo publishes the
+            instant after the slot.
+        placed: 1 if every row of another engine's files was found in the partition that the transforms compute.
+        versions: The versions of all applications after an undo.
+        all_reached: The source positions of all applications after an undo.
+        streamed: The source position that the commit publishes for Apache Hudi's streamer: text, owner, reporting
+            application (timeline/slots/streamed.py). () if the commit publishes no position. For an undo, the position
+            that is valid again.
+        schema: `columns` as Avro text without ids, in slots of earlier releases.
+        schema_before: `columns_before` as Avro text without ids, in slots of earlier releases.
+        columns_before: The columns before the change, in the first column change of a table.
     """
 
     seq: int
@@ -200,35 +208,35 @@ class Slot(SlotBody):
 
     @property
     def undoes(self) -> bool:
-        """Whether another engine took back the slots after `position`, and deleted their files."""
+        """True if another engine rolled back the slots after `position` and deleted their files."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
     def compacts(self) -> bool:
-        """Whether it is a completed compaction."""
+        """True if the slot is a completed compaction."""
         return self.outcome == COMPLETED and self.action == "compaction"
 
     @property
     def commits(self) -> bool:
-        """Whether Hudi takes it for a completed write, which had its requested and inflight files before."""
+        """True if the slot is a completed write for Hudi, with earlier requested and inflight files."""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
     @property
     def writes_rows(self) -> bool:
-        """Whether it changes rows.
+        """True if the slot changes rows.
 
-        A clustering and a log compaction only move rows; a change of columns at most writes them anew.
+        Clustering and log compaction only move rows, and a column change at most rewrites them.
         """
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT, ALTER)
 
     @property
     def tells_columns(self) -> bool:
-        """Whether the schema in its commit's metadata counts; that of a table service may be outdated."""
+        """True if the schema in the commit metadata is valid. The schema of a table service may be outdated."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
 def _kinds(of: Any) -> list[tuple[str, type]]:
-    """Fields and the plain type each must have."""
+    """Return the fields and the required plain type of each."""
     plain = {"str": str, "int": int, "dict": dict, "tuple": tuple}
     return [(f.name, plain[str(f.type).partition("[")[0]]) for f in fields(of) if f.name != "transaction"]
 
@@ -242,9 +250,9 @@ def _canonical(value: Any) -> bytes:
 
 
 def encode(slot: Slot) -> bytes:
-    """Canonical bytes of `slot`; equal slots have equal bytes."""
+    """Encode `slot` as canonical bytes. Equal slots have equal bytes."""
     later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
-    known_by = 4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if later else 1  # others are told
+    known_by = 4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if later else 1  # lowest version
     body: dict[str, Any] = {
         name: value for name in _NAMES if (value := getattr(slot, name)) not in ((), "", {}, None, 0)
     }
@@ -264,12 +272,15 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
-    """Return the SHA-256 of `data` in hex, by which the next slot names this one."""
+    """Return the SHA-256 of `data` in hex. The next slot refers to a slot by this digest."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """JSON without duplicate names, NaN, or more than 64 levels. Raises CorruptTable naming `key`."""
+    """Parse strict JSON. Raises CorruptTable for duplicate names, NaN, or more than 64 levels.
+
+    key: the file name for the error.
+    """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -298,7 +309,14 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def decode(data: bytes, key: str) -> Slot:
-    """Slot of `data`, its digest and every path in it checked. Raises CorruptTable or UnsupportedTable naming `key`."""
+    """Decode a slot, and verify its digest and paths.
+
+    key: the file name for errors.
+
+    Raises:
+        CorruptTable: The slot is damaged or invalid.
+        UnsupportedTable: A newer release wrote the slot.
+    """
     end = data.rfind(b',"~":"')
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(
@@ -320,7 +338,10 @@ def decode(data: bytes, key: str) -> Slot:
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable where `needs`, as it stands in the file `key`, names a feature that this release lacks."""
+    """Raise UnsupportedTable if `needs` in the file `key` lists a feature that this release does not support.
+
+    Raises CorruptTable if `needs` is not a list of strings.
+    """
     if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
         raise CorruptTable(f"{key} is damaged: it needs {str(needs)[:50]}.", file=key)
     if unknown := sorted(set(needs) - KNOWN):
@@ -360,14 +381,14 @@ def _slot(body: dict[str, Any]) -> Slot:
 
 
 def _place(said: Any) -> tuple[str, ...]:
-    """What a slot names as `streamed`. Raises TypeError for what is no place."""
+    """Return the decoded field `streamed` of a slot. Raises TypeError for an invalid value."""
     if said != [] and not (fits(said, (str, str, str)) and all(said)):
         raise TypeError(f"streamed is {str(said)[:50]!r}")
     return tuple(said)
 
 
 def _check_types(slot: Slot) -> None:
-    """Every field of the type it is declared with. Raises TypeError naming the field."""
+    """Raise TypeError if a field does not have its declared type."""
     for one in (slot, *slot.files, *slot.plan):
         for name, kind in _KINDS[type(one)]:
             value: Any = getattr(one, name)
@@ -388,7 +409,7 @@ def _check_types(slot: Slot) -> None:
 
 
 def check_changes(file: DataFile) -> None:
-    """Raise ValueError where `changes` names something else than change logs beside the file."""
+    """Raise ValueError if `changes` contains anything other than change logs in the folder of the file."""
     if not fits(file.changes, {str: (int, str)}):
         raise ValueError(f"changes of {file.path} are {str(file.changes)[:50]}")
     for path in file.changes:
@@ -397,8 +418,9 @@ def check_changes(file: DataFile) -> None:
 
 
 def _check_paths(slot: Slot) -> None:
-    """A slot that names a file which is not a data file, or lies elsewhere, was not written by hoodoo: a clean would
-    delete what it names.
+    """Raise ValueError if a path in a slot is not a valid data file or index entry.
+
+    hoodoo does not write such slots, and a clean operation would delete the files that they list.
     """
     for file in slot.files:
         check_data_path(file.path)

@@ -1,8 +1,8 @@
-"""The place in a source that Apache Hudi's streamer finds in a table: its text, and whose it is.
+"""Source position that a table stores for Apache Hudi's streamer.
 
-A table has one such place. The first application that says it in Hudi's words owns it; others keep their positions to
-themselves. Each commit of ours that writes rows repeats the newest text, because Hudi's streamer asks the newest commit
-that has one. Knows texts and names of applications, not what they mean.
+A table has one such position. The first application that sets it in Hudi's format owns it. Positions of other
+applications are not published. Each commit of hoodoo that writes rows repeats the newest position, because Hudi's
+streamer reads it from the newest commit that has one.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HUDI_STREAMER = "hudi-streamer"
-"""The application of what Apache Hudi's streamer committed."""
+"""Application name for commits of Apache Hudi's streamer."""
 
 
 class Streamed(NamedTuple):
-    """The newest place of a table. Without a text there is none.
+    """Newest source position of a table for Apache Hudi's streamer.
 
     Attributes:
-        text: How far the source was read, as Apache Hudi spells it.
-        owner: The application that owns the place.
-        said_by: The application that said the text: the owner, or Apache Hudi's streamer.
+        text: The position in the format of Apache Hudi, or '' if it is not set.
+        owner: The application that owns the position.
+        said_by: The application that reported the text: the owner, or Apache Hudi's streamer.
     """
 
     text: str = ""
@@ -27,20 +27,23 @@ class Streamed(NamedTuple):
     said_by: str = ""
 
     def after(self, application: str, text: str) -> Streamed:
-        """Return the place once an application has committed its position.
+        """Return the position after a commit of an application.
 
         Args:
             application: The application.
-            text: The position as Apache Hudi spells it; '' where the application does not say.
+            text: The application's position in the format of Apache Hudi, or ''.
         """
         if application == self.owner or text and not self.owner:
             return Streamed(text or self.text, application, application)
         return self
 
     def after_hudi(self, text: str) -> Streamed:
-        """Return the place once Apache Hudi's streamer has committed `text`, its own place."""
+        """Return the position after Apache Hudi's streamer has committed the position `text`."""
         return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
     def overtakes(self, application: str) -> bool:
-        """Tell whether Apache Hudi's streamer has read on since the newest commit of `application`, the owner."""
+        """Return whether Apache Hudi's streamer has committed since the newest commit of the owner `application`.
+
+        False if `application` is not the owner.
+        """
         return bool(self.owner) and self.owner == application != self.said_by

@@ -295,7 +295,7 @@ class _NewColumn:
 
 @dataclass(frozen=True)
 class _Stays:
-    """Condition that is true for rows without a delete flag. With `anew`, a row must also follow a delete of its key."""
+    """Condition that is true for rows without a delete flag. With `anew`, rows must also follow a delete of the key."""
 
     anew: bool = False
 

@@ -1,1 +1,1 @@
-"""Changes of a table's columns, and what they cost."""
+"""Column changes of a table, and the file rewrites that they need."""

@@ -1,6 +1,4 @@
-"""Changes of a table's columns: what each makes of a schema, and what is refused. What a change costs is not known here
-(rewrites.py).
-"""
+"""Column changes: their validation, and their effect on a schema. rewrites.py determines the files to rewrite."""
 
 from __future__ import annotations
 
@@ -36,15 +34,15 @@ Siblings = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Adds a column, which is null in the rows there are.
+    """Change that adds a column. Existing rows have null in it.
 
     Attributes:
-        name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and '{}'
-            the value of a map.
-        type: The type of the column, of pyarrow or as text, such as "int64" or "decimal(10, 2)".
-        default: The value that later batches without the column mean. NO_DEFAULT (default): such batches are refused.
-        after: The column after which it stands. None (default): it is the last, unless `first` is True.
-        first: True makes it the first column. Default False.
+        name: The name of the column. For a field of a struct, the dotted path, such as 's.f'. '[]' stands for the item
+            of a list, and '{}' for the value of a map.
+        type: The type of the column, as a pyarrow type or a string such as "int64" or "decimal(10, 2)".
+        default: The value for later batches without the column. NO_DEFAULT (default): such batches raise an error.
+        after: The column before the new column. None (default): the new column is the last, unless `first` is True.
+        first: True makes the new column the first column. Default False.
     """
 
     name: str
@@ -56,10 +54,10 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """Removes a column; snapshots from before keep its values.
+    """Change that drops a column. Earlier snapshots keep its values.
 
     Attributes:
-        name: The name of the column; dotted for a field of a struct.
+        name: The name of the column, or the dotted path of a struct field.
     """
 
     name: str
@@ -67,11 +65,11 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class RenameColumn:
-    """Renames a column.
+    """Change that renames a column.
 
     Attributes:
-        name: The name of the column; dotted for a field of a struct.
-        to: The new name, without dots also for a field of a struct.
+        name: The name of the column, or the dotted path of a struct field.
+        to: The new name. For a struct field, only the name of the field, without dots.
     """
 
     name: str
@@ -80,14 +78,14 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class MoveColumn:
-    """Moves a column to another position among the columns.
+    """Change that moves a column to another position.
 
-    Exactly one of `after` and `first` is given.
+    Set exactly one of `after` and `first`.
 
     Attributes:
-        name: The name of the column, which is not a field of a struct.
-        after: The column after which it stands. None (default): it becomes the first.
-        first: True makes it the first column. Default False.
+        name: The name of the column. Struct fields cannot be moved.
+        after: The column before the new position. None (default): requires `first=True`.
+        first: True makes the column the first column. Default False.
     """
 
     name: str
@@ -97,11 +95,11 @@ class MoveColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """Gives a column a type that can hold every value of its present type.
+    """Change to a wider type, which can represent every value of the current type.
 
     Attributes:
-        name: The name of the column; dotted for a field of a struct.
-        type: The new type, of pyarrow or as text.
+        name: The name of the column, or the dotted path of a struct field.
+        type: The new type, as a pyarrow type or a string.
     """
 
     name: str
@@ -110,11 +108,11 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class RetypeColumn:
-    """Gives a column a type that every stored value is exactly one of, though not every value of its present type.
+    """Change to a type that can represent every stored value, but not every value of the current type.
 
     Attributes:
-        name: The name of the column, which is not within a struct, list or map.
-        type: The new type, of pyarrow or as text.
+        name: The name of the column. Fields within a struct, list or map are not allowed.
+        type: The new type, as a pyarrow type or a string.
     """
 
     name: str
@@ -123,10 +121,10 @@ class RetypeColumn:
 
 @dataclass(frozen=True)
 class MakeNullable:
-    """Allows nulls in a column that was created with nullable=False.
+    """Change that allows nulls in a column that was created with nullable=False.
 
     Attributes:
-        name: The name of the column; dotted for a field of a struct.
+        name: The name of the column, or the dotted path of a struct field.
     """
 
     name: str
@@ -136,7 +134,7 @@ Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | 
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
-    """The table's columns after `alterations`, one after the other. Raises SchemaError naming the column."""
+    """Apply `alterations` in order, and return the resulting columns. Raises SchemaError for an invalid change."""
     schema = config.columns
     work = _Altering(config, schema)
     for one in alterations:
@@ -145,8 +143,9 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
 
 
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
-    """`alterations` with the names of the table in the stead of those that columns were created from. Raises
-    SchemaError as `altered`.
+    """Replace original column names in `alterations` with the table's names.
+
+    Raises SchemaError for an invalid change, like `altered`.
     """
     spellings, found = config.spellings, list[Alteration]()
     if not spellings:
@@ -205,7 +204,7 @@ class _Altering:
         self.columns = _edited(self.columns, _steps(path), edit, path)
 
     def _require_free(self, name: str, what: str) -> None:
-        """Raise SchemaError for a column by which rows are found, placed or ordered."""
+        """Raise SchemaError for a key, partition or ordering column."""
         config = self._config
         for role, names in (
             ("key", config.key),
@@ -220,7 +219,7 @@ class _Altering:
                 )
 
     def _require_no_source(self, name: str, what: str) -> None:
-        """Raise SchemaError for a column of which a partition column is made."""
+        """Raise SchemaError for the source column of a generated partition column."""
         column = next((one for one in self.columns if one.name == name), None)
         for made, one in self._config.transforms.items():
             if column is not None and self._config.columns.by_name[one.column].id == column.id:
@@ -356,7 +355,7 @@ def _parent_id(columns: Siblings, path: str) -> int:
 
 
 def _steps(path: str) -> list[str]:
-    """'s.l[].f' as ['s', 'l', '[]', 'f']. Raises SchemaError."""
+    """Split a path into steps: 's.l[].f' becomes ['s', 'l', '[]', 'f']. Raises SchemaError for an invalid path."""
     if not isinstance(path, str) or not path:
         raise SchemaError(f"A column takes a text as its name, got {printable(path)}.", column=printable(path))
     steps: list[str] = []
@@ -373,7 +372,7 @@ def _steps(path: str) -> list[str]:
 def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str) -> Siblings:
     """Return `beside` with the column at the end of `steps` changed by `edit`.
 
-    edit: is called with the column's siblings and its index among them.
+    edit: receives the column's siblings and its index among them, and returns the new siblings.
     """
     at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
@@ -393,7 +392,7 @@ def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, in
 def _not_a_part(
     edit: Callable[[Siblings, int], Siblings], around: Column, path: str
 ) -> Callable[[Siblings, int], Siblings]:
-    """`edit` of the item of a list or the value of a map may change it, but not take it away or call it otherwise."""
+    """Wrap `edit` so that it raises SchemaError for dropping or renaming the item of a list or the value of a map."""
     if around.kind == "struct":
         return edit
 
@@ -429,7 +428,7 @@ def _placed(beside: Siblings, column: Column, after: str | None, first: bool) ->
 
 
 def require_name(name: str, path: str) -> None:
-    """Raise SchemaError for a name that no column can have. path: the name with those of the structs around it."""
+    """Raise SchemaError for an invalid column name. path: the full path of the column, for the error."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
             f"Column {printable(path)}: a name has letters, digits and _, begins with no digit and not with _hoodie_.",
@@ -448,7 +447,7 @@ def _type(kind: object, path: str) -> pa.DataType:
 
 
 def _default(value: object, kind: pa.DataType, path: str) -> Any:
-    """A default as JSON. Raises SchemaError for one that the column does not hold, or that JSON does not."""
+    """Convert a default to JSON. Raises SchemaError if the column or JSON cannot represent it."""
     if value is None:
         return None
     try:
@@ -471,7 +470,7 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
 
 
 def _held(value: object, kind: pa.DataType) -> object:
-    """`value` as Python has it once it was of type `kind`: numbers by the rule of those in batches."""
+    """Convert `value` to `kind` and back to Python. Numbers follow the rules for batches."""
     if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return pa.scalar(value, kind).as_py()
     given = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
@@ -479,7 +478,7 @@ def _held(value: object, kind: pa.DataType) -> object:
 
 
 def _is_lost(given: object, held: object) -> bool:
-    """Tell whether Arrow, which made `held` of `given`, silently lost a fraction, a time of day or a zone."""
+    """Return whether Arrow silently lost a fraction, a time of day or a time zone when converting `given` to `held`."""
     if isinstance(given, dt.datetime):
         return not isinstance(held, dt.datetime) or (given.tzinfo is None) != (held.tzinfo is None)
     return isinstance(given, float) and isinstance(held, int) and held != given

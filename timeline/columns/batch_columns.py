@@ -1,5 +1,6 @@
-"""The changes of columns that make a table take a batch: new columns and fields, and wider types. How a change is made
-is not known here (alterations.py).
+"""Column changes that a table needs to accept a batch: new columns, new fields and wider types.
+
+alterations.py applies the changes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
-    """What makes the table take a batch with the columns `schema`: new columns and fields, wider types where that is
-    exact. Nothing is dropped, renamed or narrowed.
+    """Return the column changes that the table needs for a batch with the columns `schema`.
 
-    fits(column): tells whether the batch's values fit the type that the column has now.
+    The changes add columns and fields, and widen types where this is exact. They never drop, rename or narrow columns.
 
-    Raises SchemaError for a type that no table can hold, and, naming all of them, for names that no table can have.
+    fits(column): returns whether the batch's values are convertible to the column's current type.
+
+    Raises SchemaError for an unsupported type, and for invalid names. The error lists all invalid names.
     """
     require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
     found: list[Alteration] = []
@@ -38,9 +40,9 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
         except SchemaError:
             if column is None or isinstance(column.kind, str):
                 raise
-            continue  # whether the values fit the column as it is does not hang on their type
+            continue  # the values may be convertible to the existing column, whatever their type
         if column is None:
-            require_name(field.name, field.name)  # a path would add it elsewhere
+            require_name(field.name, field.name)  # a name with dots would be read as a path
             found.append(AddColumn(field.name, wanted, default=None))
         else:
             found += _grown(column, wanted, field.name)
@@ -50,7 +52,10 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
 
 
 def _misnamed_beside(known: Sequence[Column], given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
-    """What a batch brings beyond `known` and cannot be called as it is, at any level. around: before their names."""
+    """Yield the new columns and fields of a batch that have invalid names, at any level.
+
+    around: the prefix for their paths.
+    """
     there, given = {column.name: column for column in known}, list(given)
     yield from misnamed([field for field in given if field.name not in there], around, there)
     for field in given:
@@ -68,7 +73,7 @@ def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misna
 
 
 def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
-    """New fields of structs, at any level. Values within them are never widened by themselves: that rewrites files."""
+    """Yield changes that add new struct fields, at any level. Existing fields are never widened, to avoid rewrites."""
     if column.kind == "struct" and pa.types.is_struct(wanted):
         there = {child.name: child for child in column.children}
         for field in wanted:

@@ -1,6 +1,4 @@
-"""What a new column has in place of a default if later batches have to bring it. Calls take it without a look at what
-changes of columns are.
-"""
+"""Marker for a new column without a default. It is a separate module, so that importing it is cheap."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from enum import Enum
 
 
 class NoDefault(Enum):
-    """What an added column has whose value no batch may leave out; None is a default."""
+    """Type of the marker NO_DEFAULT for an added column without a default. None would be a default."""
 
     NO_DEFAULT = "no default"
 
@@ -17,6 +15,6 @@ class NoDefault(Enum):
 
 
 NO_DEFAULT = NoDefault.NO_DEFAULT
-"""Of an added column: batches must have it."""
+"""Marker for an added column that every later batch must have."""
 
 __all__ = ["NO_DEFAULT", "NoDefault"]

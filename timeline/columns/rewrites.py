@@ -1,9 +1,8 @@
-"""What a change of a table's columns costs: which file groups have to be written anew so that every reader stays right;
-which stand in other engines' way already; and what it was, in words.
+"""File groups that a column change has to rewrite, and file groups that other engines already read incorrectly.
 
-Engines that go by name (Apache Hudi on Spark, the `hudi` package) read old files under the newest names and types. A
-change is free where they then read what is meant; else files are rewritten in its commit (docs/columns.md). Knows
-schemas and views; nothing is read or written here.
+Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
+and types. A change does not rewrite files that these engines still read correctly. It rewrites all other files in its
+commit (docs/columns.md). The functions only use schemas and views.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """The file groups that have to be rewritten in the slot of a change of columns.
+    """File groups that have to be rewritten in the slot of a column change.
 
-    wrong: those with a file that a reader by column names would read wrong.
-    logged: others, with logs that some readers could not read any more.
+    Attributes:
+        wrong: File groups with a file that engines would read incorrectly because they match columns by name.
+        logged: All other file groups with logs that some engines could no longer read.
     """
 
     wrong: tuple[FileGroup, ...] = ()
@@ -32,15 +32,15 @@ class Rewrites:
 
     @property
     def groups(self) -> tuple[FileGroup, ...]:
-        """All of them."""
+        """All file groups that have to be rewritten."""
         return (*self.wrong, *self.logged)
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """Return the file groups that have to be rewritten where the columns become `after`.
+    """Return the file groups that have to be rewritten if the columns change to `after`.
 
-    everything: also those with files that other engines read wrong already, because one of them gave a column a type
-        whose values they convert differently.
+    everything: True includes files that other engines already read incorrectly, because one of them changed a column to
+        a type whose values they convert differently.
     """
     verdicts: dict[int, bool] = {}
     touches_logs = changes_values(config.columns, after)
@@ -58,16 +58,15 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
 
 
 def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
-    """Tell whether a reader that goes by column names reads a file wrong.
+    """Return whether a reader that matches columns by name reads a file incorrectly.
 
-    It does where a column has another name in the file, where another column has its name, or where such readers
-    convert its values differently from us. A type that the table had before already, because another engine changed
-    it, does not count.
+    It does if a column has a different name in the file, if a different column has its name, or if such readers convert
+    its values differently from hoodoo. A type that the column already had before the change does not count.
 
     Args:
-        file: The schema that the file was written under.
-        before: The schema of the table before the change that is planned, None where none is.
-        after: The schema that the reader asks for.
+        file: The schema that the file was written with.
+        before: The schema of the table before the change, or None to check all types.
+        after: The schema that the reader uses.
     """
     known = before.by_id if before else {}
     return is_misnamed(file, after) or any(
@@ -79,8 +78,9 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Tell whether a file written under `file` has a column of `now` under another name, or another column under the
-    name of one.
+    """Return whether a column name means different columns in the schemas `file` and `now`.
+
+    True if a column of `now` has a different name in `file`, or if its name belongs to a different column there.
     """
     names = set(file.parent_and_name.values())
     return any(
@@ -90,12 +90,13 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """File groups that only a reader by ids reads right. There are some where Apache Hudi renamed a column, or dropped
-    it and added its name again, under an internal schema of its own, and where a write of Hudi's ended after a change
-    of columns that it had not seen.
+    """Return the file groups that are only read correctly by readers that match columns by id.
+
+    Such groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema. They
+    also exist if a write of Hudi did not notice a concurrent column change.
     """
     if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
-        return ()  # no other engine ever did either
+        return ()  # neither of the two cases can have occurred
     verdicts: dict[int, bool] = {}
     found = []
     for group in view.groups():
@@ -109,8 +110,9 @@ def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
 
 
 def require_names(config: TableConfig, view: View) -> None:
-    """Raise RewriteNeeded where a commit of ours would spoil what other engines read: it carries no internal schema,
-    and without one they go by names.
+    """Raise RewriteNeeded if a commit of hoodoo would make other engines read files incorrectly.
+
+    Commits of hoodoo do not contain Hudi's internal schema, so that other engines match columns by name afterwards.
     """
     if groups := misnamed(config, view):
         raise rewrite_needed(
@@ -124,7 +126,7 @@ def require_names(config: TableConfig, view: View) -> None:
 def rewrite_needed(
     groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
 ) -> RewriteNeeded:
-    """The error that says how much `groups` are."""
+    """Create the error for file groups that have to be rewritten, with their number of files, rows and bytes."""
     files = [entry.file for group in groups for entry in group.files()]
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)

@@ -1,5 +1,6 @@
-"""What a table is, as hoodie.properties says: name, type, key, partitioning, ordering, schema, options. Read anew
-before each commit.
+"""Configuration of a table from hoodie.properties: name, type, key, partitioning, ordering, schema and options.
+
+The properties are read again before each commit.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ CHANGE_LOGS = {
     "before": change_logs.DATA_BEFORE,
     "keys": change_logs.OP_KEY_ONLY,
 }
-"""What `create(change_log=...)` takes."""
+"""Values of `create(change_log=...)`."""
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("6", "8", "9")
 LAYOUT_OF = {"6": "1"}
-"""The layout of the timeline of a table version; 2 of the others."""
+"""Timeline layout version by table version. All other table versions have layout 2."""
 _MERGE_PROPERTY = "hoodie.record.merge.property."
 _CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
 _PAYLOADS = {
@@ -49,7 +50,7 @@ _PAYLOADS = {
     "EventTimeAvroPayload": BY_EVENT,
     "OverwriteWithLatestAvroPayload": BY_COMMIT,
 }
-"""Payload classes that do what a merge mode says and nothing else, and that mode, of which version 6 says nothing."""
+"""Payload classes that are equivalent to a merge mode. Table version 6 does not record the merge mode."""
 _GENERATORS = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
@@ -62,18 +63,19 @@ _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 _DATABASE = "default"
 TABLE_ID = table_options.PREFIX + "table_id"
 NOT_NULL = table_options.PREFIX + "not_null"
-"""Property: columns in which no write may leave a null. To other engines they are columns like others."""
+"""Property that lists the non-nullable columns. Other engines ignore it."""
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
-"""Property: the partitions of Hudi's metadata table that are in use."""
+"""Property that lists the enabled partitions of Hudi's metadata table."""
 
 
 @dataclass(frozen=True)
 class TableConfig:
-    """The configuration of one table.
+    """Configuration of a table.
 
-    created: the columns that the table was created with.
-    schemas: the schemas that the table had since; the newest of them counts.
-    raw: the properties as the file has them.
+    Attributes:
+        created: The columns that the table was created with.
+        schemas: The schemas of the table since then. The newest schema is the current schema.
+        raw: The properties in the file.
     """
 
     name: str
@@ -88,31 +90,31 @@ class TableConfig:
     options: Options
     raw: Mapping[str, str]
     schemas: SchemaHistory = SchemaHistory()
-    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/parcels)
 
     @cached_property
     def columns(self) -> TableSchema:
-        """The table's columns with their ids: those that are read and written."""
+        """The current columns of the table, with their ids."""
         return self.schemas.newest_of(self.created)
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns."""
+        """The current columns of the table, as an Arrow schema."""
         return self.columns.arrow
 
     @property
     def schema_id(self) -> int:
-        """The id of the schema, as slots keep it of each data file that is written under it; 0 for the first schema."""
+        """The id of the current schema that slots record for new data files. 0 for the first schema."""
         return 0 if self.columns.id == 1 else self.columns.id
 
     @property
     def merge_on_read(self) -> bool:
-        """Whether the table is of the type merge-on-read."""
+        """True if the table type is merge-on-read."""
         return self.type == MERGE_ON_READ
 
     @property
     def by_event_time(self) -> bool:
-        """Whether the ordering columns decide which version of a key wins."""
+        """True if the ordering columns decide which version of a key wins."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
@@ -122,69 +124,69 @@ class TableConfig:
 
     @property
     def logs_partial_rows(self) -> bool:
-        """Whether writes that set some columns of stored rows log these columns only.
+        """True if writes that set some columns of stored rows only log these columns.
 
-        With an ordering column partial rows would not be associative: what logs say would depend on how they are
-        grouped.
+        False for tables with ordering columns. Merging partial rows would not be associative there, so the result would
+        depend on the grouping of logs.
         """
         return self.options.partial_logs and self.merge_on_read and not self.order_by
 
     @property
     def change_log(self) -> str:
-        """Hudi's mode of supplemental logging; '' if the table keeps no change log."""
+        """Hudi's mode of supplemental logging, or '' if the table does not keep a change log."""
         return mode_of(self.raw)
 
     @property
     def table_id(self) -> str:
-        """The id that create() gave the table; '' for one that another engine created."""
+        """The id that create() gave the table, or '' if another engine created the table."""
         return self.raw.get(TABLE_ID, "")
 
     @property
     def not_null(self) -> tuple[str, ...]:
-        """Columns in which no write may leave a null."""
+        """The names of the non-nullable columns."""
         return tuple(column.name for column in self.columns.columns if column.required)
 
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
-        """Partition column -> how it is made of another column, of those that are."""
+        """The transforms of generated partition columns, by partition column."""
         found = transform_properties.stored(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property
     def spellings(self) -> Spellings:
-        """The names of the columns, and those that some of them were created from."""
+        """The mapping between column names and the original names of columns."""
         return Spellings(self.columns.columns, original_names.stored(self.raw))
 
     @property
     def placing(self) -> tuple[str, ...]:
-        """Columns that tell the partition of a row: the partition columns, and those of which some are made."""
+        """The columns that determine the partition of a row: partition columns, and sources of generated ones."""
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
     def declared_schema(self) -> pa.Schema:
-        """`schema` as it was declared: the columns of `not_null` are not nullable. Files and batches have `schema`."""
+        """The declared schema, in which the columns of `not_null` are not nullable. Files and batches have `schema`."""
         fixed = set(self.not_null)
         return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
 
     @property
     def key_generator(self) -> str:
-        """Hudi's key generator: SIMPLE, COMPLEX, NON_PARTITION, TIMESTAMP, CUSTOM or another; '' if none is named."""
+        """Hudi's key generator, such as SIMPLE, COMPLEX, NON_PARTITION, TIMESTAMP or CUSTOM. '' if it is not set."""
         named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
         class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
         return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
 
     @property
     def layout_one(self) -> bool:
-        """Whether Hudi's timeline has the layout 1, which table version 6 has."""
+        """True if Hudi's timeline has layout 1, as in table version 6."""
         return LAYOUT_OF.get(self.raw["hoodie.table.version"]) == "1"
 
     @property
     def virtual_keys(self) -> bool:
-        """Whether Hudi's meta columns are null in the table's files: record keys follow from the key columns."""
+        """True if Hudi's meta columns are null in the table's files. Record keys then follow from the key columns."""
         return self.raw.get("hoodie.populate.meta.fields", "true").lower() == "false"
 
     def require_writable(self) -> None:
-        """Raise UnsupportedTable where hoodoo reads the table and cannot write to it."""
+        """Raise UnsupportedTable if hoodoo can read the table, but not write to it."""
         if self.layout_one:
             raise UnsupportedTable(
                 f"This table has version {self.raw['hoodie.table.version']}, which hoodoo reads and does not write. "
@@ -200,7 +202,7 @@ class TableConfig:
             )
 
     def require_commit_times(self) -> None:
-        """Raise UnsupportedTable where rows do not say which commit wrote them."""
+        """Raise UnsupportedTable if rows do not record the commit that wrote them."""
         if self.virtual_keys:
             raise UnsupportedTable(
                 "hoodie.populate.meta.fields=false: without meta columns no row says which commit wrote it, so that "
@@ -210,9 +212,9 @@ class TableConfig:
 
     @property
     def folders_tell_values(self) -> bool:
-        """Whether the name of a partition's folder determines the values of the partition columns in its rows.
+        """True if the name of a partition's folder determines the values of the partition columns.
 
-        Not where a key generator formats times (TIMESTAMP, CUSTOM) or is not known, or dates are folders of folders.
+        False if the key generator formats times (TIMESTAMP, CUSTOM) or is unknown, or if dates are nested folders.
         """
         kinds = any(":" in name for name in self.raw.get("hoodie.table.partition.fields", "").split(","))
         slashed = self.raw.get(_SLASHED_DATES, "false").lower() == "true"
@@ -220,24 +222,25 @@ class TableConfig:
 
     @property
     def key_is_record_key(self) -> bool:
-        """Whether the record key of a row that we write is the value of its one key column, as it stands."""
+        """True if hoodoo writes the unchanged value of a single key column as the record key."""
         one = len(self.key) == 1 and len(self.partition_by) <= 1
         return one and pa.types.is_string(self.schema.field(self.key[0]).type)
 
     @property
     def write_action(self) -> str:
-        """The action of a write's instant in Hudi's timeline."""
+        """Hudi's action for the instants of writes: 'deltacommit' or 'commit'."""
         return "deltacommit" if self.merge_on_read else "commit"
 
     @cached_property
     def file_schema(self) -> pa.Schema:
-        """Hudi's five meta columns, then the table's."""
+        """The schema of data files: Hudi's five meta columns, then the table's columns."""
         return pa.schema([pa.field(name, pa.string()) for name in META_COLUMNS] + list(self.schema))
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """What a rewrite keeps of each row: commit time (as a dictionary: it has few values), sequence number, record
-        key, the table's columns.
+        """The columns that a rewrite keeps: commit time, sequence number, record key, and the table's columns.
+
+        The commit time is a dictionary column, because it has few distinct values.
         """
         return pa.schema(
             [
@@ -249,34 +252,36 @@ class TableConfig:
 
     @cached_property
     def schema_text(self) -> str:
-        """Avro schema of the table's columns, as commit metadata carries it."""
+        """The Avro schema of the table's columns, as stored in commit metadata."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def under(self, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-        """The configuration under what slots changed: properties, name -> text, '' where the default holds again; and
-        the columns.
+        """Return the configuration after changes by slots.
+
+        settings: changed properties, name -> text; '' restores the default. schemas: the schema history.
         """
         found = parse(with_settings(self.raw, settings)) if settings else self
         return found.with_schemas(schemas)
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
-        """The same table with the columns that it had where `schemas` ends."""
+        """Return the configuration with the schema history `schemas`. Its newest schema is the current schema."""
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """The same table, with the same columns, that can read files of another snapshot too, whose schemas these are:
-        those of an older one may be forgotten by now, those of a newer one are not known yet.
+        """Return the configuration with additional known schemas, to read files of an older or newer snapshot.
+
+        The current columns stay unchanged.
         """
         return self.with_schemas(self.schemas.knowing(schemas, self.created))
 
     def with_columns(self, columns: TableSchema) -> TableConfig:
-        """As it will be from the slot on that makes the table's columns `columns`."""
+        """Return the configuration after a future slot that changes the table's columns to `columns`."""
         before = {} if self.schemas else self.columns.to_json()
         return replace(self, schemas=self.schemas.after(1 << 62, columns.to_json(), before))
 
     # ---- reading files of any of the table's schemas
     def columns_of(self, file: DataFile) -> TableSchema:
-        """The schema under which `file` was written. Raises CorruptTable where no slot says what it is."""
+        """Return the schema that `file` was written with. Raises CorruptTable if no slot describes the schema."""
         number = file.schema or 1
         if number == self.columns.id:
             return self.columns
@@ -290,7 +295,7 @@ class TableConfig:
         return found
 
     def resolution(self, file: DataFile) -> Resolution:
-        """How the columns of `file` become the table's."""
+        """Return the resolution that converts the columns of `file` to the table's columns."""
         number = file.schema or 1
         if number == self.columns.id:
             return AS_IT_STANDS
@@ -299,7 +304,7 @@ class TableConfig:
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
-        """`file.sorted` by the names that the columns have now; '' where one of them is gone."""
+        """Return the sort order of `file` with current column names, or '' if one of its columns was dropped."""
         if not file.sorted or file.schema == self.schema_id:
             return file.sorted
         order, _, names = file.sorted.partition(":")
@@ -313,7 +318,7 @@ class TableConfig:
 
     @property
     def metadata_partitions(self) -> str:
-        """The partitions of Hudi's metadata table, as the properties name them; '' where there is none."""
+        """The enabled partitions of Hudi's metadata table, or '' if it is disabled."""
         return self.raw.get(METADATA_PARTITIONS, "")
 
 
@@ -328,10 +333,9 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md
-    3.3).
+    """Return the properties of a new table. Spark and hudi-rs do not need further options (docs/format.md 3.3).
 
-    change_log: a key of CHANGE_LOGS. not_null: columns that take no null.
+    change_log: a key of CHANGE_LOGS. not_null: the non-nullable columns.
     """
     values = {
         "hoodie.table.name": name,
@@ -368,25 +372,25 @@ def new_properties(
 
 
 def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """Return Hudi's key generator that spells keys and folders as hoodoo does."""
+    """Return Hudi's key generator that encodes keys and folders like hoodoo."""
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Properties `values`, changed key by key by `settings`; '' takes a property away."""
+    """Return the properties `values` with the changes in `settings`. '' removes a property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
-    """Return the bytes of a properties file with `values`, dated `now_ms` (ms since 1970)."""
+    """Return the bytes of a properties file with `values` and the time `now_ms` (ms since 1970)."""
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
 
 def load(store: Store) -> TableConfig:
-    """Configuration of the table in `store`. Raises TableNotFound, UnsupportedTable, CorruptTable."""
+    """Load the configuration of the table in `store`. Raises TableNotFound, UnsupportedTable or CorruptTable."""
     return parse(read_properties(store))
 
 
@@ -394,8 +398,8 @@ def read_properties(store: Store) -> dict[str, str]:
     """Return the properties of the table in `store`, from the backup if the file is missing.
 
     Raises:
-        TableNotFound: There is no table.
-        CorruptTable: The properties are damaged, or both files are missing.
+        TableNotFound: The table does not exist.
+        CorruptTable: The properties are damaged, or both files of an existing table are missing.
     """
     for key in (PROPERTIES, PROPERTIES_BACKUP):
         try:
@@ -419,9 +423,9 @@ def read_properties(store: Store) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
-    """Return the configuration that these properties give.
+    """Create the configuration from properties.
 
-    Raises CorruptTable if a property is missing, UnsupportedTable if a property requires an unsupported feature.
+    Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
     """
     return _parsed(tuple(values.items()))
 
@@ -432,7 +436,7 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
     _require_supported(values)
     named = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
     order = tuple(name.strip() for name in named.split(",") if name.strip())
-    # Spark leaves it to the commits
+    # tables created by Spark have the schema only in commits
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
     )
@@ -456,7 +460,7 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
 
 
 def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
-    """Return the merge mode of properties that name none, as Hudi 1.2 infers it."""
+    """Return the merge mode for properties without a merge mode, like Hudi 1.2."""
     return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
 
 
@@ -505,7 +509,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
 
 
 def _require_sure_keys(config: TableConfig) -> None:
-    """Refuse where keys are not stored, and releases of Hudi spell them in two ways."""
+    """Raise UnsupportedTable if keys are not stored, and releases of Hudi encode them differently."""
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(
             "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of Hudi "
@@ -516,7 +520,7 @@ def _require_sure_keys(config: TableConfig) -> None:
 
 
 def _require_known_merging(values: Mapping[str, str]) -> None:
-    """Refuse what makes Hudi merge rows, or take some for deletes, in ways of which the merge mode says nothing."""
+    """Raise UnsupportedTable for properties that make Hudi merge or delete rows differently from the merge mode."""
     for name, value in values.items():
         if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
             raise UnsupportedTable(

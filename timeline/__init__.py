@@ -1,1 +1,1 @@
-"""Instants, slots and transactions: which writes exist and in which order."""
+"""Timeline of a table: instants, slots and transactions, which define the writes and their order."""

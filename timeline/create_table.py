@@ -1,6 +1,6 @@
-"""How a table comes to be: its properties, Hudi's folders, and slot 1.
+"""Creation of a table: properties, Hudi's folders, and slot 1.
 
-Slot 1 is an empty commit older than any transaction (protocol rule 7).
+Slot 1 is an empty commit that is older than any transaction (protocol rule 7).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
-    """Write a new table into `store`. Raises TableExists. The properties come last but one: without slot 1 there is no
-    table yet.
+    """Create a table in `store`. Raises TableExists if the store already contains a table.
 
-    A crash in between leaves properties without a slot; the next create under the same path carries on. The table's id
-    stands in both: whoever reads the properties anew knows whether the slots that it remembers are still this table's.
+    Writes the properties first, and then slot 1. The table exists when slot 1 exists. After a crash in between, the
+    next create with the same path continues. Both contain the table's id, so that a process that reads the properties
+    again notices a replaced table.
     """
     now, token = environment.now_ms(), environment.token()
     config = configuration.parse(properties)
@@ -49,17 +49,17 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
 
 
 def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
-    """Write slot 1 of a table whose properties are there, and its instant.
+    """Write slot 1 and its instant for a table with existing properties.
 
     Args:
         store: The store of the table.
-        config: The table.
+        config: The configuration of the table.
         table: The id of the table.
         now_ms: The time of the slot, in ms since 1970. It must be before every commit of the table.
-        environment: The clock and the names of this process.
+        environment: The environment of this process.
 
     Returns:
-        False if the table has a slot 1 already.
+        False if the table already has slot 1.
     """
     instant = instant_of_ms(now_ms)
     slot = Slot(
@@ -74,7 +74,7 @@ def begin(store: Store, config: TableConfig, table: str, now_ms: int, environmen
         base_seq=0,
         completed_at=now_ms + 1,
         writer=environment.writer(),
-        needs=(TRANSFORMS,) if config.transforms else (),  # who does not know them would fill and check nothing
+        needs=(TRANSFORMS,) if config.transforms else (),  # older releases would not fill or check partition columns
     )
     try:
         store.put_if_absent(slot_key(1), encode(slot))

@@ -1,5 +1,6 @@
-"""Clock, randomness, sleep and what runs at the same time as arguments, so that the commit core runs inside a seeded
-simulator as well as in the world.
+"""Environment of the commit core: clock, randomness, sleep and concurrency.
+
+They are parameters, so that the commit core can also run in a seeded simulator.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Work whose result is there once `together` has returned."""
+    """Work whose `result` is available after `together` has returned."""
 
     result: T
 
@@ -40,14 +41,16 @@ class Deferred(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], object]]) -> None:
-    """One after the other, for stores that answer at once, and where each run has to be like the last."""
+    """Run works one after the other, for fast stores and for reproducible runs."""
     for work in works:
         work()
 
 
 def at_once(works: Sequence[Callable[[], object]]) -> None:
-    """Each in a thread of its own, the last in this one. Ends when all have, and raises the first error in the order
-    given. Threads, not a pool: a process that was forked has none of its parent's.
+    """Run each work in its own thread, and the last one in the current thread.
+
+    Returns when all works have ended, and raises the first error in the given order. At most 16 works run at a time.
+    Threads are used instead of a pool, because a forked process does not have the threads of its parent.
     """
     for first in range(0, len(works), _THREADS):
         _some_at_once(works[first : first + _THREADS])
@@ -59,7 +62,7 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
     def run(number: int) -> None:
         try:
             works[number]()
-        except BaseException as problem:  # raised by the caller's thread, whatever it is
+        except BaseException as problem:  # the caller's thread raises it
             problems[number] = problem
 
     threads = [_started(partial(run, number)) for number in range(len(works) - 1)]
@@ -72,7 +75,7 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
 
 
 def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """A thread that does it; where no more are to be had, as at the end of a process, it is done here and now."""
+    """Start a thread for `work`. If no thread can be started, such as at process exit, run `work` and return None."""
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
@@ -84,10 +87,16 @@ def _started(work: Callable[[], None]) -> threading.Thread | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """now_ms: ms since 1970 UTC; token: 128 random bits as 32 hex digits; fraction: uniform in [0, 1); sleep: seconds.
+    """Clock, randomness and concurrency of the commit core.
 
-    elapsed: seconds since some moment, by a clock that is never set. together: does works that do not depend on each
-    other, as far as it can at the same time.
+    Attributes:
+        now_ms: Returns the time in ms since 1970 UTC.
+        token: Returns 128 random bits as 32 hex digits.
+        fraction: Returns a uniform random number in [0, 1).
+        sleep: Sleeps for a number of seconds.
+        writer: Returns the name of this process.
+        elapsed: Returns the seconds of a monotonic clock.
+        together: Runs independent works, concurrently if possible.
     """
 
     now_ms: Callable[[], int] = _now_ms

@@ -1,4 +1,4 @@
-"""Hudi's instants: an action at a time in a state, and the name of the file that says so."""
+"""Hudi's instants, with time, action and state, and their file names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class State(StrEnum):
 
 COMMIT, DELTA_COMMIT, REPLACE_COMMIT = "commit", "deltacommit", "replacecommit"
 COMPACTION, CLEAN, ROLLBACK, SAVEPOINT, RESTORE = "compaction", "clean", "rollback", "savepoint", "restore"
-OPTIONS = "options"  # ours alone: a change of the table's options leaves nothing in Hudi's timeline
+OPTIONS = "options"  # only in hoodoo: a change of options is not in Hudi's timeline
 WRITES = frozenset((COMMIT, DELTA_COMMIT, REPLACE_COMMIT))
 _COMPLETED_AS = {COMPACTION: COMMIT, "logcompaction": DELTA_COMMIT, "clustering": REPLACE_COMMIT}
 _NAME = re.compile(
@@ -28,7 +28,10 @@ _NAME = re.compile(
 
 
 class Instant(NamedTuple):
-    """`time` is the requested time, `completed` the completion time or ''; both 17 digits UTC."""
+    """Instant of Hudi's timeline.
+
+    `time` is the requested time and `completed` is the completion time or ''. Both have 17 digits in UTC.
+    """
 
     time: str
     action: str
@@ -37,7 +40,7 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key of the instant's file, docs/format.md 4.2: a completed file is named after the action it completes as."""
+        """The key of the instant's file (docs/format.md 4.2). A completed file has the name of the completed action."""
         if self.state is State.COMPLETED:
             return f"{TIMELINE}{self.time}_{self.completed}.{_COMPLETED_AS.get(self.action, self.action)}"
         if self.state is State.INFLIGHT and self.action == COMMIT:
@@ -46,9 +49,7 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """The instant a file name in the timeline folder speaks of; None for strange names, which are
-    ignored as Hudi does.
-    """
+    """Parse a file name in the timeline folder. Returns None for unknown names, which Hudi also ignores."""
     match = _NAME.match(name)
     if not match:
         return None

@@ -1,11 +1,9 @@
-"""The paths of the timeline's files below a table's root: Hudi's files where Hudi has them, ours below
-`.hoodie/.hoodoo`.
-"""
+"""Paths of timeline files, relative to the table. Hudi's files have Hudi's paths; hoodoo's are in `.hoodie/.hoodoo`."""
 
 from __future__ import annotations
 
 HOODIE = ".hoodie/"
-"""Hudi's folder, in which the instants of table version 6 lie."""
+"""Hudi's folder. It also contains the instants of table version 6."""
 PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 METADATA_TABLE = ".hoodie/metadata"
@@ -19,29 +17,29 @@ OURS = ".hoodie/.hoodoo/"
 CLAIMS = OURS + "instants/"
 SLOTS = OURS + "commits/"
 PLEAS = SLOTS + "plea-"
-"""Of writers that lose every race for a slot; they sort after all slots, so whoever lists those finds them."""
+"""Turn requests of writers that lose races for slots. They sort after all slots, so listing the slots finds them."""
 CHECKPOINTS = OURS + "checkpoints/"
 WATERMARKS = OURS + "watermark/"
 LEASES = OURS + "readers/"
 CONSUMERS = OURS + "consumers/"
 PUBLISHED = OURS + "published/"
-"""Slots that leave nothing in Hudi's timeline say here that they are published."""
+"""Markers for published slots that have no instant in Hudi's timeline."""
 HEARTBEATS = OURS + "heartbeats/"
 INDEX = OURS + "index/"
 KEYS = OURS + "keys/"
 STAGING = OURS + "staging/"
 SALVAGED = OURS + "salvaged/"
-"""Copies of damaged files, under their paths, until somebody deletes them by hand."""
+"""Copies of damaged files, under their paths. They are kept until a user deletes them manually."""
 
 OVERLAYS = OURS + "overlay/"
-"""What logs made of base files, for readers of exports (exports/overlays.py)."""
+"""Effects of logs on base files, for readers of exports (exports/overlays.py)."""
 
 POSITIONS = OURS + "positions/"
-"""Positions of applications that are too long for a slot, by their digests (ingestion/positions.py)."""
+"""Application positions that are too long for a slot, by digest (ingestion/positions.py)."""
 
 
 def position_key(position: str) -> str | None:
-    """Return the key of the file that a position of an application names; None where the position is all there is."""
+    """Return the key of the file that an application position refers to, or None for an inline position."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 

@@ -1,6 +1,4 @@
-"""Savepoints: names for snapshots that no clean may take, until the name is given up. Each is a slot, so it either
-holds or was refused.
-"""
+"""Savepoints: named snapshots that cleaning keeps until the savepoint is deleted. A slot records each savepoint."""
 
 from __future__ import annotations
 
@@ -19,8 +17,11 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
-    """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where
-    a clean was faster.
+    """Create the savepoint `name` for the snapshot at slot `seq`.
+
+    Raises:
+        OptionError: The name is invalid or already used, or the slot already has a savepoint.
+        SnapshotExpired: The snapshot was already cleaned.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
         raise OptionError(
@@ -30,12 +31,12 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
             ),
             option="name",
         )
-    timeline.look()  # raises where the store holds another table now, which would get a checkpoint of ours
+    timeline.look()  # raises if the store contains a different table now
     timeline.history.require_readable(seq)
     anchor = commit_before(timeline, seq)
     checkpoint.write(
         timeline.store, timeline.history.state(anchor)
-    )  # outlives cleans and the archive, so that the snapshot can always be found
+    )  # cleaning and archiving keep this checkpoint, so that the snapshot can always be opened
 
     def draft(view: View) -> SlotDraft:
         if name in view.savepoints:
@@ -62,7 +63,7 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
 
 
 def give_up(timeline: TableTimeline, name: str) -> Slot:
-    """Let cleans take what only savepoint `name` holds. Raises PositionError for an unknown name."""
+    """Delete the savepoint `name`, so that cleaning can delete its files. Raises PositionError for an unknown name."""
 
     def draft(view: View) -> SlotDraft:
         find(view, name)
@@ -72,7 +73,7 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """The slot under savepoint `name`. Raises PositionError naming those there are."""
+    """Return the slot of the savepoint `name`. Raises PositionError, with the known names, for an unknown name."""
     if not isinstance(name, str) or name not in view.savepoints:
         known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
         raise PositionError(f"There is no savepoint {printable(name)}; known: {known}.", savepoint=printable(name))
@@ -80,7 +81,7 @@ def find(view: View, name: str) -> int:
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """The newest slot up to `seq` that changed files: Hudi keeps commits, and the snapshot is the same."""
+    """Return the newest slot up to `seq` that is a commit or compaction. Its snapshot equals the snapshot at `seq`."""
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

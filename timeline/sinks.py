@@ -1,10 +1,8 @@
-"""Sinks of Spark's streams that are known together with the query that writes them.
+"""Sinks of Spark streams, identified together with the query that writes them.
 
-Spark numbers the batches of a query, and a query with a new checkpoint begins at 0 again. So the application of such a
-commit names the sink and the query. A batch of another query whose number the sink has seen is an error: it is neither
-the batch that was committed nor one that may be left out.
-
-Knows names and numbers, not where they come from.
+Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. So the application name of
+such a commit contains the sink and the query. A batch of another query with a number that the sink has already received
+is an error. It is a different batch than the committed one, so that it must not be skipped.
 """
 
 from __future__ import annotations
@@ -29,13 +27,13 @@ def application_of(sink: str, query: str) -> str:
 
 
 def sink_of(application: str) -> str:
-    """Return the sink that an application names; the application itself where it names no query."""
+    """Return the sink in an application name, or the application name itself if it does not contain a query."""
     found = _OF_QUERY.fullmatch(application)
     return found[1] if found else application
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Refuse a batch whose number the sink has from another query.
+    """Raise OptionError for a batch whose number the sink has already received from another query.
 
     Args:
         versions: The newest version of each application.

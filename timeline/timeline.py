@@ -1,7 +1,6 @@
-"""Changes one table's commit sequence: reads the state that a write goes on from, makes attempts at a commit, and ends
-instants that nobody completed.
+"""Timeline of a table: reads the state before a write, runs commit attempts, and rolls back pending instants.
 
-`attempt` is the unit of work of every writer and table service, and the only door to a transaction's steps.
+Every writer and table service commits through `attempt`, which runs the steps of a transaction.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
 from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.views.view import Plan, View
 
-_CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
+_CLOCK_MS = 900_000  # maximum clock difference, as in S3
 
 
 class TableTimeline:
-    """Everything that changes one table's commit sequence. entry_keys: gives the key hashes of an index entry; adopt:
-    takes up another engine's commit.
+    """Access to the commit sequence of one table.
+
+    entry_keys: returns the key hashes of an index entry. adopt: imports a commit of another engine.
     """
 
     def __init__(
@@ -49,26 +49,30 @@ class TableTimeline:
     ) -> None:
         self.store, self.entry_keys, self.environment = store, entry_keys, environment
         self.adopt = adopt or _refuse
-        # on a disk an answer is there sooner than a thread
+        # on a local disk, a request is faster than starting a thread
         self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
         self.courtesy = Courtesy(store, environment)
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:
-        """The state of the table now; properties: read them anew, which a reader need not. Raises TableReplaced where
-        the store holds another table now, TableNotFound.
+        """Read the current state of the table.
+
+        properties: False does not read the properties again, which is enough for readers. Raises TableReplaced if the
+        store contains a different table now, and TableNotFound if the table does not exist.
         """
         state = self._known = look(self.history, self._known, properties)
         return state
 
     def known(self) -> TableState:
-        """The newest state that this process has seen, without a look at the store."""
+        """Return the newest state that this process has seen. Accesses the store only on the first call."""
         return self._known or self.look()
 
     def ready(self) -> TableState:
-        """The state that a write may go on from: what crashed writers left unpublished is published, what another
-        engine committed, or planned where it works beside us, is adopted. Raises UnsupportedTable where it cannot be.
+        """Return the state that a write can start from.
+
+        Publishes the unpublished slots of crashed writers, and adopts the commits of other engines. Also adopts their
+        plans if they write concurrently. Raises UnsupportedTable if a commit cannot be adopted.
         """
         while True:
             state = self.look()
@@ -89,12 +93,22 @@ class TableTimeline:
         state: TableState | None = None,
         mends: bool = False,
     ) -> Iterator[Transaction]:
-        """One attempt at a commit under an instant of its own, claimed on `state`, by default as it is now.
+        """Run an attempt at a commit under a new instant.
 
-        A write's requested and inflight instants are published before the body runs; `inflight` may depend on the view
-        that the attempt goes on from, and raise Conflict where there is nothing to do on it. A body that ends without
-        a slot (`attempt.slot`), or raises, is abandoned: the files it registered are deleted, then its instant. mends:
-        files are written anew whose columns other engines know by ids only. Raises what ready() raises, RewriteNeeded.
+        The requested and inflight files of a write are written before the body runs. If the body ends without a slot
+        (`attempt.slot`) or raises, the attempt is abandoned: its registered files and its instant are deleted.
+
+        Args:
+            action: The action of the instant.
+            requested: The content of the requested file.
+            inflight: The content of the inflight file, or a function that returns it for the base view. The function
+                may raise Conflict if no work is left.
+            state: The state to start from. None (default): the current state.
+            mends: True if the attempt rewrites files whose columns other engines can only match by id. Default False.
+
+        Raises:
+            RewriteNeeded: Files have to be rewritten before hoodoo can commit.
+            UnsupportedTable: A commit of another engine cannot be adopted.
         """
         if not mends and (action in WRITES or action == COMPACTION):
             state = state or self.ready()
@@ -115,8 +129,10 @@ class TableTimeline:
 
     @contextmanager
     def resume(self, plan: Plan) -> Iterator[Transaction]:
-        """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes.
-        What it wrote stays if it does not complete, for whoever runs the plan next.
+        """Run an attempt at a compaction plan, under the instant of the plan.
+
+        Several workers may try, and one completes the plan. The files of an attempt that does not complete stay, so
+        that the next run of the plan can use them.
         """
         state = self.ready()
         require_names(state.config, state.view)
@@ -125,8 +141,10 @@ class TableTimeline:
         yield transaction
 
     def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
-        """A slot that writes no files: begun and completed, again on a conflict. state: what the first try goes on
-        from, by default the table as it is now. Raises CommitConflict, and what complete() raises.
+        """Commit a slot without data files, with retries on conflicts.
+
+        state: the state for the first attempt. None (default): the current state. Raises CommitConflict if the retries
+        are exhausted, and the exceptions of `Transaction.complete`.
         """
         begun = iter([state])
 
@@ -137,19 +155,22 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        """The first step of an attempt: claim an instant on `state`, publish requested. Raises what ready() raises."""
+        """Claim an instant and write its requested file, as the first step of an attempt.
+
+        state: the state to start from. None (default): the current state. Raises the exceptions of `ready`.
+        """
         state = state or self.ready()
         self._require_right_clock()
         nonce = self.environment.token()
         instant = self._claim(action, nonce, state.view)
-        if action in WRITES:  # what the other actions request is known, and published, only after their slot
+        if action in WRITES:  # the requested files of other actions are written after their slot
             if state.config.options.hudi_writers:
                 self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
         return Transaction(self, state, action, instant, nonce)
 
     def _require_right_clock(self) -> None:
-        """Instants are taken from this machine's clock; one far ahead would drag every later instant with it."""
+        """Raise StoreRefused if this machine's clock is far off, because later instants would have to follow it."""
         theirs = self.store.clock_ms()
         if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
             raise StoreRefused(
@@ -169,7 +190,7 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Publish what a crashed writer left unpublished, undo what another engine took back meanwhile; the state."""
+        """Publish unpublished slots, undo slots that another engine rolled back, and return the current state."""
         while not self._publish_through(state := self.look()):
             continue
         return state
@@ -177,7 +198,8 @@ class TableTimeline:
     def _publish_through(self, state: TableState) -> bool:
         """Publish every slot up to the head of `state`.
 
-        Returns False where another engine took one of them back; a new slot undoes it then. Raises LockHeld.
+        Returns False if another engine rolled back one of the slots, and a new slot has undone it. Raises LockHeld if
+        Hudi's lock is not available.
         """
         shared: AbstractContextManager[None] = nullcontext()
         config = state.config
@@ -198,7 +220,7 @@ class TableTimeline:
         return True
 
     def claimed_action(self, instant: str) -> str:
-        """The action a pending or completed instant was claimed for. Raises PositionError for one nobody claimed."""
+        """Return the action of a claimed instant, pending or completed. Raises PositionError without a claim."""
         try:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
@@ -207,10 +229,13 @@ class TableTimeline:
             ) from None
 
     def rollback(self, instant: str) -> Slot:
-        """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted,
-        PositionError.
+        """Roll back the pending `instant` of any writer, and delete its files.
 
-        Only the winner of the rollback's slot deletes; a slow owner finds the slot and is fenced.
+        Only the process that commits the rollback slot deletes files. A slow writer finds the slot and cannot commit.
+
+        Raises:
+            AlreadyCommitted: The instant is completed or rolled back.
+            PositionError: The instant is unknown, or is a compaction plan.
         """
         action = self.claimed_action(instant)
         if action == COMPACTION:
@@ -222,25 +247,25 @@ class TableTimeline:
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Tell whether the commit of `instant` is in the table, which CommitUnknown left open.
+        """Return whether the commit of `instant` is in the table, after CommitUnknown.
 
-        False means that it never will be: a pending instant is fenced by a rollback slot, so that a request still under
-        way cannot complete it later. Only a compaction is not fenced; one that completes later does what its plan says.
+        False means that it will never be in the table. A pending instant is rolled back, so that a delayed request
+        cannot complete it later. A compaction is an exception: its plan stays open, and may be completed later.
 
         Args:
             instant: The instant of the commit.
-            nonce: The nonce of the attempt, which tells the completions of one compaction apart; '' for any.
+            nonce: The nonce of the attempt, which identifies one of several runs of a compaction. '' (default): any.
 
         Raises:
-            StoreUnavailable: The store did not answer.
-            CommitUnknown: It is still not known.
+            StoreUnavailable: The store did not respond.
+            CommitUnknown: The outcome is still unknown.
         """
         try:
             action = self.claimed_action(instant)
         except PositionError:
             if instant >= instant_of_ms(self.history.slot(self.history.oldest_slot()).completed_at):
                 raise
-            return was_published(self.store, instant)  # its claim was archived: too old to complete any more
+            return was_published(self.store, instant)  # its claim was archived, so it is too old to complete
         if action == COMPACTION:
             head = self.history.head()
             found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
@@ -259,8 +284,7 @@ class TableTimeline:
 
         def once() -> Slot:
             with self.attempt(ROLLBACK) as attempt:
-                # the target may have completed before this rollback began: every slot is looked at that is newer than
-                # the target itself
+                # the target may have completed before this rollback began, so check all slots newer than the target
                 attempt.judge_since(self.history.newest_before(ms_of_instant(instant)))
                 return attempt.complete(draft)
 

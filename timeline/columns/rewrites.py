@@ -151,7 +151,10 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Tell whether a column changes its type, or a struct its fields; some engines cannot read older logs then."""
+    """Return whether a column changes its type, or a struct changes its fields.
+
+    Some engines cannot read older logs after such a change.
+    """
     for column in after.by_id.values():
         was = before.by_id.get(column.id)
         if was is None:
@@ -162,7 +165,7 @@ def changes_values(before: TableSchema, after: TableSchema) -> bool:
 
 
 def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
-    """What happened between two schemas of a table, in words: 'add n int64', 'rename b to c', ..."""
+    """Describe the changes between two schemas of a table as text: 'add n int64', 'rename b to c', ..."""
     if before is None:
         return [f"create {', '.join(column.name for column in after.columns)}"]
     found = []
@@ -191,7 +194,7 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
 
 
 def path_of(schema: TableSchema, number: int) -> str:
-    """The dotted path of the column with id `number`."""
+    """Return the dotted path of the column with the id `number`."""
     around, name = schema.parent_and_name[number]
     if not around:
         return name

@@ -257,10 +257,9 @@ class SourceLost(CallError):
 
 
 class Overtaken(SourceLost):
-    """Error raised when Apache Hudi's streamer has read beyond the position of an application, so the table already has
-    the next rows.
+    """Error raised when Apache Hudi's streamer has read beyond the position of an application.
 
-    `details` has `application`, and `position`, the position of the streamer.
+    The table then already has the next rows. `details` has `application`, and `position`, the position of the streamer.
     """
 
     code = "OVERTAKEN"

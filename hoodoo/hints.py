@@ -1,5 +1,4 @@
-"""Suggestions for names and arguments that people know from deltalake, pandas, polars, DuckDB, Iceberg and Hudi, and
-that have a different name in hoodoo.
+"""Suggestions for names and arguments of deltalake, pandas, polars, DuckDB, Iceberg and Hudi that differ in hoodoo.
 
 These names are never accepted as aliases, because their meanings differ in details.
 """

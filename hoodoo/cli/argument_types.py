@@ -1,5 +1,7 @@
-"""Parsers for command line argument values. Each function is a `type` for argparse, and raises ArgumentTypeError for an
-invalid value. Constants that several commands show in their help are here, too.
+"""Parsers for command line argument values.
+
+Each function is a `type` for argparse, and raises ArgumentTypeError for an invalid value. Constants that several
+commands show in their help are here, too.
 """
 
 from __future__ import annotations

@@ -182,8 +182,9 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
 
 
 def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
-    """Show the result of a committed write. Errors in the output do not fail the command, because a script would retry
-    the write.
+    """Show the result of a committed write.
+
+    Errors in the output do not fail the command, because a script would then repeat the write.
     """
     try:
         written = _written(result)

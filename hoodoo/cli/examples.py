@@ -1,5 +1,7 @@
-"""One example of each command, shown at the end of its help. A test runs all examples. They use a table `lake/trips`
-with the columns id, city, at and fare, and files with its rows and keys.
+"""One example of each command, shown at the end of its help.
+
+A test runs all examples. They use a table `lake/trips` with the columns id, city, at and fare, and files with its rows
+and keys.
 """
 
 from __future__ import annotations

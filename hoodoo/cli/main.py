@@ -1,7 +1,7 @@
-"""Definition of the command line: commands and arguments. Their implementation is in hoodoo.cli.commands, which is
-loaded when a command runs, so that --help is fast.
+"""Definition of the command line: commands and arguments.
 
-Exit codes: 0 success; 1 an error, or a check that found a problem; 2 an invalid command line; 130 interrupted.
+Their implementation is in hoodoo.cli.commands, which is loaded when a command runs, so that --help is fast. Exit codes:
+0 success; 1 an error, or a check that found a problem; 2 an invalid command line; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Arguments of the maintenance commands: services, checks, exports, and protection of snapshots. The implementation is
-in hoodoo.cli.service_commands and hoodoo.cli.commands.
+"""Arguments of the maintenance commands: services, checks, exports, and protection of snapshots.
+
+The implementation is in hoodoo.cli.service_commands and hoodoo.cli.commands.
 """
 
 from __future__ import annotations

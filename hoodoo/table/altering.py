@@ -256,8 +256,8 @@ class Alterable:
     def alter(self, alterations: Sequence[Alteration], rewrite: bool = False) -> AlterResult:
         """Apply several schema changes, one after the other, in one commit.
 
-        Row values do not change, so the commit does not appear in `incremental` and `changes`. `alter([],
-        rewrite=True)` keeps the columns. It rewrites files that other engines read incorrectly after one of them
+        Row values do not change, so the commit does not appear in `incremental` and `changes`. An empty list with
+        `rewrite=True` keeps the columns. It rewrites files that other engines read incorrectly after one of them
         changed the columns.
 
         Args:

@@ -1,8 +1,8 @@
-"""State of one table in this process: its store, its timeline, and the result of the last look at the store. `Table`,
-Spark's data source and the command line are built on it, and tests inspect stored bytes through it.
+"""State of one table in this process: its store, its timeline, and the result of the last look at the store.
 
-This module is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check
-user arguments.
+`Table`, Spark's data source and the command line are built on this module, and tests inspect stored bytes through it.
+It is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check user
+arguments.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """State that operations on a table share: store, environment, timeline, index, and `seen`, the state at the last
-    look.
+    """State that operations on a table share.
 
+    It consists of the store, the environment, the timeline, the index, and `seen`, the table state at the last look.
     Threads can share a handle.
     """
 
@@ -138,8 +138,9 @@ class TableHandle:
             raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
 
     def _opened(self) -> Seen:
-        """Read the table for the first time, and publish commits of crashed writers if this process has write
-        permission.
+        """Read the table for the first time.
+
+        This publishes the commits of crashed writers if this process has write permission.
         """
         ours = self.timeline.history
         healed, archived = (
@@ -157,7 +158,7 @@ class TableHandle:
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _foreign(self, config: TableConfig, known: ForeignHistory | None = None) -> Seen:
-        """Return the state of a table that has only Hudi's timeline, because it has not been adopted by a write yet.
+        """Return the state of a table that has only Hudi's timeline, because no write has adopted it yet.
 
         known: the history that this process has already read.
         """
@@ -176,9 +177,7 @@ class TableHandle:
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Return the state with hoodoo's slots and the newer commits of another engine, until a write adopts these
-        commits.
-        """
+        """Return the state with hoodoo's slots and the newer, unadopted commits of another engine."""
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._foreign(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
@@ -187,8 +186,9 @@ class TableHandle:
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
-        """Return the context for a write, after adopting commits of other engines. Raises UnsupportedTable if this is
-        impossible.
+        """Return the context for a write, after adopting commits of other engines.
+
+        Raises UnsupportedTable if the table cannot be adopted or written.
         """
         self.config.require_writable()
         require_conforming_once(self.store)
@@ -222,10 +222,9 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """Return the context for a write, and the table as of a position (None: now), after adopting commits of other
-        engines.
+        """Return the context for a write, and the table as of a position (None: now).
 
-        Raises the errors of `at` and `context`.
+        The call first adopts commits of other engines. It raises the errors of `at` and `context`.
         """
         seen = self.at(position)
         context = self.context()
@@ -244,8 +243,9 @@ class TableHandle:
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
-        """Run the services that became due with the commit in `slot`. Return the seconds spent waiting for lagging
-        workers.
+        """Run the services that became due with the commit in `slot`.
+
+        Returns the seconds spent waiting for lagging workers.
         """
         return inline.after_commit(context, self._known().config, slot)
 
@@ -266,7 +266,7 @@ class TableHandle:
         return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
 
     def _begin(self) -> None:
-        """Write slot 1 of a table that another engine created and nobody has written to.
+        """Write slot 1 of a table that another engine created, before the first write to the table.
 
         Its time is the modification time of the table properties, which precedes any commit of the other engine.
         """

@@ -322,14 +322,18 @@ def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.da
 
 
 def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
-    """Return the source columns that a merge of all columns writes. Raises ColumnError if one is missing."""
+    """Return the source columns that a merge with all columns writes. Raises ColumnError if a column is missing."""
     _all_of(source, config, "when_matched_update_all")
     own = set(config.schema.names)
     return [name for name in source.names if name in own]
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
-    """Take every column of the table, except key and partition columns, from the source."""
+    """Return values that copy all columns of the table, except key and partition columns, from the source.
+
+    Raises:
+        ColumnError: The source lacks a column of the table, or has an unknown column with a name reserved for Hudi.
+    """
     fixed, there = {*config.key, *config.partition_by}, set(source.names)
     there |= to_make(there, config).keys()
     wanted = config.schema.names

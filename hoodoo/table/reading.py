@@ -519,7 +519,7 @@ class Readable:
 def rows_changed(
     seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
 ) -> Scan | IncrementalRows:
-    """Read the rows of `seen` that slots after `after` changed, with the columns of its configuration."""
+    """Read the rows of `seen` that changed after slot `after`, with the columns of its configuration."""
     from hoodoo.readers.changes.incremental import IncrementalRows
     from hoodoo.readers.scan import Scan
     from hoodoo.readers.slices.slice_task import Range

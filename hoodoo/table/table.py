@@ -80,9 +80,9 @@ def create(
         path: The location of the table: a local folder, such as 'data/trips', or 's3://bucket/prefix'. The folder is
             created if it does not exist.
         schema: The columns: a pyarrow Schema, a Spark StructType, a dict of names and types such as {"id": "string",
-            "price": "decimal(10, 2)"}, or sample rows in any form that `upsert` accepts. Sample rows are not written. A
-            column of a pyarrow Schema with nullable=False rejects nulls. The nullable flags of a StructType are
-            ignored, because Spark derives them from its query plan.
+            "price": "decimal(10, 2)"}, a string such as "id string, ts bigint", or sample rows in any form that
+            `upsert` accepts. Sample rows are not written. A column of a pyarrow Schema with nullable=False rejects
+            nulls. The nullable flags of a StructType are ignored, because Spark derives them from its query plan.
         key: The column or columns whose values identify a row within its partition.
         partition_by: The column or columns whose values determine the partition of a row. A transform such as
             `hoodoo.day("ts")` adds a column, here `ts_day`. Every write fills or checks it. Reads with a condition on

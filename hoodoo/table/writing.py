@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hoodoo.table.sink import Sink
 
 Write = Callable[[Context, Source], Committed]
-"""Function that commits the rows of a source."""
+"""Function that commits the rows of a source, and returns the counts of the commit."""
 
 
 @explained

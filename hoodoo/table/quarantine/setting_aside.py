@@ -1,7 +1,6 @@
-"""Storage of the bad rows of a write in the table `<path>__quarantine`, next to the written table. The first bad row
-creates this table.
+"""Storage of the bad rows of a write in the table `<path>__quarantine`, next to the written table.
 
-Bad rows are detected in writers/batches/bad_rows.py.
+The first bad row creates this table. Bad rows are detected in writers/batches/bad_rows.py.
 """
 
 from __future__ import annotations
@@ -124,8 +123,10 @@ def _key_value(text: str) -> str:
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
-    """Return the identities of bad rows: the digest of each, the version of the write (unless the digest contains the
-    file of the row), and a counter that distinguishes equal rows.
+    """Return the identities of bad rows.
+
+    An identity consists of the digest of the row, the version of the write (unless the digest contains the file of the
+    row), and a counter that distinguishes equal rows.
     """
     seen: Counter[str] = Counter()
     positions = []

@@ -18,7 +18,7 @@ import pytest
 import resume
 import seaweed
 import tiers
-from spark_settings import WARM_WORKERS, connect_settings, local_settings
+from spark_settings import connect_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,9 +130,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("hoodoo tests")
     for name, value in (local_settings(folder) | connect_settings()).items():
         builder = builder.config(name, value)
-    with pytest.MonkeyPatch.context() as patch:  # the JVM passes it on to its Python workers
-        patch.setenv("PYTHONPATH", str(WARM_WORKERS), prepend=os.pathsep)
-        session = builder.getOrCreate()
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -8,9 +8,6 @@ from typing import Any
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of the JVM: tests run much code a few times, so that compiling it well takes longer than it saves."""
 
-WARM_WORKERS = Path(__file__).parent / "warm_workers"
-"""First entry of the PYTHONPATH of a JVM whose Python workers start with hoodoo imported."""
-
 
 def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
     return {

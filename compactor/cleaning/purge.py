@@ -138,7 +138,9 @@ class PurgeReport:
         )
 
 
-def purge(context: Context, state: TableState, batch: Batch, older_than_hours: float) -> PurgeReport:
+def purge(
+    context: Context, state: TableState, batch: Batch, older_than_hours: float, unblocked: Callable[[], None]
+) -> PurgeReport:
     """Purge the keys of `batch` from the table.
 
     Args:
@@ -147,16 +149,19 @@ def purge(context: Context, state: TableState, batch: Batch, older_than_hours: f
         batch: The keys to purge.
         older_than_hours: The minimum age of orphan files. The purge deletes orphan files of dead writers if they are
             older.
+        unblocked: Called once, after the purge has made sure that it is not blocked and before it deletes a row.
 
     Raises:
         PurgeBlocked: A savepoint, a lease or a consumer needs a file that holds a key.
     """
     if not len(batch):
+        unblocked()
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
     view, work = state.view, _Purge(context, state.config, batch)
     if work.forget_changes():  # it blocks no consumer: one that has read past the delete can also read past this commit
         view = context.timeline.history.head()
     work.require_free(view)
+    unblocked()
     for _ in range(_ROUNDS):
         context.run_plans(context.timeline.history.head())
         work.delete()

@@ -289,8 +289,8 @@ class Maintained:
             The deleted files, the files that still contain a key, and whether the purge is `proved`.
 
         Raises:
-            PurgeBlocked: A savepoint, a pin or a consumer needs a file that contains a key. No row of the table was
-                changed.
+            PurgeBlocked: A savepoint, a pin or a consumer needs a file that contains a key. Nothing was deleted, neither
+                from the table nor from its quarantine.
             OptionError: `older_than_hours` is not a number of at least 0.
             ColumnError: A key or partition column is missing, or a value cannot be converted to its column type.
             KeyValueError: A key is null, too long or ambiguous.
@@ -315,9 +315,14 @@ class Maintained:
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
-        metadata_properties.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
-        aside, unread = purge_beside(cast("QuarantinedTable", self), batch, hours)
-        return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
+        beside: list[tuple[PurgeReport | None, int]] = []
+
+        def unblocked() -> None:
+            metadata_properties.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
+            beside.append(purge_beside(cast("QuarantinedTable", self), batch, hours))
+
+        report = purging.purge(context, state, batch, hours, unblocked)
+        return report.with_quarantine(*beside[0])
 
     def rollback(self, instant: str) -> None:
         """Roll back a pending write permanently, and delete its files.

@@ -333,6 +333,22 @@ def test_a_purge_takes_rows_of_the_quarantine_along(table: hoodoo.Table) -> None
         assert not [key for key, _ in place.list("") if b"secret" in place.get(key) and "/commits/" not in key]
 
 
+def test_a_blocked_purge_leaves_the_quarantine_and_hudis_metadata_table(table: hoodoo.Table) -> None:
+    """Both were purged before the purge looked for savepoints, leases and consumers."""
+    table.upsert(rows({"id": "secret", "n": 1 << 40}, {"id": "kept"}), on_bad_rows="quarantine")
+    table.upsert(rows({"id": "secret", "n": 1}))
+    table.savepoint("eod")
+    metadata = Path(table.path, ".hoodie", "metadata", "x")
+    metadata.parent.mkdir()
+    metadata.touch()
+    with pytest.raises(hoodoo.PurgeBlocked, match="eod"):
+        table.purge(rows({"id": "secret"}).select(["id", "city"]))
+    assert table.quarantine().count() == 1 and metadata.exists()
+    table.delete_savepoint("eod")
+    assert table.purge(rows({"id": "secret"}).select(["id", "city"])).quarantined == 1
+    assert table.quarantine().count() == 0 and not metadata.exists()
+
+
 def test_a_purge_is_not_proved_while_a_row_of_the_quarantine_cannot_be_looked_into(table: hoodoo.Table) -> None:
     table.upsert(rows({"id": "a"}, {"n": 5000, "tags": ["x" * (2 << 20)]}), on_bad_rows="quarantine")
     report = table.purge(rows({"id": "a"}).select(["id", "city"]))

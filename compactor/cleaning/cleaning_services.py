@@ -6,12 +6,7 @@ expired partitions in an ordinary commit, and it removes the orphan files of dea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
-
-if TYPE_CHECKING:
-    pass
 
 _HOUR_S = 3600.0  # interval of sweeps, and of cleaning and archiving of a table without writes
 _EXPIRE_EVERY_S = 600.0

@@ -33,7 +33,7 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_base_bytes": ("Bytes of the base files of the newest snapshot", lambda f: f.base_bytes),
     "hoodoo_logs_per_file_group_max": ("Most logs of one file group", lambda f: f.logs_max),
     "hoodoo_read_amplification_ratio": (
-        "Bytes a snapshot read takes per byte it would take compacted",
+        "Bytes that a snapshot read takes per byte of base files",
         lambda f: f.read_amplification,
     ),
     "hoodoo_file_median_bytes": ("Median size of the base files", lambda f: f.file_bytes_median),

@@ -289,8 +289,8 @@ class Maintained:
             The deleted files, the files that still contain a key, and whether the purge is `proved`.
 
         Raises:
-            PurgeBlocked: A savepoint, a pin or a consumer needs a file that contains a key. Nothing was deleted, neither
-                from the table nor from its quarantine.
+            PurgeBlocked: A savepoint, a pin or a consumer needs a file that contains a key. The table and its
+                quarantine are unchanged.
             OptionError: `older_than_hours` is not a number of at least 0.
             ColumnError: A key or partition column is missing, or a value cannot be converted to its column type.
             KeyValueError: A key is null, too long or ambiguous.

@@ -31,7 +31,7 @@ KEEP keeps the stored values of the column, and does not fill the batch."""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add missing columns to `data`, filled with their default or, with `missing='null'`, with null.
+    """Add missing columns to `data`, filled with their default or, if `missing` allows it, with null.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """

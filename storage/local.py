@@ -157,6 +157,14 @@ class LocalStore(Store):
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalStore, (self.root, self._options)
 
+    @property
+    def medium(self) -> str:
+        """The device of the file system. '' for network file systems, whose servers may change."""
+        folder = self.root
+        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+            folder = os.path.dirname(folder)
+        return "" if self._options.get(_ALLOW_NETWORK) else f"device {os.stat(folder).st_dev}"
+
     def _path(self, key: str) -> str:
         return os.path.join(self.root, key)
 

@@ -22,7 +22,7 @@ _ATTEMPTS = 5
 _RACES, _KEYS = 3, 4  # two threads a key: some servers let a third wait for a second
 _LARGE = 1 << 20
 _READ_AGAIN_S = 0.001
-_conforming: set[str] = set()  # identities of the stores that have passed in this process
+_conforming: set[str] = set()  # identities of the stores that have passed in this process, and their file systems
 
 
 class PromiseResult(NamedTuple):
@@ -224,8 +224,12 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused, naming the promise, if `store` cannot carry commits."""
-    for check in probe(store, briefly):
+    """Raise StoreRefused, naming the promise, if `store` cannot carry commits.
+
+    If another store on this file system has passed all checks in this process, the store is probed briefly.
+    """
+    medium = f"{type(store).__qualname__} on {store.medium}" if store.medium else ""
+    for check in probe(store, briefly or medium in _conforming):
         if not check.passed:
             raise StoreRefused(
                 (
@@ -235,6 +239,8 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
                 check=check.name,
             )
     _conforming.add(store.identity)
+    if medium and not briefly:
+        _conforming.add(medium)
 
 
 def require_conforming_once(store: Store) -> None:

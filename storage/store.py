@@ -52,6 +52,11 @@ class Store(ABC):
         """A text that is equal for two stores of one location on one server."""
         return self.uri
 
+    @property
+    def medium(self) -> str:
+        """The file system on which the store is, or '' if it is unknown or may change."""
+        return ""
+
     @abstractmethod
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
         """Create `key` in one step; its version where that is known without asking. Raises FileExistsError if it is

@@ -82,7 +82,18 @@ def test_a_store_that_answers_nothing_gets_no_verdict(tmp_path: Path) -> None:
         probe.require_conforming(silent)
 
 
+def test_a_second_table_on_a_file_system_is_probed_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `create` raced threads and wrote megabytes, on a disk that had just passed."""
+    probed, real = list[bool](), probe.probe
+    monkeypatch.setattr(probe, "_conforming", set[str]())
+    monkeypatch.setattr(probe, "probe", lambda store, briefly=False: probed.append(briefly) or real(store, briefly))
+    for name in ("first", "second", "third"):
+        hoodoo.create(tmp_path / name, SCHEMA, key="id")
+    assert probed == [False, True, True]
+
+
 def test_no_table_is_created_on_a_store_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_conforming", set[str]())
     monkeypatch.setattr(LocalStore, "put_if_absent", bad_stores.ChecksThenPuts.put_if_absent)
     with pytest.raises(hoodoo.StoreRefused, match="exactly one wins"):
         hoodoo.create(tmp_path / "t", SCHEMA, key="id")
@@ -215,6 +226,7 @@ def test_a_full_disk_is_named_when_a_table_is_created(tmp_path: Path, monkeypatc
             raise full
         return put(self, key, *more)
 
+    monkeypatch.setattr(probe, "_conforming", set[str]())
     monkeypatch.setattr(LocalStore, "put_if_absent", refuse_races)
     with pytest.raises(hoodoo.StoreFull):
         hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")

@@ -1,4 +1,4 @@
-"""Grammar of `where`. sqlglot parses the text, and this module accepts only the supported syntax:
+"""Grammar of `where`. sqlglot parses the text, and this module accepts only the supported syntax.
 
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 

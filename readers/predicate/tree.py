@@ -331,13 +331,14 @@ def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> 
 
 
 def _bound(value: Any) -> Any:
-    """A bound, or None for NaN, which bounds nothing."""
+    """Return a bound, or None for NaN."""
     return None if isinstance(value, float) and value != value else value
 
 
 def _may_start_with(prefix: str, known: ColumnRange) -> bool:
-    """Texts with a common prefix stand together: below it lies all that is less, above it all that is greater and does
-    not begin so.
+    """Return whether a string in the range may start with `prefix`.
+
+    In sorted order, the strings with a common prefix are adjacent.
     """
     if known.max is not None and known.max < prefix:
         return False

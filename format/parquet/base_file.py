@@ -253,7 +253,7 @@ def decode(
         schema: The columns to return; a string column may be a dictionary. One that the file lacks is null.
         may_match: Called with the statistics and the number of rows of each row group; a row group for which it is
             false is left out. None: all are read.
-        footer: What the table knows of the footer, which is checked; None where it knows nothing.
+        footer: What the table knows of the footer, which is checked. None: the footer is not checked.
         resolution: How the columns of the file become those of `schema`.
 
     Raises:

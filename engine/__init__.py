@@ -1,1 +1,1 @@
-"""How tasks run: in this process or on Spark."""
+"""Engines that run tasks: in this process or on Spark."""

@@ -1,5 +1,6 @@
-"""Runs tasks in this process on threads: Arrow frees the interpreter lock, so one file group per thread uses every
-core.
+"""Engine that runs tasks on threads of this process.
+
+Arrow releases the interpreter lock, so one file group per thread uses all cores.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """map keeps the order of its items; it returns, or raises the first error, only when no task is
-    running any more.
+    """Engine with a thread pool.
+
+    `map` keeps the order of its items. It returns, or raises the first error, only after all running tasks have ended.
     """
 
     name = "local"
@@ -28,8 +30,10 @@ class LocalEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """at_once: at most so many tasks run at a time. waiting: they hold little and wait for a server more than they
-        work, so more of them run at a time than there are cores.
+        """Run `task` for each item, and return the results in order.
+
+        `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little memory and mostly
+        wait for a server, so that more of them run at a time than there are cores.
         """
         most = max(_WAITING, self.threads) if waiting else self.threads
         work, threads = list(items), min(most, at_once or most)

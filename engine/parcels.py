@@ -1,8 +1,7 @@
-"""Tasks as data: what all tasks of a job have in common is pickled once, what is a task's own by itself, so that a task
-unpickles its own part and not those of the others.
+"""Serialization of tasks. The parts that all tasks of a job share are pickled once, and the other parts per task.
 
-In common are Arrow schemas and objects of classes that say `travels_once = True`, such as a table's store and its
-configuration, wherever in a task they stand.
+A task therefore only unpickles its own part and the shared one. Shared parts are Arrow schemas, and objects of classes
+with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
 """
 
 from __future__ import annotations
@@ -16,10 +15,13 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """(`task` and all that the items have in common, each item without it), for `Parcels`."""
+    """Serialize a task and its items for `Parcels`.
+
+    Returns the bytes of `task` and of the shared objects, and the bytes of each item without them.
+    """
     from pyspark.cloudpickle import CloudPickler
 
-    common: dict[int, tuple[int, Any]] = {}  # by identity; what is kept here keeps its identity
+    common: dict[int, tuple[int, Any]] = {}  # by id(); the dict keeps the objects alive, so that their ids stay valid
 
     class Pickler(CloudPickler):
         def persistent_id(self, value: Any) -> int | None:
@@ -38,7 +40,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class Parcels:
-    """Unpacks what `pack` gave, where the tasks run. The common part is loaded when the first item is."""
+    """Deserializer for the results of `pack`, for use in tasks. The shared part is loaded with the first item."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common
@@ -51,7 +53,7 @@ class Parcels:
         return self._loaded
 
     def run(self, part: bytes) -> Any:
-        """What the task makes of an item."""
+        """Return the result of the task for an item."""
         return self._opened[0](self.item(part))
 
     def item(self, part: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""What runs tasks, as its callers know it: threads of this process (local.py), or Spark (spark.py)."""
+"""Interface of an engine that runs tasks: threads of this process (local.py), or Spark (spark.py)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 
 class Engine(Protocol):
-    """Runs tasks; `threads` of them at a time, as far as it knows. remote: in other processes, to which tasks are
-    pickled. at_once: at most so many tasks run at a time. waiting: they hold little and wait for a server more than
-    they work.
+    """Interface that runs tasks, `threads` of them at a time, as far as known.
+
+    `remote` is True if tasks are pickled and run in other processes. `at_once` is the maximum number of concurrent
+    tasks. `waiting` means that tasks need little memory and mostly wait for a server.
     """
 
     remote: bool

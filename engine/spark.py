@@ -1,7 +1,7 @@
-"""Runs tasks on Spark, classic or Connect, through mapInArrow only; results come back as bytes.
+"""Engine that runs tasks on Spark, classic or Connect. It only uses mapInArrow, and results are returned as bytes.
 
-Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out
-once. Knows how to run things, not what they do.
+Executors receive hoodoo's code once per session as a zip. Its dependencies must be installed there, which is checked
+once.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ R = TypeVar("R")
 _NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
 _MARK = "hoodoo.code"
 _LACKING = re.compile(r"No module named '([\w.]+)'|PyArrow[^\n]* must be installed")
-BATCH_ROWS = 10_000  # of the Arrow batches that go to Spark, as its own are
-_LIST_BYTES = 32 << 20  # of parts of tasks that go to Spark in one row
+BATCH_ROWS = 10_000  # rows per Arrow batch sent to Spark, as in Spark itself
+_LIST_BYTES = 32 << 20  # maximum bytes of task parts sent to Spark in one row
 _PARTS = pa.list_(pa.struct([("id", pa.int64()), ("part", pa.binary())]))
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _code_archive() -> str:
-    """hoodoo's own modules as a zip, made once."""
+    """Return the path of a zip of hoodoo's modules. It is created once."""
     path = _new_archive()
-    if not os.path.exists(path):  # somebody swept the temporary folders
+    if not os.path.exists(path):  # the temporary folder was deleted
         _new_archive.cache_clear()
         path = _new_archive()
     return path
@@ -51,7 +51,10 @@ def _code_archive() -> str:
 
 @functools.cache
 def _new_archive() -> str:
-    """The zip that hoodoo was loaded from, or one in a new temporary folder. Equal code has equal bytes and name."""
+    """Return the zip that hoodoo was loaded from, or create one in a new temporary folder.
+
+    Equal code gives equal bytes and an equal name.
+    """
     package = Path(errors.__file__).parent
     if zipfile.is_zipfile(package.parent):
         return str(package.parent)
@@ -74,7 +77,7 @@ def _new_archive() -> str:
 
 
 def remove_at_end(folder: str) -> None:
-    """Remove a folder at the end of this process, not of one that is forked from it."""
+    """Remove a folder when this process exits. A forked child process does not remove it."""
     mine = os.getpid()
 
     def remove() -> None:
@@ -85,11 +88,10 @@ def remove_at_end(folder: str) -> None:
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there.
-    Raises EngineError.
+    """Send hoodoo's code to the executors of `spark`, once per session, and check its dependencies there.
 
-    A setting says so, as each micro-batch of a stream comes with another object for the same session, or for a copy
-    that has code and setting.
+    Raises EngineError. A session setting marks a prepared session, because each micro-batch of a stream has another
+    object for the session, or a copy with the code and the setting.
     """
     code = _code_archive()
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
@@ -112,7 +114,7 @@ def prepare_session(spark: SparkSession) -> None:
 
     try:
         found = spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect()
-    except Exception as problem:  # Spark's own types, others on Connect; without pyarrow the probe itself cannot run
+    except Exception as problem:  # various types in Spark and Connect; without pyarrow, the probe itself fails
         lacking = _LACKING.search(str(problem))
         if lacking is None:
             raise
@@ -136,8 +138,9 @@ def prepare_session(spark: SparkSession) -> None:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """On a local master tasks run in this interpreter, unless somebody said in which: Spark takes the first `python3`
-    on PATH.
+    """Run tasks with this interpreter on a local master, unless another one is configured.
+
+    By default, Spark uses the first `python3` on PATH.
     """
     named = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
     context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
@@ -146,7 +149,7 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 def _interpreter(spark: SparkSession) -> str:
-    """The Python of the workers, by its path where it says so; asked without Arrow, which it may lack."""
+    """Return the Python of the workers with its path, if possible. Arrow is not used, because it may be missing."""
     from pyspark.sql.functions import udf
 
     def executable(_: int) -> str:
@@ -158,7 +161,7 @@ def _interpreter(spark: SparkSession) -> str:
     try:
         [row] = spark.range(1).select(udf(executable, "string", useArrow=False)("id")).collect()
         return str(row[0])
-    except Exception:  # whatever keeps it from running, the package is what the caller has to know of
+    except Exception:  # the caller mainly needs the name of the missing package
         return "a Python"
 
 
@@ -175,13 +178,13 @@ def loads(data: bytes) -> Any:
 
 
 def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """Return `name` of `module` called with `arguments`, in a process that may not have hoodoo yet.
+    """Call `name` of `module` with `arguments`, in a process that may not have hoodoo yet.
 
-    So it uses nothing of this module.
+    For this reason, the function uses nothing else of this module.
 
     Args:
-        code_path: The folder with hoodoo's package, which is used where `archive` is empty.
-        archive: The code as a zip, which is written to a file first.
+        code_path: The folder of hoodoo's package, which is used if `archive` is empty.
+        archive: The code as a zip, which is first written to a file.
         module: The module to import.
         name: The name of the callable in it.
         arguments: Its arguments.
@@ -207,22 +210,21 @@ def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tu
     return getattr(importlib.import_module(module), name)(*arguments)
 
 
-_build.__module__ = "__main__"  # what is of that module Spark's pickler takes along whole, not by name
+_build.__module__ = "__main__"  # Spark's pickler pickles functions of this module by value
 
 
 def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """What a `__reduce__` gives for an object that Spark loads where it sends no code: the planner of a stream, the
-    runner of `foreachBatch`.
+    """Return the result of `__reduce__` for an object that Spark loads without sending hoodoo's code.
 
-    arguments: plain values only, as they are loaded before hoodoo is found. whole: take the code itself along, to
-    another machine.
+    Examples are the planner of a stream, and the runner of `foreachBatch`. `arguments` must be plain values, because
+    they are loaded before hoodoo. `whole` includes the code itself, for another machine.
     """
     archive = Path(_code_archive()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """What `work` gives, or the error that trying again would not help; others are left to Spark's own retries."""
+    """Return the serialized result of `work`, or its error if a retry would not help. Spark retries other errors."""
     try:
         return dumps((True, work()))
     except TryAgainError:
@@ -239,13 +241,14 @@ def result(data: bytes) -> Any:
 
 
 class SparkEngine:
-    """map runs each item as a Spark task of its own and keeps their order; a task's HoodooError is raised here as it
-    was there.
+    """Engine that runs each item as a Spark task.
+
+    `map` keeps the order of items. A HoodooError in a task is raised unchanged.
     """
 
     name = "spark"
     remote = True
-    threads = 64  # how many cores a cluster has no client can ask in a way that Connect shares
+    threads = 64  # the number of cores of a cluster is not available in Connect
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -253,8 +256,10 @@ class SparkEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """at_once: at most so many tasks run at a time; each Spark task then runs several items, one after another.
-        waiting: no matter here, a core of the cluster is one task's.
+        """Run `task` for each item, and return the results in order.
+
+        `at_once` is the maximum number of concurrent tasks. Each Spark task then runs several items one after another.
+        `waiting` has no effect, because each task has its own core of the cluster.
         """
         work = list(items)
         if not work:
@@ -274,10 +279,10 @@ class SparkEngine:
 
 
 def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
-    """A DataFrame of `parts` (columns id, part), one in each Spark task; at_once: in so many tasks, evenly.
+    """Return a DataFrame of `parts` (columns id, part), with one row per Spark task, or evenly in `at_once` tasks.
 
-    They leave a few rows, one as a rule, as lists: rows of one partition are dealt out in turn, rows of several would
-    meet in some tasks and leave others empty.
+    The parts are sent as lists in a few rows, usually one. Rows of one partition are distributed evenly. Rows of
+    several partitions could be distributed unevenly, and leave tasks empty.
     """
     lists: list[list[dict[str, Any]]] = []
     held = 0
@@ -292,7 +297,7 @@ def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of the parts that a task of `deal` gets."""
+    """Yield (number, bytes) of the parts in a task of `deal`."""
     for batch in batches:
         for number, part in zip(*batch.columns, strict=True):
             yield number.as_py(), part.as_py()

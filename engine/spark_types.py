@@ -1,5 +1,6 @@
-"""Arrow types of Spark types and back; written out, because PySpark's own helpers change with its versions and session
-settings.
+"""Mapping between Arrow types and Spark types.
+
+It is written out, because the helpers of PySpark depend on versions and session settings.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.
 
 
 def arrow_schema_of(schema: Any) -> pa.Schema:
-    """pyarrow Schema of a Spark StructType; timestamps are microseconds in UTC, timestamp_ntz has no zone. Raises
-    SchemaError.
+    """Return the pyarrow Schema of a Spark StructType. Raises SchemaError.
+
+    Timestamps are microseconds in UTC, and timestamp_ntz has no zone.
     """
     return pa.schema([pa.field(field.name, _arrow(field.name, field.dataType)) for field in schema.fields])
 
@@ -50,7 +52,7 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
     if what in ("CharType", "VarcharType", "StringType"):
         return pa.string()
     if what == "DayTimeIntervalType":
-        return pa.duration("us")  # as Spark hands it to Python
+        return pa.duration("us")  # as Spark passes it to Python
     text = kind.simpleString()
     if text.startswith("time("):
         return pa.time64("us")
@@ -63,14 +65,20 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
 
 
 def holds_time(kind: pa.DataType) -> bool:
-    """Tell whether values of this type hold a time of day. Spark takes those from Python and from literals only."""
+    """Return whether values of this type contain a time of day.
+
+    Spark supports them only from Python and in literals.
+    """
     if pa.types.is_nested(kind):
         return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))
 
 
 def require_readable(schema: pa.Schema) -> None:
-    """Raise SchemaError for columns that Spark cannot read: neither its Parquet scan nor its Arrow knows TIME."""
+    """Raise SchemaError for columns that Spark cannot read.
+
+    Its Parquet scan and its Arrow conversion do not support TIME.
+    """
     for field in schema:
         if holds_time(field.type):
             raise SchemaError(
@@ -81,12 +89,12 @@ def require_readable(schema: pa.Schema) -> None:
 
 
 def spark_ddl(schema: pa.Schema) -> str:
-    """`schema` (of a table) as Spark's DDL text."""
+    """Return `schema` (of a table) as a Spark DDL string."""
     return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """A type of a table as Spark's DDL text."""
+    """Return a table type as a Spark DDL string."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):

@@ -1,7 +1,7 @@
-"""How far a stream on Spark has read its sources by a micro-batch, as it wrote into the checkpoint before.
+"""Source offsets of a Spark stream for a micro-batch, as recorded in the stream's checkpoint.
 
-Spark's progress report says it of the batch before, and rows say it only where none was filtered; the checkpoint is
-what Spark itself goes on from.
+Spark's progress report only contains the offsets of the previous batch. Rows contain offsets only if none were
+filtered. Spark itself resumes from the checkpoint.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ _QUERY = "sql.streaming.queryId"  # Spark sets it on the thread that runs a quer
 
 
 def stream_offsets(frame: Any, batch_id: int) -> str:
-    """Look up where a micro-batch ends.
+    """Return the end offsets of a micro-batch.
 
     Args:
-        frame: The frame of the micro-batch, as `foreachBatch` gives it.
+        frame: The frame of the micro-batch, as passed to `foreachBatch`.
         batch_id: The number of the micro-batch.
 
     Returns:
-        A JSON array with the offset of each source, in Spark's words; of Kafka that is {"topic": {"0": next offset}}.
+        A JSON array with the offset of each source, in Spark's format. For Kafka, this is {"topic": {"0": next
+        offset}}.
 
     Raises:
-        EngineError: Nobody can say: Spark Connect does not, and a frame that comes from no stream has none.
+        EngineError: The session is Spark Connect, which has no offsets, or the frame does not belong to a stream.
     """
     session = frame.sparkSession
     if type(session).__module__.startswith("pyspark.sql.connect"):

@@ -1,1 +1,1 @@
-"""The table in other formats: Delta's log and Iceberg's metadata over the base files of hoodoo. No row is copied."""
+"""Exports of a table: a Delta log and Iceberg metadata for hoodoo's base files. No rows are copied."""

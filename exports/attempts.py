@@ -1,5 +1,6 @@
-"""Tries an export again where others came in between: other exporters, and cleans and archives, which take what it was
-about to read. It knows neither of the formats.
+"""Retries of an export after concurrent changes.
+
+Other exporters, cleaning and archiving may delete files or slots that the export is about to read.
 """
 
 from __future__ import annotations
@@ -15,37 +16,43 @@ Done = TypeVar("Done")
 
 
 def attempted(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Done]) -> Done:
-    """Return what `run` gives for the slot that is asked for; for the newest one where that slot expired meanwhile.
+    """Run an export, and repeat it after concurrent changes.
+
+    If the requested slot expires during the export, the next attempt exports the newest slot.
 
     Args:
-        request: What is asked for.
+        request: The export request.
         format: 'delta' or 'iceberg'.
-        folder: Where its metadata lie.
-        remedy: What to do where a file of theirs is gone for good.
-        run: Brings the format up to a slot.
+        folder: The folder of the format's metadata.
+        remedy: Advice for an error if a metadata file is permanently missing.
+        run: Exports the table up to a slot.
 
-    Raises ForeignExport where files of the format are gone for good, and TryAgainError where others came first again
-    and again.
+    Returns:
+        The result of `run`.
+
+    Raises:
+        ForeignExport: Files of the format are permanently missing.
+        TryAgainError: Concurrent changes interrupted all 20 attempts.
     """
     until, there = request.until, None
     for _ in range(_ATTEMPTS):
         try:
             return run(until)
-        except FileExistsError:  # another exporter, or a foreign writer, took the number: look what it is
+        except FileExistsError:  # another exporter or an external writer used the number
             continue
-        except FileNotFoundError as problem:  # another exporter deleted it, since what it wrote does not need it
+        except FileNotFoundError as problem:  # another exporter deleted the file, which its metadata does not need
             was, there = there, request.store.names(folder)
             if there == was:
                 raise ForeignExport(
                     f"A file is gone that the metadata in {folder} need: {problem}. {remedy}", format=format
                 ) from None
-        except SnapshotExpired:  # slots were archived that it was about to read
+        except SnapshotExpired:  # slots that the export needs were archived
             until = request.history.head().seq
         except CorruptTable:
             head = request.history.head()
             if head.min_readable <= until:
                 raise
-            until = head.seq  # a clean took the file
+            until = head.seq  # cleaning deleted the file
     raise TryAgainError(
         f"Others came first in {folder} again and again: exporters, whose work is as good, or cleans. Export again.",
         format=format,

@@ -1,6 +1,6 @@
-"""Which base files slots bring and take away: all that an exported format is told.
+"""Base files that slots add and remove. An exported format contains only these.
 
-It reads slots and views. It opens no data file, and knows neither of the formats.
+This module reads slots and views, and opens no data files. It is independent of the formats.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ AS_OF_COMPACTION = (
     "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
     "that logs hold do not show yet."
 )
-"""What the exported metadata of such a table say of it."""
+"""Table comment in the exported metadata of a merge-on-read table."""
 IDLE_SLOTS = 100
-"""After so many slots without a change of base files an export says that it has looked at them, so that the next one
-need not look again.
+"""Number of slots without changed base files after which an export records its position.
+
+The next export then skips these slots.
 """
 _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 
 @dataclass(frozen=True)
 class BaseChanges:
-    """Base files that came and went, by their paths.
+    """Added and removed base files, by path.
 
-    changes_rows: whether readers of base files see other rows than before.
+    `changes_rows` is True if readers of base files see other rows than before.
     """
 
     added: Mapping[str, AddedFile] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class BaseChanges:
         return bool(self.added or self.removed)
 
     def then(self, later: BaseChanges) -> BaseChanges:
-        """These changes and `later` ones as one: a file that came and went in between does not count."""
+        """Combine these changes with `later` ones. A file that was added and removed in between is left out."""
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
@@ -54,7 +55,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """A slot, the view as of it, and what it changed since the step before."""
+    """A slot with its view, and the changes of base files since the previous step."""
 
     slot: Slot
     view: View
@@ -67,10 +68,10 @@ def live(view: View) -> dict[str, AddedFile]:
 
 
 def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
-    """What a slot changed, from the file groups that it names and the views around it.
+    """Return the base files that a slot changed, from its file groups and the views before and after it.
 
-    A compaction changes no row of the table, but it does for readers of base files: they see what logs said. So does
-    any rewrite of a file group with logs.
+    A compaction changes no rows of the table. Readers of base files see changed rows, because the contents of logs
+    become visible. So does any other rewrite of a file group with logs.
     """
     if slot.outcome != COMPLETED:
         return NOTHING
@@ -94,8 +95,8 @@ def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
 def steps(history: History, after: int, until: int) -> Iterator[Step]:
     """Yield a step for each slot in (after, until].
 
-    Slots that another engine took back have none of their own, since their files are gone: what they came to is in the
-    step of the slot after them. Raises SnapshotExpired where slots since `after` were archived.
+    A slot that another engine rolled back gets no step, because its files are gone. Its changes are part of the next
+    slot's step. Raises SnapshotExpired if slots since `after` were archived.
     """
     head = history.known_head()
     before, pending = (history.state(after) if after else View()), NOTHING
@@ -109,7 +110,10 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
-    """Tell whether the slots in (after, until] changed no base file; False where that is not known any more."""
+    """Return whether the slots in (after, until] changed no base file.
+
+    Returns False if the slots are no longer readable.
+    """
     try:
         return not any(step.changes for step in steps(history, after, until))
     except SnapshotExpired:
@@ -117,7 +121,7 @@ def unchanged(history: History, after: int, until: int) -> bool:
 
 
 def first_slot(history: History) -> int:
-    """The oldest slot whose snapshot can be read and whose slot is still there: where a first export begins."""
+    """Return the slot at which a first export begins: the oldest slot that exists and has a readable snapshot."""
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
     while seq < head.seq and head.is_undone(seq):
@@ -126,10 +130,10 @@ def first_slot(history: History) -> int:
 
 
 def goes_on_from(history: History, seq: int, instant: str) -> bool:
-    """Tell whether an export that ended at slot `seq`, of `instant`, can go on slot by slot.
+    """Return whether an export that ended at slot `seq` with the instant `instant` can continue slot by slot.
 
-    It cannot where the slots since were archived, and where the table was put back from a backup, so that other slots
-    have these numbers by now.
+    It cannot continue if the slots since then were archived. It cannot continue either if the table was restored from a
+    backup, because other slots now have these numbers.
     """
     if not max(history.oldest_slot() - 1, 1) <= seq <= history.known_head().seq:
         return False
@@ -140,7 +144,7 @@ def goes_on_from(history: History, seq: int, instant: str) -> bool:
 
 
 def require_no_partition(view: View, folder: str) -> None:
-    """Raise PartitionValueError where a partition of the table is the folder in which the export would lie."""
+    """Raise PartitionValueError if a partition of the table has the same folder as the export."""
     if any(partition.split("/")[0] == folder for partition in view.partitions):
         raise PartitionValueError(
             f"The table has a partition {folder!r}, and that is where the export would lie. Write the rows of this "

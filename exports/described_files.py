@@ -1,4 +1,4 @@
-"""Find the data files that the exported metadata of a table describes with bounds, in every stored metadata file."""
+"""Search for the data files whose bounds are in the exported metadata of a table, in every stored metadata file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hoodoo.storage.store import Store
 
 
 def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
-    """Yield the key of each Delta version, Delta checkpoint and Iceberg manifest, and the data files it has bounds of.
+    """Yield the key of each Delta version, checkpoint and Iceberg manifest, and the data files whose bounds it has.
 
     The paths are relative to the table. They are None for a metadata file that cannot be read.
     """
@@ -33,7 +33,7 @@ def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
                 continue
             try:
                 yield key, _delta_paths(key, data) if folder == log.FOLDER else _iceberg_paths(data, base)
-            except Exception:  # damaged bytes raise errors of every kind in the three decoders
+            except Exception:  # damaged bytes raise various errors in the three decoders
                 yield key, None
 
 

@@ -1,4 +1,4 @@
-"""Exports a table to other formats: what is asked for is checked as a whole before anything is written."""
+"""Export of a table to other formats. All arguments are checked before anything is written."""
 
 from __future__ import annotations
 
@@ -27,14 +27,25 @@ def export(
     mode: str = READ_OPTIMIZED,
     snapshots: str = NEWEST,
 ) -> ExportResult:
-    """Bring the formats that are asked for up to `view`, the newest one.
+    """Export the table to the requested formats, up to `view`, the newest view.
 
-    now_ms: the time, by which files that nobody needs are deleted. rebuild: make them right whatever is there. mode:
-    what becomes of logs. snapshots: of which slots Iceberg gets them.
+    Args:
+        store: The store of the table.
+        history: The slots of the table.
+        config: The configuration of the table.
+        view: The newest view.
+        now_ms: The current time in ms since 1970. Decides which unused files are old enough to delete.
+        delta: True exports a Delta log.
+        iceberg: True exports Iceberg metadata.
+        rebuild: True replaces the existing metadata, whatever its contents.
+        mode: 'merged' exports the contents of logs as overlays. 'read_optimized' exports base files only.
+        snapshots: 'newest' for one Iceberg snapshot per export, or 'all' for one per slot that changed base files.
 
-    Raises OptionError where all slots are asked for in the mode 'merged', SchemaError or PartitionValueError where a
-    format cannot hold the table, all before anything is written, and ForeignExport where another writer committed to
-    it.
+    Raises:
+        OptionError: `snapshots` is 'all' and `mode` is 'merged'. Nothing was written.
+        SchemaError: A format cannot represent a column. Nothing was written.
+        PartitionValueError: A partition has the folder of a format. Nothing was written.
+        ForeignExport: Another writer committed to a format.
     """
     if (mode, snapshots) == (MERGED, ALL):
         raise OptionError(
@@ -61,6 +72,6 @@ def export(
 
 
 def _forget_overlays(request: Request) -> None:
-    """Delete overlays that were written of slots that a purge, or a clean, has passed meanwhile."""
+    """Delete the overlays of this export if a purge or cleaning has passed their slot in the meantime."""
     if request.overlays and request.history.head().min_readable > request.until:
         request.overlays.forget_passed(request.history)

@@ -1,4 +1,4 @@
-"""Columns that a format has no type for, refused by their names. It knows neither of the formats."""
+"""Check for columns whose types a format does not support. It is independent of the formats."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 
 def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
-    """Raise SchemaError, which names them by their dotted paths, where there are columns whose type a format lacks.
+    """Raise SchemaError with the dotted paths of all columns whose type a format does not support.
 
     Args:
         columns: The columns of the table.
-        holds: Tells whether the format has a type for that of a leaf.
-        name: What the format is called.
-        advice: What to do.
+        holds: Returns whether the format supports the type of a leaf column.
+        name: The name of the format.
+        advice: A remedy for the error message.
     """
     refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name, holds)]
     if refused:

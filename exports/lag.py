@@ -1,7 +1,4 @@
-"""How far exports are behind the table: what their readers do not see yet.
-
-It reads the newest metadata of each format, slots and views, and writes nothing.
-"""
+"""Lag of exports: the commits that readers of an exported format do not see yet. Read-only."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from hoodoo.timeline.views.view import View
 
 
 def export_lag(store: Store, history: History, view: View, format: str, now_ms: int) -> ExportLag:
-    """The lag of one format.
+    """Return the lag of one format.
 
     Args:
-        store: Where the table is.
-        history: Its slots.
+        store: The store of the table.
+        history: The slots of the table.
         view: The newest view.
         format: 'delta' or 'iceberg'.
-        now_ms: The time, in ms since 1970.
+        now_ms: The current time in ms since 1970.
 
     Returns:
         The lag.
@@ -37,7 +34,10 @@ def export_lag(store: Store, history: History, view: View, format: str, now_ms: 
 
 
 def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]:
-    """The slots since `slot` that changed what readers see; of archived ones nothing is known, so they are left out."""
+    """Return the slots after `slot` that changed what readers see.
+
+    Archived slots are left out, because they are unknown.
+    """
     first = max(slot, history.oldest_slot() - 1)
     try:
         return [
@@ -50,7 +50,7 @@ def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]
 
 
 def _delta(store: Store) -> tuple[int, bool]:
-    """The slot that the Delta log shows, and whether it shows what logs say."""
+    """Return the slot that the Delta log shows, and whether it includes the contents of logs."""
     newest = delta_log.newest(store)
     return newest.slot, bool(newest.overlays)
 

@@ -1,10 +1,11 @@
-"""What logs make of base files, for readers of base files alone.
+"""Overlays: the contents of logs in a form for readers that only read base files.
 
-Of each file group with logs an overlay says which rows of the base are not as they stand there any more, and holds in a
-small Parquet file what became of them. A reader that passes over the former and adds the latter has the merged rows.
-It reads bases' keys, and logs. It knows neither of the formats: how they say that rows are passed over is theirs.
+An overlay belongs to a file group with logs. It lists the dead rows of the base file, which logs replace or delete. It
+also has a small Parquet file with the rows that the logs wrote. A reader that skips the dead rows and adds the overlay
+rows gets the merged rows.
 
-The overlay's file lies below `.hoodie`, since Hudi's readers would take a Parquet file in a partition for a base file.
+The formats store the dead rows in their own way. The Parquet file is below `.hoodie`, because Hudi readers would take a
+Parquet file in a partition for a base file.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class Overlay:
-    """What the logs of one file group make of its base.
+    """The effect of the logs of one file group on its base file.
 
     Attributes:
-        name: It stands for the files of the group, and for the columns of the table.
-        base: The base file; None where the group has logs alone.
-        dead: Positions in the base, int64, ascending, of the rows that logs replace or delete.
-        rows: The file of the rows that logs made; None where they made none.
+        name: The name, which identifies the files of the group and the columns of the table.
+        base: The base file, or None if the group only has logs.
+        dead: Positions of the base rows that logs replace or delete: int64, ascending.
+        rows: The file with the rows that the logs wrote, or None if they wrote none.
     """
 
     name: str
@@ -55,42 +56,42 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """The name of the overlay of a group: other files of the group, or other columns of the table, give another one.
+    """Return the name of a group's overlay. It changes with the files of the group and with the table's columns.
 
-    It is the group's part, the newest slot of its files, and the id of the columns, each in hexadecimal digits of fixed
-    number, so that a UUID can say the same.
+    The name consists of the group, the newest slot of its files, and the id of the columns. Each part has a fixed
+    number of hexadecimal digits, so that the name is also a valid UUID.
     """
     return f"{_group_part(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
 
 
 def _group_part(group: FileGroup) -> str:
-    """Other engines may give groups of two partitions one id."""
+    """Return a hash of the partition and the file id, because other engines may use one file id in two partitions."""
     return hashlib.sha256(f"{group.partition}\n{group.file_id}".encode()).hexdigest()[:_GROUP_DIGITS]
 
 
 def _newest_slot(group: FileGroup) -> int:
-    """The slot that brought the newest file of a group: one slot, one set of files."""
+    """Return the slot that added the newest file of a group. It identifies the set of files."""
     return max(entry.seq for entry in group.files())
 
 
 def covered(view: View) -> list[FileGroup]:
-    """The file groups of which readers of base files do not see the rows as they are, in order of their ids."""
+    """Return the file groups with logs, sorted by id. Readers of base files do not see their current rows."""
     found = [group for group in view.groups() if group.logs]
     return sorted(found, key=lambda group: (group.file_id, group.partition))
 
 
 class Overlays:
-    """The overlays of one table. Each is made once, whatever formats tell of it."""
+    """The overlays of one table. Each overlay is built once for all formats."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._made: dict[str, Overlay] = {}
-        self._keys: set[str] = set()  # of files with rows
+        self._keys: set[str] = set()  # keys of the written files
 
     def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
-        """Return the overlay of each of `groups`, which have logs. The files of their rows are written.
+        """Return the overlay of each of `groups`, which must have logs. Writes the files of overlay rows.
 
-        Raises CorruptTable where a file of a group is damaged.
+        Raises CorruptTable if a file of a group is damaged.
         """
         wanted = {name_of(config, group): group for group in groups}
         fresh = [(name, group) for name, group in wanted.items() if name not in self._made]
@@ -106,14 +107,13 @@ class Overlays:
 
     @staticmethod
     def whole_key(config: TableConfig, group: FileGroup) -> str:
-        """Where `whole` writes the rows of a group."""
+        """Return the key of the file that `whole` writes for a group."""
         return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
 
     def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
-        """Write all rows of a group, base and logs merged, for readers that cannot pass over rows of its base file.
-        None where it has no row.
+        """Write all merged rows of a group, for readers that cannot skip rows of its base file.
 
-        Raises CorruptTable where a file of the group is damaged.
+        Returns None if the group has no rows. Raises CorruptTable if a file of the group is damaged.
         """
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
         rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
@@ -121,8 +121,9 @@ class Overlays:
         return _write(writing, config, group, key, _placed(group, rows))
 
     def forget_passed(self, history: History) -> None:
-        """Delete what was written here of slots that nobody can read any more: a purge that came between looked for its
-        keys before they were written.
+        """Delete the overlays written here whose slots are no longer readable.
+
+        A concurrent purge may have searched for its keys before these files were written.
         """
         if self._keys:
             history.head()
@@ -132,12 +133,13 @@ class Overlays:
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
-    """The positions of dead rows in the base, and the rows that logs made.
+    """Return the positions of dead rows in the base file, and the rows that the logs wrote.
 
-    They have their record keys and partition, as those of bases do: a purge looks for these.
+    The rows include record keys and partition, as in base files, because a purge searches for these.
     """
     names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
-    asked = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)  # logs that set no column count, too
+    # includes logs that set none of the table's columns
+    asked = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)
     parts = slices.log_parts(store, config, group, slices.schema_of(config, asked))
     whole = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = _of_whole_rows(store, config, group, parts) if whole else _of_keys(store, config, group, parts)
@@ -145,14 +147,14 @@ def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.n
 
 
 def _placed(group: FileGroup, rows: pa.Table) -> pa.Table:
-    """Rows whose first column is the record key, with their partition beside it."""
+    """Add the partition column to rows whose first column is the record key."""
     return rows.add_column(1, PARTITION_PATH, base_file.constant(group.partition, len(rows)))
 
 
 def _of_whole_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Where logs hold whole rows, and deletes: of the base only keys and ordering values are read."""
+    """Build an overlay of logs with whole rows and deletes. Only keys and ordering values of the base file are read."""
     pending = config.merge_policy.apply_streaming(parts)
     dead = np.empty(0, np.int64)
     if group.base:
@@ -164,7 +166,7 @@ def _of_whole_rows(
 def _of_keys(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Where logs hold updates of some columns: all rows whose keys they name are merged."""
+    """Build an overlay of logs with partial updates. All rows whose keys occur in the logs are merged."""
     keys = pa.concat_arrays([chunk for part in parts for chunk in part.rows[RECORD_KEY].chunks]).unique()
     dead = np.empty(0, np.int64)
     if group.base:
@@ -175,7 +177,7 @@ def _of_keys(
 
 
 def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
-    """Write rows as a file; none where there are none."""
+    """Write rows to a file. Returns None if there are no rows."""
     if not len(rows):
         return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
@@ -200,15 +202,15 @@ def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, ro
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    """What tells the overlays of these groups from others."""
+    """Return a digest that identifies the overlays of these groups."""
     return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
 def passed_overlays(history: History) -> Callable[[str], bool]:
-    """Return what tells of the name of an overlay that no export of a readable slot names it.
+    """Return a function that returns whether an overlay name is unused by exports of all readable slots.
 
-    An export names the overlay of a group as it was at its slot. So of one group all are passed that are older than
-    that of the oldest readable slot.
+    An export uses the overlay of a group as of its slot. An overlay is therefore unused if it is older than the group's
+    overlay at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
     newest = {_group_part(group): _newest_slot(group) for group in history.state(readable).groups()}
@@ -221,14 +223,17 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete the files of overlays that are passed, and a day old: readers of older exports may be at work on them."""
+    """Delete the files of unused overlays that are older than a day.
+
+    Readers of older exports may still use newer files.
+    """
     for key, _ in passed_files(store, passed):
         if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
             store.delete(key)
 
 
 def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
-    """The files of overlays that are passed, and their bytes: those of rows, and those that name dead rows."""
+    """Return the files of unused overlays and their sizes in bytes: files of rows, and files that list dead rows."""
     return [
         (key, size)
         for key, size in store.list(OVERLAYS)

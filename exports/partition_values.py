@@ -1,6 +1,6 @@
-"""The values of the partition columns in a base file, as other formats are told them: one value for all rows.
+"""Partition values of a base file for other formats, which need one value for all rows.
 
-It knows folders and statistics, and opens no file.
+The values come from folder names and statistics. No file is opened.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def partition_columns(config: TableConfig) -> tuple[str, ...]:
-    """The partition columns whose values folders tell; none where another engine's key generator made the folders."""
+    """Return the partition columns whose values are in folder names.
+
+    Returns () if the key generator of another engine created the folders.
+    """
     return config.partition_by if config.folders_tell_values else ()
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
-    """The typed value of each partition column in a file, None for null; or None where no one value holds for all rows.
+    """Return the typed value of each partition column of a file, or None if the rows have different values.
 
-    Nulls and empty texts share the default partition; the statistics of the file tell which of them it holds.
+    A null value is None. Nulls and empty strings share the default partition. The statistics of the file show which of
+    them it contains.
     """
     names = partition_columns(config)
     if not names:
@@ -42,18 +46,18 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
 
 
 def bounded_columns(config: TableConfig) -> tuple[str, ...]:
-    """The columns whose bounds an export tells: those of keys, ordering and partitions, and the first 32.
+    """Return the columns whose bounds are exported: key, ordering and partition columns, and the first 32 columns.
 
-    Bounds make up most of an export's size, and a filter on a late column of a wide table is rare.
+    Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
     """
     first = [column.name for column in config.columns.columns[:32]]
     return tuple(dict.fromkeys((*config.key, *config.order_by, *config.partition_by, *first)))
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """Return [least, greatest, nulls] by column, as `statistics.to_json` writes them, under the table's names.
+    """Return [least, greatest, nulls] by current column name, in the form of `statistics.to_json`.
 
-    Nested columns are left out: the formats have statistics of their fields only.
+    Nested columns are left out, because the formats only have statistics for their fields.
     """
     found, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
     wanted = (name for name in bounded_columns(config) if name in found and name in columns)

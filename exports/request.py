@@ -1,4 +1,4 @@
-"""What an export is asked for, the same for each format."""
+"""Export request, which is the same for each format."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 
 NEWEST, ALL = "newest", "all"
-"""Of which slots Iceberg gets snapshots: of the newest one at each export, or of each that changed base files."""
+"""Slots that get Iceberg snapshots: the newest slot of each export, or each slot that changed base files."""
 HISTORIES = (NEWEST, ALL)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to bring a format up to.
+    """Arguments of an export to one format.
 
     Attributes:
-        store: Where the table is.
-        history: Its slots.
-        config: The table.
-        until: The slot that readers shall see.
-        now_ms: The time, in ms since 1970, by which files that nobody needs are deleted.
-        rebuild: True makes the metadata right whatever they say now.
-        overlays: By which readers see what logs say. None: they do not see it.
-        each_slot: True asks for a snapshot of each slot also where a format has one for each export. Not with overlays.
+        store: The store of the table.
+        history: The slots of the table.
+        config: The configuration of the table.
+        until: The slot that readers will see.
+        now_ms: The current time in ms since 1970. Decides which unused files are old enough to delete.
+        rebuild: True replaces the existing metadata, whatever its contents.
+        overlays: The overlays that show the contents of logs to readers. None: logs are not exported.
+        each_slot: True creates a snapshot per slot, for formats that otherwise have one per export. Not allowed with
+            overlays.
     """
 
     store: Store

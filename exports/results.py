@@ -1,4 +1,4 @@
-"""What an export wrote, and how far one is behind, as callers are told."""
+"""Results of exports and registrations, and the lag of an export."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeltaExport:
-    """What an export wrote of the Delta log.
+    """Result of an export to a Delta log.
 
     Attributes:
         version: The newest version of the Delta table.
-        versions: How many versions were written. 0 where nothing had changed.
-        files: How many files were written.
-        bytes: The size of these files, in bytes.
+        versions: The number of written versions. 0 if nothing had changed.
+        files: The number of written files.
+        bytes: The total size of these files, in bytes.
     """
 
     version: int
@@ -24,14 +24,14 @@ class DeltaExport:
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """What an export wrote of the Iceberg metadata.
+    """Result of an export to Iceberg metadata.
 
     Attributes:
-        metadata: The newest metadata file, relative to the table. Catalogs and some readers ask for it.
+        metadata: The newest metadata file, relative to the table. Catalogs and some readers need it.
         snapshot: The id of the current snapshot.
-        snapshots: How many snapshots were written. 0 where nothing had changed.
-        files: How many files were written.
-        bytes: The size of these files, in bytes.
+        snapshots: The number of written snapshots. 0 if nothing had changed.
+        files: The number of written files.
+        bytes: The total size of these files, in bytes.
     """
 
     metadata: str
@@ -43,13 +43,13 @@ class IcebergExport:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """What became of the entry in a catalog.
+    """Result of the registration in a catalog.
 
     Attributes:
         identifier: The table in the catalog.
-        metadata: The metadata file that the entry names.
-        change: 'registered' where there was no entry before, 'moved' where it named an older file, 'kept' where it
-            named this one or a newer one.
+        metadata: The metadata file to which the entry points.
+        change: 'registered' for a new entry, 'moved' if the entry pointed to an older file, 'kept' if it already
+            pointed to this file or a newer one.
     """
 
     identifier: str
@@ -59,13 +59,13 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export wrote.
+    """Result of an export.
 
     Attributes:
-        slot: The slot as of which the exported formats show the table.
-        delta: The Delta log, None where it was not asked for.
-        iceberg: The Iceberg metadata, None where it was not asked for.
-        catalog: The entry in a catalog, None where it was not asked for.
+        slot: The slot that the exported formats show.
+        delta: The Delta export, or None if not requested.
+        iceberg: The Iceberg export, or None if not requested.
+        catalog: The catalog entry, or None if not requested.
     """
 
     slot: int
@@ -76,15 +76,15 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class RegisteredEntry:
-    """What became of one of Hudi's entries in a metastore.
+    """Result of the registration of one Hudi entry in a metastore.
 
     Attributes:
         identifier: The entry in the catalog.
-        change: 'registered' where there was no entry before, 'refreshed' where it described an older commit, 'kept'
-            where it described this one or a newer one.
-        partitions: How many partitions the table has.
-        added: How many partitions were added to the entry.
-        dropped: How many partitions were taken out of it.
+        change: 'registered' for a new entry, 'refreshed' if the entry described an older commit, 'kept' if it already
+            described this commit or a newer one.
+        partitions: The number of partitions of the table.
+        added: The number of partitions added to the entry.
+        dropped: The number of partitions removed from the entry.
     """
 
     identifier: str
@@ -96,12 +96,12 @@ class RegisteredEntry:
 
 @dataclass(frozen=True)
 class RegisterResult:
-    """What became of Hudi's entries of a table in a metastore.
+    """Result of the registration of a table's Hudi entries in a metastore.
 
     Attributes:
-        slot: The slot as of which the entries show the table's columns and partitions.
-        entries: One entry of a copy-on-write table; of a merge-on-read table that of its base files, and two of its
-            rows.
+        slot: The slot whose columns and partitions the entries show.
+        entries: One entry for a copy-on-write table. For a merge-on-read table, one entry for its base files and two
+            for its rows.
     """
 
     slot: int
@@ -110,12 +110,12 @@ class RegisterResult:
 
 @dataclass(frozen=True)
 class ExportLag:
-    """What readers of an exported format do not see yet.
+    """Lag of an exported format: the changes that its readers do not see yet.
 
     Attributes:
-        slot: The slot that the newest version or snapshot shows. 0: there is none, or another writer made it.
-        slots: How many slots since then changed what readers see.
-        seconds: The age of the oldest of them, in seconds.
+        slot: The slot that the newest version or snapshot shows. 0 if there is none, or if another writer wrote it.
+        slots: The number of later slots that changed what readers see.
+        seconds: The age of the oldest of these slots, in seconds.
     """
 
     slot: int

@@ -1,4 +1,4 @@
-"""Writes the files of an export, and counts them."""
+"""Writer of the files of an export, which also counts them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hoodoo.storage.store import BytesLike, Store
 
 
 class Writing:
-    """A store as an export writes to it.
+    """Writer of an export to a store.
 
-    Files whose name follows from their bytes, or whose bytes follow from slots, are created once: who comes later with
-    the same bytes has written them, too.
+    A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter
+    already wrote the same bytes, the write succeeds.
     """
 
     def __init__(self, store: Store) -> None:
@@ -19,7 +19,7 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create `key`. Raises FileExistsError where other bytes are there, or were and are deleted by now."""
+        """Create `key`. Raises FileExistsError if it exists with other bytes, or if it was deleted in the meantime."""
         try:
             self.store.write_once(key, data)
         except FileNotFoundError:
@@ -27,7 +27,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create `key`, unless it is there: its bytes then say the same. Returns how many bytes it has."""
+        """Create `key` unless it exists. An existing file has equivalent contents. Returns the size in bytes."""
         try:
             self.store.create(key, data)
         except FileExistsError:
@@ -41,6 +41,6 @@ class Writing:
         self._count(data)
 
     def _count(self, data: BytesLike) -> None:
-        with self._lock:  # threads write overlays
+        with self._lock:  # overlays are written by several threads
             self.files += 1
             self.bytes += len(data)

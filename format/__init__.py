@@ -1,3 +1,1 @@
-"""Bytes and names of Apache Hudi's table format, version 9: what a file is called and what is in it, never whether it
-is committed.
-"""
+"""File formats and file names of Apache Hudi tables, version 9. Other packages decide which files are committed."""

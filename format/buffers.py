@@ -1,7 +1,6 @@
-"""Arrow columns of strings seen as numpy arrays: offsets, bytes, and words at any byte position.
+"""Numpy views of Arrow string columns: offsets, bytes, and words at any byte position.
 
-The codecs and hashes of this room work on whole columns through these views. What the bytes mean is none of this
-module's business.
+The codecs and hashes of this package process whole columns through these views.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 SLACK = 8
-"""Bytes past its last position that a buffer needs, so that eight bytes can be read from every position."""
+"""Number of bytes that a buffer needs after its last position, so that eight bytes can be read at every position."""
 
 
 def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """The contiguous pieces of a column; an Array is one piece, a ChunkedArray may have none."""
+    """Return the contiguous chunks of a column. An Array is one chunk, and a ChunkedArray may have none."""
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets (int64[n + 1]) and bytes (uint8) of a string or binary array, small or large, without a copy of the
-    bytes.
+    """Return the offsets (int64[n + 1]) and bytes (uint8) of a string or binary array, small or large.
 
-    Offsets index into the returned bytes also when the array is a slice. A null has whatever length the offsets say.
+    The bytes are not copied. Offsets are indexes into the returned bytes, even if the array is a slice. The length of a
+    null is arbitrary.
     """
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offsets, data = array.buffers()
@@ -37,7 +36,7 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
-    """View of `data` (uint8) whose element i is the word of `dtype` that starts at byte i; writable if `data` is."""
+    """Return a view of `data` (uint8) whose element i is the word of `dtype` at byte i. It is writable if `data` is."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
@@ -45,8 +44,8 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
 class Words:
     """Words of `data` (uint8) at a distance from each of some starts (int64[n]).
 
-    Starts at equal distances, as those of keys of one length are, make a view of the bytes; others a copy, which takes
-    several times as long.
+    If the starts have equal distances, as for keys of one length, the words are a view. Otherwise they are a copy,
+    which takes several times as long.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray) -> None:
@@ -55,7 +54,10 @@ class Words:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """The word of `dtype` that begins `distance` bytes after each start. Every one must lie within the data."""
+        """Return the word of `dtype` that begins `distance` bytes after each start.
+
+        All words must be within the data.
+        """
         if self._stride is None:
             return words_at(self._data, dtype)[self._starts + distance]
         first = int(self._starts[0]) + distance
@@ -63,21 +65,20 @@ class Words:
 
 
 def padded(data: np.ndarray) -> np.ndarray:
-    """`data` itself if eight bytes can be read at its start, else a copy with room: for `words_at` on very short
-    buffers.
-    """
+    """Return `data`, or a padded copy if it has fewer than eight bytes, for `words_at`."""
     return data if len(data) >= SLACK else np.concatenate([data, np.zeros(SLACK, np.uint8)])
 
 
 def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each distinct value of `sizes` (int64 >= 0) with the positions that hold it, in ascending order of the value."""
+    """Yield each distinct value of `sizes` (int64 >= 0) with its positions, in ascending order of the value."""
     if len(sizes) == 0:
         return
     least, most = int(sizes.min()), int(sizes.max())
     if least == most:
         yield most, np.arange(len(sizes))
         return
-    narrow = sizes.astype(np.uint16) if most < 1 << 16 else sizes  # numpy sorts 16 bits by radix, ten times faster
+    # numpy uses a radix sort for 16 bits, which is ten times faster
+    narrow = sizes.astype(np.uint16) if most < 1 << 16 else sizes
     order = np.argsort(narrow, kind="stable")
     distinct, counts = np.unique(narrow, return_counts=True)
     start = 0

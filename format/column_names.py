@@ -1,7 +1,6 @@
-"""What columns may be called: names that Avro, in which a table's columns are written down, does not allow, and for
-each of them one that it does.
+"""Rules for column names. A table's columns are stored as an Avro schema, and Avro restricts names.
 
-Knows names and types; who asks decides whether such names are refused or replaced.
+This module detects invalid names and suggests valid ones. Callers reject or replace invalid names.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from hoodoo.errors import SchemaError
 from hoodoo.redact import printable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""What Avro allows as the name of a field or symbol."""
+"""Pattern for valid Avro names of fields and symbols."""
 RESERVED = "_hoodie_"
-"""How names begin that Hudi keeps for itself, in any case."""
+"""Prefix of names that Hudi reserves, in any case."""
 _LETTER = re.compile(r"LATIN (?:SMALL|CAPITAL) (?:LETTER|LIGATURE) (?:SHARP )?([A-Z]+)\b")
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Misnamed(NamedTuple):
-    """A column, or a field of a struct, whose name Avro does not allow.
+    """A column, or a field of a struct, with a name that is invalid in Avro.
 
     Attributes:
-        path: The column, as errors name it: 's.f', 'list[].f', 'map{}.f'.
-        suggested: The name that it could have.
+        path: The path of the column in errors: 's.f', 'list[].f', 'map{}.f'.
+        suggested: The suggested name.
     """
 
     path: str
@@ -37,17 +36,18 @@ class Misnamed(NamedTuple):
 
 
 def is_allowed(name: str) -> bool:
-    """Tell whether Avro allows the name."""
+    """Return whether the name is valid in Avro."""
     return NAME.match(name) is not None
 
 
 def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
-    """Return for those of `names` that Avro does not allow a name that it does: in snake case, of ASCII letters, and
-    unlike any other name there.
+    """Return a valid name for each of `names` that is invalid in Avro.
+
+    The names are in snake case, with ASCII letters, and unique.
 
     Args:
         names: The names of the columns, or of the fields of one struct.
-        beside: Other names that are taken there.
+        beside: Other existing names at this level.
     """
     found = dict[str, str]()
     taken = {name.lower() for name in (*names, *beside) if is_allowed(name)}
@@ -65,12 +65,12 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
 
 
 def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
-    """Yield the columns of a schema whose names Avro does not allow, those in structs among them.
+    """Yield the columns of a schema with invalid Avro names, including fields of structs.
 
     Args:
         fields: The columns, or the fields of one struct.
-        around: What errors write before their names.
-        beside: Other names that are taken there.
+        around: The prefix of their names in errors.
+        beside: Other existing names at this level.
     """
     fields = list(fields)
     suggested = suggestions([field.name for field in fields], beside)
@@ -82,7 +82,7 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
 
 
 def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
-    """Yield the fields of structs in a type whose names Avro does not allow. path: of the column that has the type."""
+    """Yield the fields of structs in a type with invalid Avro names. `path` is the path of the column with the type."""
     if pa.types.is_struct(kind):
         yield from misnamed(kind, f"{path}.")
     elif pa.types.is_map(kind):
@@ -94,7 +94,7 @@ def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
 
 
 def require_allowed(found: Iterable[Misnamed]) -> None:
-    """Raise SchemaError, naming all of them with what they could be called, where there is one."""
+    """Raise SchemaError if there are invalid names. The error lists all of them with the suggested names."""
     wrong = list(found)
     if not wrong:
         return
@@ -111,14 +111,14 @@ def require_allowed(found: Iterable[Misnamed]) -> None:
 
 
 def _snake(name: str) -> str:
-    """`Order ID` as `order_id`; '' where no letter or digit of it has an ASCII form."""
+    """Convert `Order ID` to `order_id`. Returns '' if no letter or digit has an ASCII form."""
     plain = "".join(map(_ascii, unicodedata.normalize("NFKD", name)))
     words = re.sub(r"[^A-Za-z0-9]+", "_", _WORD_ENDS.sub("_", plain)).strip("_").lower()
     return f"_{words}" if words[:1].isdigit() else words
 
 
 def _ascii(char: str) -> str:
-    """A letter without its marks; what is no Latin letter and no digit separates words."""
+    """Return a letter without its marks, or a space for characters that are neither Latin letters nor digits."""
     if char.isascii():
         return char
     if unicodedata.combining(char):

@@ -1,5 +1,6 @@
-"""Columns written as text, `id string, at timestamp, price decimal(10,2), tags list<string>`, as an Arrow schema. SQL's
-names, and Arrow's.
+"""Text form of an Arrow schema: `id string, at timestamp, price decimal(10,2), tags list<string>`.
+
+Type names of SQL and of Arrow are supported.
 """
 
 from __future__ import annotations
@@ -50,25 +51,26 @@ _SAID = {
         *("date", "time", "timestamp", "timestamp_ntz"),
     )
 }
-"""The name by which each type is written."""
+"""The name with which each type is written."""
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """The schema that `text` describes. timestamp is in UTC, timestamp_ntz has no zone. Raises SchemaError naming the
-    column.
+    """Parse the text form of a schema. Raises SchemaError, which names the column.
+
+    timestamp is in UTC, and timestamp_ntz has no zone.
     """
     return pa.schema(list(_fields(text)))
 
 
 def column_text(schema: pa.Schema) -> str:
-    """Inverse of `parse_columns`. Raises SchemaError for a name or a type that this text cannot have."""
+    """Return the text form of a schema. Raises SchemaError for a name or a type without a text form."""
     return ", ".join(_field_text(field) for field in schema)
 
 
 def parse_type(text: str, column: str) -> pa.DataType:
-    """The type of `column` that `text` names, as in `parse_columns`. Raises SchemaError."""
+    """Parse the type of `column`, as in `parse_columns`. Raises SchemaError."""
     return _type(text.strip(), column)
 
 
@@ -110,7 +112,7 @@ def _type_text(kind: pa.DataType) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Parts between the commas that no bracket encloses."""
+    """Yield the parts between commas outside of brackets."""
     depth, start = 0, 0
     for index, sign in enumerate(text):
         depth += (sign in "(<") - (sign in ")>")

@@ -1,8 +1,8 @@
-"""Values of a column whose type has changed, as the type that is asked for: one rule for data files, logs, statistics
-and batches alike. Never a bare cast: Arrow's rounds between some types and refuses others.
+"""Conversion of values after a type change, with one rule for data files, logs, statistics and batches.
 
-A conversion of ours is exact; what only other engines allow is read as Apache Hudi's readers read it. Which change of
-type a table may make is decided elsewhere (timeline/columns/alterations.py).
+Arrow's casts are not used directly, because they round between some types and reject others. hoodoo's type changes are
+exact. Type changes that only other engines allow are read as Apache Hudi's readers do. timeline/columns/alterations.py
+decides which type changes a table may make.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
 def convert(values: A, kind: pa.DataType) -> A:
-    """`values`, of a flat type, as `kind`, for which `is_readable` holds.
+    """Return `values`, of a flat type, converted to `kind`. `is_readable` must be true for the types.
 
     A float becomes the double with its shortest decimal text, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for a value
-    that does not fit, which occurs only where a type is the narrower one: a restore brings such types back.
+    that does not fit. This occurs only if a restore makes a type narrower.
     """
     if values.type == kind:
         return values
@@ -42,9 +42,9 @@ def _all_equal(left: A, right: A) -> bool:
 
 
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether every value of type `old` has one of type `new` that means the same.
+    """Return whether every value of type `old` has an equal value of type `new`.
 
-    A column of a table may be widened from `old` to `new` where that is so. A float means its shortest decimal text.
+    Such a column may be widened from `old` to `new`. The value of a float is its shortest decimal text.
     """
     if pa.types.is_decimal(new):
         whole = new.precision - new.scale
@@ -72,18 +72,18 @@ _FOREIGN = {
 
 
 def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether a batch with values of type `new` widens a column of type `old` without being asked to.
+    """Return whether a batch with values of type `new` widens a column of type `old` automatically.
 
-    It does where the change is exact, no number becomes text, and no float becomes a double.
+    This is so if the change is exact, no number becomes text, and no float becomes a double.
     """
     return is_exact(old, new) and not pa.types.is_string(new) and not pa.types.is_float32(old)
 
 
 def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether values of type `old`, in a file, can be read as `new`.
+    """Return whether values of type `old` in a file can be read as `new`.
 
-    Some of these changes are made by other engines only. A restore may make a type narrower again; then each value
-    that fits can be read.
+    Some of these changes are only made by other engines. A restore may make a type narrower again. Each value that fits
+    can then be read.
     """
     if old == new or is_exact(old, new) or is_exact(new, old) or (str(old), str(new)) in _FOREIGN:
         return True
@@ -94,15 +94,15 @@ def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert the bounds of a column of type `old` to bounds of the same values as type `new`.
+    """Convert the bounds of a column of type `old` to bounds of the values as type `new`.
 
-    Both are None where they cannot be converted: texts of numbers have another order than the numbers, and bounds need
-    not fit a narrower type.
+    Both are None if they cannot be converted: numbers as text have another order, and bounds may not fit a narrower
+    type.
 
     Args:
-        low: The least value, as `statistics.to_json` writes it.
-        high: The greatest value, likewise.
-        old: The type that the bounds have.
+        low: The least value, in the form of `statistics.to_json`.
+        high: The greatest value, in the form of `statistics.to_json`.
+        old: The type of the bounds.
         new: The type to convert them to.
     """
     if old == new:

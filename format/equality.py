@@ -1,4 +1,4 @@
-"""Equality of Arrow values of any type, without a loop over rows. Knows no columns and no keys."""
+"""Vectorized equality of Arrow values of any type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Compare two arrays of one type and length, value by value. Nulls are equal to each other, and so are NaNs.
 
     Returns:
-        A mask, true where the values at one index are equal.
+        A mask, True if the values at an index are equal.
     """
     kind = left.type
     valid = left.is_valid().to_numpy(zero_copy_only=False)
@@ -20,7 +20,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
         for number in range(kind.num_fields):
             same = same & (
                 equal_values(left.field(number), right.field(number)) | ~valid
-            )  # what is below a null does not count
+            )  # values below a null are ignored
         return same
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         return same & (_equal_lists(_as_list(left), _as_list(right)) | ~valid)
@@ -33,7 +33,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 
 def _as_list(values: pa.Array) -> pa.Array:
-    """A map as a list of its entries."""
+    """Return a map array as a list array of its entries."""
     if not pa.types.is_map(values.type):
         return values
     entries = pa.StructArray.from_arrays(

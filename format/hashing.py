@@ -1,8 +1,7 @@
-"""The one hash of a record key: XXH64 with seed 42 of its UTF-8 bytes, for whole columns at once.
+"""Hash of record keys: XXH64 with seed 42 of the UTF-8 bytes, for whole columns.
 
-It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so Spark can route rows by it without
-Python. This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes
-are used for.
+It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by it
+without Python. Specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _P4 = np.uint64(9650029242287828579)
 _P5 = np.uint64(2870177450012600261)
 
 _ROWS = 1 << 14
-"""Keys hashed at a time: their intermediate arrays stay in the L2 cache."""
+"""Number of keys hashed at a time, so that intermediate arrays fit into the L2 cache."""
 _FEW, _LONG = 128, 256
-"""Fewer keys of one length, or keys of more bytes, are hashed faster one by one in C."""
+"""With fewer keys of one length, or longer keys, hashing one by one in C is faster."""
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """XXH64 (seed 42) of each key's UTF-8 bytes as uint64[n]; `keys` is a string or large_string column.
+    """Return XXH64 (seed 42) of each key's UTF-8 bytes as uint64[n]. `keys` is a string or large_string column.
 
     Raises KeyValueError if a key is null.
     """
@@ -42,7 +41,7 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def hash64_of_words(words: np.ndarray) -> np.ndarray:
-    """XXH64 (seed 42) of each number's bytes, least first, as uint64[n]; `words` is int32[n] or int64[n].
+    """Return XXH64 (seed 42) of each number's little-endian bytes as uint64[n]. `words` is int32[n] or int64[n].
 
     It equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """
@@ -74,7 +73,7 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
 
 
 def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
-    """Hash of so many keys, all of `length` bytes; the steps are the specification's."""
+    """Return the hashes of `keys` keys, all of `length` bytes. The steps are those of the specification."""
     with np.errstate(over="ignore"):
         acc = _stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):
@@ -88,7 +87,7 @@ def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
 
 
 def _stripes(words: Words, keys: int, length: int) -> np.ndarray:
-    """The whole 32-byte stripes through four accumulators, merged into one."""
+    """Process the complete 32-byte stripes with four accumulators, and merge these."""
     seed = np.uint64(SEED)
     if length < 32:
         return np.full(keys, seed + _P5)

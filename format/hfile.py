@@ -1,8 +1,7 @@
-"""HFiles, the sorted files of keys and values in which Hudi keeps its metadata table: encodes one.
+"""Encoder for HFiles, the sorted key-value files of Hudi's metadata table.
 
-Knows keys, values and their frames; what a value says it does not know, and it reads none. Version 3 of the format as
-Hudi writes it (docs/format.md 13.6), all numbers big-endian. Equal entries give equal bytes. Every block but the
-trailer:
+The format is version 3 as Hudi writes it (docs/format.md 13.6), with big-endian numbers. Equal entries give equal
+bytes. Every block except the trailer has this layout:
 
     8  magic
     4  bytes on disk after this header: content, and 4 zero bytes for each begun 16 KiB of header and content
@@ -13,8 +12,8 @@ trailer:
     4  bytes of header and content
     .  content, gzip
 
-A file is the data blocks (`DATABLK*`), their index, an empty index of meta blocks (both `IDXROOT2`), facts about the
-file (`FILEINF2`), and a trailer of 4096 bytes.
+A file consists of the data blocks (`DATABLK*`), their index, an empty index of meta blocks (both `IDXROOT2`), file
+information (`FILEINF2`), and a trailer of 4096 bytes.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from hoodoo.format import leb128
 _HEADER = 33
 _CHUNK = 16384
 _BLOCK_MAX = 1 << 16
-"""Bytes of the entries in one data block, unless one entry has more."""
+"""Maximum bytes of the entries in one data block, unless a single entry is larger."""
 _TRAILER = 4096
 _VERSION = 3
 _GZIP = 1
-_KEY_TYPE = b"\0" + b"\x7f" + b"\xff" * 7 + b"\x04"  # no family, the largest time there is, a put
+_KEY_TYPE = b"\0" + b"\x7f" + b"\xff" * 7 + b"\x04"  # no family, the largest possible time, a put
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 
@@ -42,7 +41,7 @@ def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
     Args:
         values: The value of each key, at least one.
         schema: The Avro schema of the values, as text.
-        created_ms: The time that the file gives as its own, in ms since 1970.
+        created_ms: The creation time stored in the file, in ms since 1970.
 
     Returns:
         The bytes of the file.
@@ -67,7 +66,7 @@ _Entries = Sequence[tuple[bytes, bytes]]
 
 
 def _chunks(entries: _Entries) -> Iterable[_Entries]:
-    """Entries cut into data blocks."""
+    """Yield the entries of each data block."""
     chunk: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:
@@ -120,7 +119,7 @@ def _trailer(facts_at: int, index_at: int, plain_bytes: int, blocks: int, entrie
     return text.ljust(_TRAILER - 4, b"\0") + struct.pack(">i", _VERSION)
 
 
-# ---- protocol buffers, and the number of variable length that Hadoop writes
+# ---- protocol buffers, and Hadoop's variable-length integer
 def _number(field: int, value: int) -> bytes:
     return leb128.encoded(field << 3) + leb128.encoded(value)
 

@@ -1,8 +1,8 @@
-"""A second hash of a record key, under a secret: what tells two keys apart whose `hash64` is equal.
+"""Keyed hash of a record key, which distinguishes keys with equal `hash64`.
 
-Anybody can make keys that share an XXH64, under every seed of it. This one is multilinear over 32-bit words: whoever
-does not know the secret cannot do better than chance, 2^-33 for the upper 33 bits of a check (Lemire and Kaser 2014,
-"Strongly universal string hashing is fast"). Knows keys and secrets, not what checks are kept for.
+Anybody can construct keys with equal XXH64, for every seed. This hash is multilinear over 32-bit words. Without the
+secret, a collision in the upper 33 bits has a probability of 2^-33 (Lemire and Kaser 2014, "Strongly universal string
+hashing is fast").
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from hoodoo.format.buffers import Words, byte_strings, chunks_of
 
 SECRET_BYTES = 16
 BITS = 33
-"""Upper bits of a check that hold the promise."""
+"""Number of upper bits of a check for which the collision probability holds."""
 _ROWS = 1 << 14
-"""Keys checked at a time: their intermediate arrays stay in the cache."""
+"""Number of keys processed at a time, so that intermediate arrays fit into the cache."""
 _LONG = 1 << 12
-"""Longer keys (bytes) are checked one by one."""
+"""Keys with more bytes are processed one by one."""
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(32)
 
 
 def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
-    """The check of each key's UTF-8 bytes as uint64[n], of which the upper bits count. keys: strings without nulls."""
+    """Return the check of each key's UTF-8 bytes as uint64[n].
+
+    Only the upper bits are used. `keys` are non-null strings.
+    """
     parts = [_checked(chunk, secret) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
@@ -38,7 +41,8 @@ def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
     for first in range(0, len(array), _ROWS):
         some = slice(first, min(len(array), first + _ROWS))
         base, end = int(offsets[some.start]), int(offsets[some.stop])
-        piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])  # eight bytes can be read at every offset
+        # so that eight bytes can be read at every offset
+        piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])
         starts = offsets[some] - base
         found[some] = _piece(piece, starts, offsets[some.start + 1 : some.stop + 1] - base - starts, secret)
     return found
@@ -53,7 +57,8 @@ def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: byte
     order = short if equal else short[np.argsort(-sizes[short], kind="stable")]
     lengths, begins = sizes[order], starts if equal else starts[order]
     words = Words(data, begins)
-    left = np.searchsorted(-lengths, -np.arange(0, longest, 8), side="left")  # how many keys have a word there
+    # number of keys with a word at this position
+    left = np.searchsorted(-lengths, -np.arange(0, longest, 8), side="left")
     sums = np.zeros(len(order), np.uint64)
     for at, count in zip(range(0, longest, 8), left.tolist(), strict=True):
         word = (words if count == len(order) else Words(data, begins[:count])).at(at, "<u8")
@@ -73,13 +78,13 @@ def _long(key: np.ndarray, secret: bytes) -> np.ndarray:
 
 
 def _power(count: int) -> int:
-    """The next power of two, so that few lists of factors are made."""
+    """Return the next power of two, so that few lists of factors are computed."""
     return 1 << max(4, count - 1).bit_length()
 
 
 @lru_cache(maxsize=64)
 def _factors(secret: bytes, count: int) -> np.ndarray:
-    """So many random multipliers, uint64; a longer list begins with a shorter one."""
+    """Return `count` random multipliers, uint64. A longer list begins with a shorter one."""
     return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
 
 

@@ -1,9 +1,6 @@
-"""Record keys and partition paths: from columns to Hudi's texts, and from a path back to values.
+"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing (docs/format.md 8.2 and 8.3).
 
-It knows how each type is spelled, which characters a folder name cannot hold and which values are refused. Where a key
-lives, and whether it exists, it does not know. Facts: docs/format.md sections 8.2 and 8.3.
-
-Everything runs over whole columns; only the distinct values of a partition column are looked at one by one.
+The functions process whole columns. Only the distinct values of a partition column are processed one by one.
 """
 
 from __future__ import annotations
@@ -24,16 +21,14 @@ from hoodoo.nearest import hint
 from hoodoo.redact import printable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The partition of rows whose partition value is null or empty."""
+"""Partition of rows whose partition value is null or empty."""
 KEY_CAP = 64 << 10
-"""Bytes of one record key. Keys stand in every row, footer and index, so a longer one is a document in the wrong
-column.
-"""
+"""Maximum bytes of one record key. Keys are in every row, footer and index, so a longer key is probably a document."""
 SEGMENT_CAP = 255
-"""Bytes of one folder name: what common file systems allow."""
+"""Maximum bytes of one folder name in common file systems."""
 
 _PLACEHOLDERS = ("__null__", "__empty__")
-"""What Hudi writes into a composite key for null and for empty text; as a value they would be taken for it."""
+"""Hudi's placeholders for null and for an empty string in a composite key. They are invalid as values."""
 _URL_ENCODED = {ord(c): f"%{ord(c):02X}" for c in [*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"]}
 _URL_ESCAPE = re.compile("%([0-9A-F]{2})")
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
@@ -42,29 +37,33 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
-"""What is done about keys under a mask: (mask, their texts, the column, why they will not do)."""
+"""Function that handles invalid keys: (mask, their texts, the column, the reason)."""
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """`_hoodie_record_key` of each row: the bare value for one key column and at most one partition column, else
-    `a:1,b:2` in declared order.
+    """Return the `_hoodie_record_key` of each row.
 
-    Raises KeyValueError, naming column, row (from 0) and value, for a null; a key of empty texts only; in a composite
-    key a value that holds `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key
-    longer than `KEY_CAP`. Raises ColumnError for a missing column. The keys of one call may have 2 GiB.
+    It is the plain value for one key column and at most one partition column. Otherwise it is `a:1,b:2` in declared
+    order.
+
+    Raises KeyValueError, which names column, row (from 0) and value, for a null, for a key of only empty strings, and
+    for a key longer than `KEY_CAP`. In a composite key, it is also raised for a value that contains `,<key column>:` or
+    is `__null__` or `__empty__`, because two keys could look equal. Raises ColumnError for a missing column. The keys
+    of one call may have up to 2 GiB.
     """
     return _record_keys(rows, key_columns, partition_columns, _refuse_first)
 
 
 def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
-    """The record keys of rows whose files hold none, as Hudi makes them of the key columns: several of them are
-    spelled as in `record_keys`, one is bare.
+    """Return the record keys of rows whose files do not store keys, computed from the key columns as Hudi does.
+
+    Several key columns are encoded as in `record_keys`. A single one is the plain value.
     """
     return record_keys(rows, key_columns, ())
 
 
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Mask of the rows whose keys `record_keys` refuses."""
+    """Return a mask of the rows whose keys `record_keys` rejects."""
     found = np.zeros(len(rows), bool)
 
     def note(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
@@ -92,12 +91,11 @@ def _record_keys(
 def partition_paths(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> pa.DictionaryArray:
-    """`_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once. Without
-    partition columns the one path is ''.
+    """Return the `_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once.
 
-    Raises PartitionValueError, naming column and value, for what cannot be a folder name: the text
-    `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, a backslash left as it is, `.hoodie` at the root,
-    more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
+    Without partition columns, the only path is ''. Raises PartitionValueError, which names column and value, for an
+    invalid folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, an unencoded
+    backslash, `.hoodie` at the root, or more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
     """
     if not partition_columns:
         return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, dtype=np.int32), pa.array([""]))
@@ -110,14 +108,17 @@ def partition_paths(
         for name, column in zip(partition_columns, encoded, strict=True)
     ]
     paths = pc.binary_join_element_wise(*(s.take(pa.array(part)) for s, part in zip(segments, parts, strict=True)), "/")
-    distinct = paths.dictionary_encode()  # null and empty text share a path
+    distinct = paths.dictionary_encode()  # null and an empty string share a path
     return pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(tuples)), distinct.dictionary)
 
 
 def unfit_partitions(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the rows whose partition values `partition_paths` refuses. Each distinct value is looked at once."""
+    """Return a mask of the rows whose partition values `partition_paths` rejects.
+
+    Each distinct value is checked once.
+    """
     found = np.zeros(len(rows), bool)
     for name in partition_columns:
         column = _column(rows, name).dictionary_encode(null_encoding="encode")
@@ -134,11 +135,11 @@ def unfit_partitions(
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """The typed values that rows under `path` have: int, str, Decimal, date, datetime (UTC-aware if the column has a
-    zone), bool or bytes.
+    """Return the typed partition values of the rows under `path`.
 
-    None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises
-    CorruptTable for a path that does not fit the columns.
+    They are int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes. None is the default
+    partition: null, or possibly the empty value in a string or binary column. Raises CorruptTable for a path that does
+    not match the columns.
     """
     texts = partition_texts(path, partition_columns, hive_style, url_encode)
     return {
@@ -150,9 +151,9 @@ def partition_values(
 def partition_texts(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
-    """The text of each partition column under `path`, without its name and its escapes; `DEFAULT_PARTITION` for null.
+    """Return the text of each partition column in `path`, without its name and escapes. Null is `DEFAULT_PARTITION`.
 
-    Raises CorruptTable for a path that does not fit the columns.
+    Raises CorruptTable for a path that does not match the columns.
     """
     if not partition_columns:
         return ()
@@ -174,10 +175,10 @@ def partition_texts(
 def check_key_columns(
     schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: Sequence[str]
 ) -> None:
-    """Pass if the columns can be key, partitioning and ordering of a table.
+    """Check that the columns can be the key, partition and ordering columns of a table.
 
-    Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or
-    nested, and an ordering column that is not integer, float, decimal, date, timestamp or string.
+    Raises SchemaError for a missing or repeated column, for no key column, for a key or partition column that is float,
+    time or nested, and for an ordering column that is not integer, float, decimal, date, timestamp or string.
     """
     if not key:
         raise SchemaError("A table needs at least one key column: pass key='<column>'.")
@@ -202,7 +203,7 @@ def _key_texts(rows: pa.Table, name: str, refuse: Refuse) -> pa.StringArray:
 
 
 def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
-    """Apache Hudi refuses a key without any text, too."""
+    """Reject keys without any text, as Apache Hudi does."""
     empty = pc.equal(pc.binary_length(texts[0]), 0)
     for more in texts[1:]:
         empty = pc.and_(empty, pc.equal(pc.binary_length(more), 0))
@@ -260,10 +261,9 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, wh
 def _distinct_tuples(
     indices: list[npt.NDArray[np.int32]], sizes: list[int]
 ) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
-    """Number the distinct tuples of several dictionary columns: the tuple of each row, and per column the index that
-    each tuple has there.
+    """Return the number of the distinct tuple of each row, and per column the index that each tuple has in it.
 
-    Below 2^31 tuples times below 2^31 values stay within 64 bits, so no pair of tuples shares a code.
+    Fewer than 2^31 tuples times fewer than 2^31 values fit into 64 bits, so no pair of tuples shares a code.
     """
     tuples = indices[0]
     parts = [np.arange(sizes[0], dtype=np.int64)]
@@ -275,7 +275,7 @@ def _distinct_tuples(
 
 
 def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
-    """Folder name of each distinct value of a column."""
+    """Return the folder name of each distinct value of a column."""
     out = []
     for value in _texts(values).to_pylist():
         text = _encode(name, value, values.type, url_encode) if value else DEFAULT_PARTITION
@@ -298,7 +298,7 @@ def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
 
 
 def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
-    """Without URL encoding one value may give several segments."""
+    """Check the path segments of a value. Without URL encoding, one value may give several segments."""
     pieces = segment.split("/")
     for piece in pieces:
         if piece in ("", ".", ".."):
@@ -340,7 +340,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
 
 
 def _from_text(text: str, type_: pa.DataType) -> Any:
-    """The value a text stands for: the inverse of `_texts`."""
+    """Return the value of a text. This is the inverse of `_texts`."""
     types = pa.types
     if _is_text(type_):
         return text
@@ -363,14 +363,14 @@ def _from_text(text: str, type_: pa.DataType) -> Any:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
-    """A column in one piece and in plain form."""
+    """Return a column as one array without a dictionary."""
     if name not in rows.schema.names:
         raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.num_chunks == 1:
-        return column.chunk(0)  # to join one chunk is to copy it
+        return column.chunk(0)  # joining a single chunk would copy it
     try:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     except pa.ArrowInvalid:
@@ -381,8 +381,9 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> pa.StringArray:
-    """Text of each value as Hudi spells it in keys and paths; nulls stay null. Raises SchemaError for a type that
-    cannot be a key.
+    """Return the text of each value in Hudi's encoding for keys and paths. Nulls stay null.
+
+    Raises SchemaError for a type that cannot be a key.
     """
     types, type_ = pa.types, column.type
     if not _can_be_key(type_):
@@ -397,9 +398,7 @@ def _texts(column: pa.Array) -> pa.StringArray:
 
 
 def _hex(column: pa.BinaryArray) -> pa.StringArray:
-    """Lower-case hex of each value: two characters per byte looked up at once, offsets doubled. Raises KeyValueError
-    past 1 GiB of bytes.
-    """
+    """Return the lower-case hex text of each value. Raises KeyValueError for more than 1 GiB of bytes."""
     filled = column.fill_null(b"")
     if not len(filled):
         return pa.array([], pa.string())

@@ -1,4 +1,4 @@
-"""What the type of a batch tells where some of its columns or fields have nothing but nulls and empty lists."""
+"""Type information of a batch with columns or fields that only contain nulls and empty lists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pyarrow as pa
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """A batch's type without the parts in which it has nulls and empty lists only: nobody knows their types. None: that
-    is all of it.
+    """Return a type without the parts that only contain nulls and empty lists, because their types are unknown.
+
+    Returns None if nothing is left.
     """
     if pa.types.is_struct(kind):
         inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]

@@ -1,12 +1,13 @@
-"""Whole numbers of variable length, seven bits a byte, the lowest first (LEB128): as Avro, Thrift and protocol buffers
-have them. What a number means, and whether its sign was folded into it before, the callers know.
+"""Variable-length integers with seven bits per byte, lowest first (LEB128), as in Avro, Thrift and protocol buffers.
+
+Callers handle the encoding of signs.
 """
 
 from __future__ import annotations
 
 
 def write(out: bytearray, number: int) -> None:
-    """Append `number`, from 0."""
+    """Append `number`, which must not be negative."""
     while number > 127:
         out.append(number & 127 | 128)
         number >>= 7
@@ -14,7 +15,7 @@ def write(out: bytearray, number: int) -> None:
 
 
 def encoded(number: int) -> bytes:
-    """Return the bytes of `number`, from 0."""
+    """Return the bytes of `number`, which must not be negative."""
     out = bytearray()
     write(out, number)
     return bytes(out)

@@ -1,7 +1,4 @@
-"""Names of files, instants and meta columns, and nothing about their content.
-
-Facts: docs/format.md (Apache Hudi table version 9).
-"""
+"""Names of files, instants and meta columns (docs/format.md, Apache Hudi table version 9)."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ PARTITION_PATH = "_hoodie_partition_path"
 FILE_NAME = "_hoodie_file_name"
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 IS_DELETED = "_hoodie_is_deleted"
-"""Boolean column that an upsert batch may carry: true deletes by the ordering rule."""
+"""Boolean column of an upsert batch. True deletes the row by the ordering rule."""
 
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -38,7 +35,7 @@ class BaseName(NamedTuple):
 
 
 class LogName(NamedTuple):
-    """The parts of a log file's name; cdc: it is a change log."""
+    """The parts of a log file's name. `cdc` is True for a change log."""
 
     file_id: str
     instant: str
@@ -48,30 +45,31 @@ class LogName(NamedTuple):
 
 
 def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """`<fileId>_<writeToken>_<instant>.parquet`; the token is fixed per instant, so that a retried task meets its own
-    file.
+    """Return `<fileId>_<writeToken>_<instant>.parquet`.
+
+    The token is fixed per instant, so that a retried task finds its own file.
     """
     return f"{file_id}_{token}_{instant}.parquet"
 
 
 def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-0-0") -> str:
-    """`.<fileId>_<instant>.log.<version>_<writeToken>`"""
+    """Return `.<fileId>_<instant>.log.<version>_<writeToken>`."""
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
 def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Name of the change log of the base file that `instant` wrote."""
+    """Return the name of the change log of the base file that `instant` wrote."""
     return f"{log_file_name(file_id, instant, 1, token)}.cdc"
 
 
 def is_change_log(path: str) -> bool:
-    """Tell whether the file at `path` is a change log by its name."""
+    """Return whether the file at `path` is a change log, based on its name."""
     parsed = parse_data_file(path.rpartition("/")[2])
     return isinstance(parsed, LogName) and parsed.cdc
 
 
 def parse_data_file(name: str) -> BaseName | LogName | None:
-    """What a file in a partition folder is, by its name; None for anything that is neither a base nor a log file."""
+    """Parse the name of a file in a partition folder. Returns None for names of neither a base file nor a log file."""
     if m := _BASE.match(name):
         return BaseName(m["file_id"], m["token"], m["instant"])
     if m := _LOG.match(name):
@@ -80,15 +78,12 @@ def parse_data_file(name: str) -> BaseName | LogName | None:
 
 
 def join(partition: str, name: str) -> str:
-    """Path of a file below the table root; an unpartitioned table has partition ''."""
+    """Return the path of a file relative to the table. The partition of an unpartitioned table is ''."""
     return f"{partition}/{name}" if partition else name
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if it stays inside the table; a stored path that does not is an attack or damage.
-
-    Raises CorruptTable.
-    """
+    """Return `path` if it stays inside the table. Other stored paths are damage or an attack. Raises CorruptTable."""
     if (
         not path
         or path.startswith("/")
@@ -108,7 +103,8 @@ def check_relative(path: str) -> str:
 
 
 def check_data_path(path: str) -> str:
-    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, named as base and log files are.
+    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, with a base or log file name.
+
     Raises CorruptTable.
     """
     if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
@@ -120,7 +116,7 @@ def check_data_path(path: str) -> str:
 
 
 def check_below(path: str, *folders: str) -> str:
-    """Return `path` if it lies below one of `folders` of the table. Raises CorruptTable."""
+    """Return `path` if it is below one of `folders` of the table. Raises CorruptTable."""
     if not check_relative(path).startswith(folders):
         raise CorruptTable(
             (
@@ -133,13 +129,16 @@ def check_below(path: str, *folders: str) -> str:
 
 
 def instant_of_ms(ms: int) -> str:
-    """Milliseconds since 1970 UTC as Hudi's 17 digits `yyyyMMddHHmmssSSS`."""
+    """Convert milliseconds since 1970 UTC to Hudi's 17 digits `yyyyMMddHHmmssSSS`."""
     moment = _EPOCH + dt.timedelta(milliseconds=ms)
     return moment.strftime("%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 
 
 def ms_of_instant(instant: str) -> int:
-    """Inverse of `instant_of_ms`; 14 digits mean the end of that second, as Hudi compares them."""
+    """Convert an instant to milliseconds since 1970 UTC.
+
+    14 digits mean the end of that second, as in Hudi's comparisons.
+    """
     text = instant if len(instant) == 17 else instant + "999"
     moment = dt.datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=dt.timezone.utc)
     return int((moment - _EPOCH).total_seconds()) * 1000 + int(text[14:])

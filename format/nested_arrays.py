@@ -1,4 +1,4 @@
-"""Lists and maps of Arrow taken apart to be put together anew, whatever they are slices of."""
+"""Helpers for rebuilding Arrow lists and maps, including slices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def as_list(maps: pa.Array) -> pa.ListArray:
-    """A map array as the list of entries that it is: Arrow flattens lists only."""
+    """Return a map array as a list array of its entries, because Arrow only flattens lists."""
     entries = maps.values
     validity, offsets = maps.buffers()[:2]
     return pa.Array.from_buffers(
@@ -17,8 +17,9 @@ def as_list(maps: pa.Array) -> pa.ListArray:
 
 
 def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Offsets (of type `kind`) of lists that stand one after the other and have the lengths of those in `array`, lists
-    or maps; nulls have none. Raises pa.ArrowInvalid where there are more items than `kind` counts.
+    """Return offsets (of type `kind`) of contiguous lists with the lengths of the lists or maps in `array`.
+
+    Nulls have the length 0. Raises pa.ArrowInvalid if there are more items than `kind` can count.
     """
     lists = as_list(array) if pa.types.is_map(array.type) else array
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)

@@ -1,9 +1,8 @@
-"""Integers, floats and decimals as another type of number, where that has the same one: by their values, never by what
-their types could hold.
+"""Exact conversion of integers, floats and decimals to another number type, based on their values.
 
-Two are the same if they are the same number; two floats, or a decimal and a float that is not whole, also if they have
-the same shortest decimal text: 0.1 is 0.1 in float32, float64 and decimal. Arrow's own casts refuse whole types here,
-round there, and divide decimals inexactly; what they say is not taken on trust. Knows arrays, no columns.
+Two values are equal if they are the same number. Two floats, or a decimal and a fractional float, are also equal if
+they have the same shortest decimal text: 0.1 is equal in float32, float64 and decimal. Arrow's casts reject some type
+pairs, round in others, and divide decimals inexactly. Their results are therefore verified.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ import pyarrow.compute as pc
 
 from hoodoo.format.convert import convert
 
-_DIGITS, _MORE = 38, 76  # of the widest decimal of tables, and of Arrow's
-_AT_ONCE = 9  # digits that Arrow takes away from a decimal without an error in its division
-_FEW = 15  # digits that each double keeps
-_WHOLE_HALF = 2.0**11  # from here on all half floats are whole
-_TEXTS = pa.decimal256(_MORE, 55)  # has all floats below 2^53 that decimals have; Arrow reads narrower texts wrongly
+_DIGITS, _MORE = 38, 76  # digits of the widest decimal of tables, and of Arrow
+_AT_ONCE = 9  # number of digits that Arrow can remove from a decimal without a division error
+_FEW = 15  # number of digits that each double preserves
+_WHOLE_HALF = 2.0**11  # all half floats from here on are integers
+# represents all floats below 2^53 that decimals can represent; Arrow misreads narrower strings
+_TEXTS = pa.decimal256(_MORE, 55)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether `kind` is a type that this module converts: integers, floats and decimals."""
+    """Return whether `kind` is a type that this module converts: integers, floats and decimals."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """`values`, numbers, as `target`. Raises pa.ArrowInvalid where one of them is none of that type."""
+    """Return the numbers `values` as `target`. Raises pa.ArrowInvalid if a value has no equal value of that type."""
     values = _plain(values)
     kind = values.type
     if pa.types.is_floating(kind):
@@ -39,21 +39,21 @@ def same(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(target):
         return _decimal_to_float(values, target) if pa.types.is_decimal(kind) else _integer_to_float(values, target)
     if pa.types.is_integer(kind) and pa.types.is_decimal(target):
-        # Arrow refuses a decimal that has not every value of the integers' type, whatever their values are
+        # Arrow rejects a decimal type that cannot represent every value of the integer type, whatever the values are
         wide = pa.decimal128(_DIGITS, target.scale) if target.scale <= 18 else pa.decimal256(_MORE, target.scale)
         return values.cast(wide).cast(target)
     if pa.types.is_decimal(kind):
         return _rescaled(values, target) if pa.types.is_decimal(target) else _of_scale(values, 0).cast(target)
-    return values.cast(target)  # here Arrow looks at each value
+    return values.cast(target)  # Arrow checks each value here
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """As a type that all of Arrow's casts know."""
+    """Convert values to a type that all of Arrow's casts support."""
     kind = values.type
     if pa.types.is_float16(kind):
         bits = np.frombuffer(values.buffers()[1], np.uint16)[values.offset :][: len(values)]
         return pa.array(_halves()[bits], mask=values.is_null().to_numpy(zero_copy_only=False))
-    if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow writes such numbers in a way that it does not read
+    if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow cannot read its own text of such numbers
         digits = kind.precision - kind.scale
         return values.cast(pa.decimal128(_DIGITS, 0) if digits <= _DIGITS else pa.decimal256(_MORE, 0))
     if pa.types.is_decimal(kind) and kind.bit_width < 128:
@@ -63,8 +63,9 @@ def _plain(values: pa.Array) -> pa.Array:
 
 @lru_cache(1)
 def _halves() -> np.ndarray:
-    """Of the 16 bits of each half float: the double that has its shortest decimal text, or its number where it is whole
-    and the text need not be.
+    """Return the double for each of the 2^16 half floats.
+
+    It has the shortest decimal text of the half float. For large integers, it is the number itself.
     """
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     numbers = halves.astype(np.float64)
@@ -73,14 +74,14 @@ def _halves() -> np.ndarray:
 
 def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:
     kind, more = decimals.type, target.scale - decimals.type.scale
-    if more > 0 and kind.precision + more > _DIGITS:  # Arrow takes what is left of a number that overflows
+    if more > 0 and kind.precision + more > _DIGITS:  # Arrow returns wrong numbers after an overflow
         narrow = decimals.cast(pa.decimal128(_DIGITS, kind.scale)) if kind.precision > _DIGITS else decimals
         decimals = narrow.cast(pa.decimal256(_MORE, target.scale))
     return _of_scale(decimals, target.scale).cast(target)
 
 
 def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
-    """With so few digits more than `least` after the point that a cast takes them away rightly."""
+    """Reduce the scale to at most nine digits more than `least`, so that the final cast is exact."""
     large = decimals.type.precision > _DIGITS
     for scale in range(decimals.type.scale - _AT_ONCE, least, -_AT_ONCE):
         decimals = decimals.cast(pa.decimal256(_MORE, scale) if large else pa.decimal128(_DIGITS, scale))
@@ -89,7 +90,7 @@ def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
 
 def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type.bit_width <= target.bit_width:
-        return convert(values, target)  # 0.1 stays 0.1, as in files of a column that was widened
+        return convert(values, target)  # 0.1 stays 0.1, as in the files of a widened column
     found = values.cast(target)
     number = pc.or_(pc.equal(found.cast(values.type), values), pc.is_nan(values))
     if not _all(number):
@@ -99,20 +100,20 @@ def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
     _require(_within(values, target))
-    found = values.cast(target, safe=False)  # Arrow takes none beyond 2^53, whole as they are
+    found = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
     _require(pc.equal(found.cast(values.type, safe=False), values))
     return found
 
 
 def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
-    found = values.cast(target, safe=False)  # Arrow takes none beyond 2^53, even as they are
+    found = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
     _require(_within(found, values.type))
     _require(pc.equal(found.cast(values.type, safe=False), values))
     return found
 
 
 def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
-    """Return a mask: the float is in the range of the type `integers`."""
+    """Return a mask: True if the float is in the range of the type `integers`."""
     signed = pa.types.is_signed_integer(integers)
     limit = 2.0 ** (integers.bit_width - signed)
     low = pc.greater_equal(floats, pa.scalar(-limit if signed else 0.0, floats.type))
@@ -121,7 +122,7 @@ def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
 
 def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     few = _of_few_digits(values, target.scale) if pa.types.is_float64(values.type) else None
-    if few is not None and _all(pc.equal(_divided(few), values)):  # then they are the shortest texts
+    if few is not None and _all(pc.equal(_divided(few), values)):  # the decimals are then the shortest texts
         return _rescaled(few, target)
     beyond = pc.greater_equal(pc.abs(values), pa.scalar(_whole_from(values.type), values.type))
     found = _rescaled(_where(pc.invert(beyond), values).cast(pa.string()).cast(_TEXTS), target)
@@ -137,7 +138,7 @@ def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
         return _divided(few)
     found = values.cast(pa.string()).cast(target)
     doubles = found.cast(pa.float64())
-    scaled = pc.multiply(doubles, 2.0**values.type.scale)  # whole where so many digits tell all of it
+    scaled = pc.multiply(doubles, 2.0**values.type.scale)  # an integer if this number of digits is exact
     number = pc.and_(_is_whole(scaled), pc.equal(doubles.cast(values.type), values))
     if not _all(number):
         text = pc.invert(pc.or_(number, _is_whole(doubles)))
@@ -147,8 +148,9 @@ def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
-    """As decimals of at most 15 digits, `scale` of them or less after the point, to which floats are rounded: no two
-    have one double. None where some have more.
+    """Return the values rounded to decimals of at most 15 digits, with at most `scale` fractional digits.
+
+    No two of these decimals have the same double. Returns None if a value has more digits.
     """
     bounds = pc.min_max(values).as_py()
     most = max(-(bounds["min"] or 0), bounds["max"] or 0)
@@ -163,15 +165,19 @@ def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
 
 
 def _divided(decimals: pa.Array) -> pa.Array:
-    """The double nearest to each decimal of few digits: they and the power of ten are doubles, so that it is rounded
-    once.
+    """Return the nearest double of each decimal with few digits.
+
+    The digits and the power of ten are exact doubles, so only one rounding occurs.
     """
     digits = decimals.view(pa.decimal128(decimals.type.precision, 0)).cast(pa.int64()).cast(pa.float64())
     return pc.divide(digits, 10.0**decimals.type.scale)
 
 
 def _whole_from(kind: pa.DataType) -> float:
-    """From here on all floats are whole, and their shortest texts need not be their numbers."""
+    """Return the number from which on all floats are integers.
+
+    Their shortest text may differ from their exact value.
+    """
     return 2.0**24 if pa.types.is_float32(kind) else 2.0**53
 
 
@@ -180,7 +186,7 @@ def _is_whole(floats: pa.Array) -> pa.Array:
 
 
 def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
-    """`values`, null where `mask` is not true."""
+    """Return `values`, with null where `mask` is not true."""
     return pc.if_else(mask, values, pa.scalar(None, values.type))
 
 

@@ -1,9 +1,8 @@
-"""Rows of a base file as a Roaring64 bitmap in portable form (github.com/RoaringBitmap/RoaringFormatSpec).
+"""Row positions of a base file as a Roaring64 bitmap in portable form (github.com/RoaringBitmap/RoaringFormatSpec).
 
-In base64 it says over which rows the records of a log block lie, as Hudi writes it (docs/format.md 10.6): the n-th
-record has the n-th set bit. As bytes it is what Delta's deletion vectors hold.
-
-Ours are written in array and bitmap containers; runs are read too.
+In base64, it contains the base row positions of the records in a log block, as Hudi writes it (docs/format.md 10.6).
+The n-th record belongs to the n-th set bit. As bytes, it is the content of Delta's deletion vectors. hoodoo writes
+array and bitmap containers, and also reads run containers.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _COOKIE, _COOKIE_RUNS = 12346, 12347
 _ARRAY_MAX = 4096
 _BITMAP_BYTES = 8192
 _CONTAINERS_MAX = 1 << 16
-_OFFSETS_FROM = 4  # containers from which a bitmap with runs has offsets
+_OFFSETS_FROM = 4  # number of containers from which on a bitmap with runs has offsets
 
 
 def bitmap(rows: np.ndarray) -> bytes:
-    """The bitmap of `rows` (integers, ascending, each once, below 2^32)."""
+    """Return the bitmap of `rows` (distinct integers, ascending, below 2^32)."""
     values = rows.astype(np.uint32)
     if not len(values):
         return struct.pack("<q", 0)
@@ -39,7 +38,7 @@ def bitmap(rows: np.ndarray) -> bytes:
 
 
 def encode_positions(rows: np.ndarray) -> str:
-    """The text of `rows`, as `bitmap` takes them."""
+    """Return the base64 text of `rows`, as in `bitmap`."""
     return base64.b64encode(bitmap(rows)).decode()
 
 
@@ -52,7 +51,7 @@ def _container(low: np.ndarray) -> bytes:
 
 
 def decode_positions(text: str) -> np.ndarray:
-    """The rows of `text` (int64, ascending). Raises CorruptTable."""
+    """Return the rows in a base64 text (int64, ascending). Raises CorruptTable."""
     try:
         data = base64.b64decode(text, validate=True)
         (buckets,) = struct.unpack_from("<q", data)
@@ -72,7 +71,7 @@ def decode_positions(text: str) -> np.ndarray:
 
 
 def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    """Return the values of the 32-bit bitmap that begins at byte `at`, and the offset of the byte after it."""
+    """Return the values of the 32-bit bitmap at byte `at`, and the offset of the byte after it."""
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
     runs = np.zeros(_CONTAINERS_MAX, bool)

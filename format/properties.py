@@ -1,9 +1,7 @@
-"""Java properties text: `hoodie.properties` and `.hoodie_partition_metadata`, to and from a plain dict.
+"""Java properties files: `hoodie.properties` and `.hoodie_partition_metadata`, as dicts.
 
-It knows escapes, comments and the table checksum; which keys a table needs, and what their values mean, it does not
-know.
-
-Facts: docs/format.md sections 3.1, 3.2 and 8.1; the grammar is that of `java.util.Properties.load`.
+This module handles escapes, comments and the table checksum. Facts: docs/format.md sections 3.1, 3.2 and 8.1. The
+grammar is that of `java.util.Properties.load`.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ DATABASE = "hoodie.database.name"
 CHECKSUM = "hoodie.table.checksum"
 
 SIZE_CAP = 16 << 20
-"""Bytes. A properties file holds the Avro schema of one table: more than this is not such a file."""
+"""Maximum bytes of a properties file. It contains the Avro schema of one table, and is never larger."""
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -43,10 +41,9 @@ _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Read properties text; of a repeated key the last value counts, as in Java.
+    """Parse properties text. The last value of a repeated key is used, as in Java.
 
-    Raises CorruptTable for an escape that is none, for a lone half of a surrogate pair and for more than `SIZE_CAP`
-    bytes.
+    Raises CorruptTable for an invalid escape, for an unpaired surrogate, and for more than `SIZE_CAP` bytes.
     """
     if len(data) > SIZE_CAP:
         raise CorruptTable(
@@ -56,9 +53,9 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
-    """Properties text in ASCII, sorted by key, after two comment lines that say when (`stamp`, one line of text).
+    """Return properties text in ASCII, sorted by key, after two comment lines with the time (`stamp`, one line).
 
-    Raises OptionError for text that has no UTF-16 form (a lone surrogate).
+    Raises OptionError for an unpaired surrogate.
     """
     lines = [f"#Properties saved on {_one_line(stamp)}", f"#{_one_line(stamp)}"]
     lines += [f"{_escape(key, is_key=True)}={_escape(values[key])}" for key in sorted(values)]
@@ -66,16 +63,15 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """`hoodie.table.checksum`: the decimal CRC-32 of `<database>.<table>` in UTF-8; a table without database has
-    database ''.
+    """Return `hoodie.table.checksum`: the decimal CRC-32 of `<database>.<table>` in UTF-8.
+
+    A table without a database has the database ''.
     """
     return str(zlib.crc32(f"{database}.{table}".encode()))
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Pass if the stored checksum is absent or right; raises CorruptTable for a wrong one, as Apache Hudi refuses the
-    table then.
-    """
+    """Raise CorruptTable if the stored checksum is wrong, because Apache Hudi then rejects the table."""
     stored = values.get(CHECKSUM)
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:
@@ -88,14 +84,19 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
-    """`.hoodie_partition_metadata`: the instant that first wrote into the partition, and its number of path segments (0
-    for the table's root).
+    """Return the content of `.hoodie_partition_metadata`.
+
+    It contains the instant that first wrote into the partition, and the number of path segments (0 for the table's
+    root).
     """
     return f"#partition metadata\n#{_one_line(stamp)}\ncommitTime={instant}\npartitionDepth={depth}\n".encode("ascii")
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks; one that ends in an odd number of backslashes continues in the next."""
+    """Return the lines without comments and blank lines.
+
+    A line with an odd number of backslashes at its end continues.
+    """
     lines, pending = [], ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_BLANK)
@@ -111,7 +112,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, split at the first `=`, `:` or blank that no backslash protects."""
+    """Split a line into key and value at the first unescaped `=`, `:` or blank."""
     key = _KEY_END.match(line)
     assert key is not None  # the pattern also matches nothing
     separator = _SEPARATOR.match(line, key.end())
@@ -138,7 +139,7 @@ def _plain(escape: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str, source: str) -> str:
-    """UTF-16 units to characters: `\\uD83D\\uDE00` is one."""
+    """Convert UTF-16 units to characters: `\\uD83D\\uDE00` is one character."""
     if text.isascii():
         return text
     try:
@@ -165,5 +166,5 @@ def _special(char: re.Match[str]) -> str:
 
 
 def _one_line(stamp: str) -> str:
-    """A comment must not run into a line of its own that would be read as a property."""
+    """Return a comment without line breaks, so that no part of it is read as a property."""
     return " ".join(stamp.encode("ascii", "replace").decode().split())

@@ -1,7 +1,6 @@
-"""The columns of a file as those asked for: by their ids, whatever each is called and typed in either schema.
+"""Mapping of a file's columns to the requested columns, by column ids. Names and types may differ.
 
-One `Resolution` for each pair of schemas; it knows no file, no table and no row, and costs nothing per row where
-nothing differs.
+A `Resolution` is created for each pair of schemas. If nothing differs, it has no cost per row.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Where in a file the values of a column come from.
+    """The source of a column in a file.
 
-    name: what the column is called in the file.
-    was: its type in the file.
-    column: the column as it is asked for.
-    children: of a nested column, the source of each field asked for, in their order; a field that the file lacks is
-        None. The whole is None where the file has the fields as they are asked for.
-    problem: why the file's values cannot be read as that column; None where they can.
+    Attributes:
+        name: The name of the column in the file.
+        was: The type of the column in the file.
+        column: The requested column.
+        children: For a nested column, the source of each requested field, in order, or None for a missing field. The
+            whole is None if the file has the requested fields.
+        problem: The reason why the file's values cannot be read as the column, or None.
     """
 
     name: str
@@ -39,22 +39,24 @@ class ColumnSource:
 
     @property
     def is_as_it_stands(self) -> bool:
-        """Tell whether the file has the column under the same name, with the same type and the same fields."""
+        """True if the file has the column with the requested name, type and fields."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
     @property
     def is_retyped(self) -> bool:
-        """Tell whether the file has values of a type that `retype_column` made into the column's."""
+        """True if the values in the file have a type that `retype_column` converted to the column's type."""
         return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
 class Resolution:
-    """How to read a file written under one schema as another. `sources`: name asked for -> where it is; None: the file
-    has no such column, whatever stands there under the same name.
+    """Mapping for reading a file with one schema as another schema.
+
+    `sources` contains the source of each requested column by name. None means that the file does not have the column,
+    even if another column of the file has this name.
     """
 
     def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
-        """gone: what columns of the file are called that nobody asks for any more."""
+        """Create a mapping. `gone` contains the names of file columns that are no longer requested."""
         self._gone = frozenset(gone)
         self.sources = {
             name: source for name, source in (sources or {}).items() if source is None or not source.is_as_it_stands
@@ -62,12 +64,13 @@ class Resolution:
 
     @property
     def changes_nothing(self) -> bool:
-        """Tell whether the file has all columns as they are asked for."""
+        """True if the file has all requested columns unchanged."""
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """What the column `name` is called in the file, None where it has none. Raises UnsupportedTable where its type
-        became one that the file's values cannot be read as.
+        """Return the name of the column `name` in the file, or None if the file does not have it.
+
+        Raises UnsupportedTable if the file's values cannot be read as its current type.
         """
         if name not in self.sources:
             return name
@@ -77,11 +80,11 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """What columns are called in the file, without those that it has not."""
+        """Return the names of columns in the file, without missing columns."""
         return [found for name in names if (found := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """What columns of the file are called that a reader asks for; those that are gone are left out."""
+        """Return the requested names of file columns. Columns that are no longer requested are left out."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -90,7 +93,7 @@ class Resolution:
         ]
 
     def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """`table`, read from the file, with exactly `fields`: null where the file has no such column."""
+        """Return `table`, which was read from the file, with exactly `fields`. Missing columns are null."""
         there = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -112,8 +115,9 @@ class Resolution:
             raise _unreadable(field.name, source.was, field.type) from None
 
     def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Statistics of `rows` rows of the file as those of the columns asked for: one that the file has not is null in
-        every row.
+        """Convert statistics of the file's columns to statistics of the requested columns, for `rows` rows.
+
+        A missing column is null in every row.
         """
         if self.changes_nothing:
             return stats
@@ -130,12 +134,13 @@ class Resolution:
 
 
 AS_IT_STANDS = Resolution()
-"""Of a file that has the columns asked for."""
+"""Mapping for a file that has the requested columns unchanged."""
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """How a file written under `file` is read as `asked`. A column whose type became one that its old values cannot be
-    read as stands in the way of nobody who does not ask for it.
+    """Return the mapping for reading a file with the schema `file` as `asked`.
+
+    A column whose old values cannot be read as its current type only causes an error when it is requested.
     """
     sources: dict[str, ColumnSource | None] = {}
     for column in asked.columns:
@@ -148,9 +153,9 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
 
 
 def _source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
-    """Return where the file has `column`, None where it lacks it.
+    """Return the source of `column` in the file, or None if it is missing.
 
-    around: the id of the column that `column` is nested in, 0 for none. path: the names that lead to `column`.
+    `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
     """
     found = file.by_id.get(column.id)
     if found is None or file.parent_and_name[column.id][0] != around:
@@ -192,7 +197,7 @@ def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
-    """A nested array with the fields asked for."""
+    """Return a nested array with the requested fields."""
     assert source is not None
     column, kind = source.column, source.column.arrow
     if source.children is None:

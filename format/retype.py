@@ -1,8 +1,8 @@
-"""Values of a column as a type that has not all of them, where each is exactly one of it: what `retype_column` makes of
-them. A double that is whole is an integer, a text that says a date is that date.
+"""Exact conversion of values to a type that cannot represent all of them, for `retype_column`.
 
-Numbers are the same by the rule of batches (`numbers`). A text has to be written as the value would be, so that nobody
-wonders what became of it: '7' is a number, '007', ' 7' and '7e0' are none. Knows arrays, no columns.
+For example, a double with an integer value becomes an integer, and a string with a date becomes a date. Numbers are
+compared by the rule for batches (`numbers`). A string must have the canonical form of the value: '7' is a number, but
+'007', ' 7' and '7e0' are not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDE = pa.decimal256(76, 38)
 
 
 def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether values of type `old` may be exactly one of type `new`; which of them are, `retyped` tells."""
+    """Return whether some values of type `old` may have an equal value of type `new`. `retyped` checks the values."""
     types = pa.types
     if old == new or is_exact(old, new):
         return True
@@ -37,8 +37,9 @@ def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def retyped(values: A, kind: pa.DataType) -> A:
-    """Return `values`, for whose type `is_retype` holds, as `kind`. Raises pa.ArrowInvalid where one of them is none of
-    that type.
+    """Return `values` as `kind`. `is_retype` must be true for the types.
+
+    Raises pa.ArrowInvalid if a value has no equal value of that type.
     """
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([_retyped(chunk, kind) for chunk in values.chunks], kind)

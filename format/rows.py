@@ -1,7 +1,7 @@
-"""Rows of Arrow tables taken and put together whatever they weigh. Arrow joins a column's chunks before it takes from
-them, and one plain array of text ends at 2 GiB: what weighs more stays in chunks here.
+"""Selection and concatenation of rows of Arrow tables of any size.
 
-Knows tables and positions in them, not what they hold.
+Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. Larger
+tables are kept in chunks here.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 WHOLE_BYTES = 1 << 30
-"""Rows of so many bytes or more are never joined into one chunk."""
+"""Tables with at least this number of bytes are never joined into one chunk."""
 
 
 def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     """Return the rows at `positions`, in the order of `positions`.
 
-    The memory needed beside the result is small, or one piece of `WHOLE_BYTES` where `rows` has more bytes than that.
+    Little memory is needed besides the result, or a piece of `WHOLE_BYTES` if `rows` has more bytes than that.
 
     Args:
         rows: The table to take from.
-        positions: int[n] or uint[n], row positions in `rows`; one may occur more than once.
+        positions: int[n] or uint[n], row positions in `rows`. They may repeat.
     """
     if not len(positions):
-        return rows.slice(0, 0)  # Arrow joins all chunks even to take nothing
+        return rows.slice(0, 0)  # Arrow would join all chunks even for an empty result
     if rows.nbytes < WHOLE_BYTES:
         return _each_once(rows, pa.array(positions))
     if (positions[1:] > positions[:-1]).all():  # unsigned differences would wrap around
@@ -34,7 +34,10 @@ def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 
 
 def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    """As Table.take; texts that lie in the same memory, as a key column and the record key often do, are taken once."""
+    """Return the result of Table.take.
+
+    String columns that share memory, often the key column and the record key, are taken once.
+    """
     taken: dict[object, pa.ChunkedArray] = {}
     columns = []
     for number, column in enumerate(rows.columns):
@@ -46,7 +49,7 @@ def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
 
 
 def _memory(column: pa.ChunkedArray) -> tuple[object, ...]:
-    """Where the texts of `column` lie; () of another type."""
+    """Return the memory location of the strings in `column`, or () for other types."""
     if not pa.types.is_string(column.type):
         return ()
     return tuple((part.offset, len(part), *map(_address, part.buffers())) for part in column.chunks)
@@ -57,12 +60,12 @@ def _address(buffer: pa.Buffer | None) -> int:
 
 
 def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """As `take`, of one column."""
+    """Return the values of one column at `positions`, as `take` does."""
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 
 def _marked(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Rows at some of the `positions`, each once and in the order of `rows`: chunk by chunk."""
+    """Return the rows at distinct `positions` in the order of `rows`, chunk by chunk."""
     mask = np.zeros(len(rows), bool)
     mask[positions] = True
     return rows.filter(pa.array(mask))
@@ -73,18 +76,18 @@ def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
     picked = _marked(rows, found)
     if len(positions) == 1:
         return [picked]
-    weight = picked.nbytes * len(positions) // max(1, len(found))  # a position may be asked for more than once
+    weight = picked.nbytes * len(positions) // max(1, len(found))  # a position may repeat
     if weight < WHOLE_BYTES:
         try:
             return [picked.take(pa.array(at))]
-        except pa.ArrowInvalid:  # few of them, asked for often, weigh most
+        except pa.ArrowInvalid:  # a few repeated rows have most of the bytes
             pass
     half = len(positions) // 2
     return _pieces(rows, positions[:half]) + _pieces(rows, positions[half:])
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """`rows` in one chunk, or in as few as their weight allows."""
+    """Return `rows` in one chunk, or in as few chunks as their size allows."""
     if rows.nbytes < WHOLE_BYTES:
         return rows.combine_chunks()
     parts: list[list[pa.Table]] = [[]]

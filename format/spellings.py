@@ -1,9 +1,8 @@
-"""Two names of one column: the one that the table and its files have, and the one that it was created from, which Avro
-does not allow ("Order ID"), its original. Either is taken from callers; rows can be given back under the originals.
+"""Mapping between the two names of a column: its name in the table and its original name.
 
-An original belongs to the id of its column, so it stays whatever the column is called later. No column is called as an
-original is, since no table can have such a name. Knows columns, schemas, rows and texts of SQL; where originals are
-kept is for who asks.
+A column may be created from a name that Avro does not allow ("Order ID"), which is then its original name. Callers may
+use either name, and rows can be returned with the original names. An original name belongs to a column id, so it stays
+when the column is renamed. It never equals the name of a table column, because it is invalid in tables.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Level:
-    """The columns that stand beside each other, by the names that something has of them, and what they become.
+    """Columns of one level of nesting, with a mapping of their names.
 
     Attributes:
-        columns: Name -> column.
-        made: The id of a column -> the name that it gets.
-        originals: The originals of all columns, by id.
-        to_originals: True if columns get their originals, False if they get the names of the table.
+        columns: The columns by their names.
+        made: The new names by column id.
+        originals: The original names of all columns, by id.
+        to_originals: True to map to original names, False to map to the table's names.
     """
 
     columns: Mapping[str, Column]
@@ -45,7 +44,7 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Of `columns`, where one or the other name is taken, or turned into the original."""
+        """Return the mapping for `columns`: from both names to the table's names, or to original names."""
         known = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
@@ -54,7 +53,7 @@ class Level:
         return Level(known, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Of the fields of the structs that a column is, or is a list or map of; None where there are none."""
+        """Return the mapping for the fields of structs in a column, including lists and maps of structs, or None."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -62,19 +61,19 @@ class Level:
         return Level.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
-        """What the column `given` becomes; what is no column keeps its name."""
+        """Return the new name of the column `given`. Unknown names are unchanged."""
         column = self.columns.get(given)
         return given if column is None else self.made[column.id]
 
     def names(self, given: Sequence[str], around: str = "") -> list[str]:
-        """What columns that stand beside each other become.
+        """Return the new names of columns of one level.
 
         Args:
-            given: Their names. One that occurs twice stays there twice.
-            around: What errors write before their names.
+            given: Their names. Repeated names stay repeated.
+            around: The prefix of their names in errors.
 
         Raises:
-            ColumnError: Two of them are two names of one column.
+            ColumnError: Two of them are names of the same column.
         """
         found, seen = [], dict[str, str]()
         for one in given:
@@ -89,7 +88,7 @@ class Level:
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
-        """Tell whether a field in a type of the columns' parent becomes another one."""
+        """Return whether the mapping renames a field in a type of the parent column."""
         if not pa.types.is_struct(kind):
             return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
         for field in kind:
@@ -99,7 +98,7 @@ class Level:
         return False
 
     def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
-        """A type of the columns' parent with the names that fields become. Raises ColumnError."""
+        """Return a type of the parent column with renamed fields. Raises ColumnError."""
         if pa.types.is_struct(kind):
             names = self.names([field.name for field in kind], f"{path}.")
             return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
@@ -115,7 +114,7 @@ class Level:
         return field.with_name(name).with_type(kind)
 
     def array(self, array: pa.Array, path: str) -> pa.Array:
-        """Values of the columns' parent with the names that fields become. Raises ColumnError."""
+        """Return values of the parent column with renamed fields. Raises ColumnError."""
         nulls = array.is_null() if array.null_count else None
         if pa.types.is_struct(array.type):
             return self._structs(array, nulls, path)
@@ -135,7 +134,7 @@ class Level:
         given = dict[str, pa.Array]()
         for field, values in zip(array.type, array.flatten(), strict=True):
             if field.name in given:
-                return array  # a name twice is refused with the cast
+                return array  # the cast rejects a repeated name
             inner = self.within(self.columns.get(field.name))
             given[field.name] = inner.array(values, f"{path}.{field.name}") if inner else values
         if not given:
@@ -145,7 +144,7 @@ class Level:
         return pa.StructArray.from_arrays(list(there.values()), names=names, mask=nulls)
 
     def _with_values(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """`given` without fields of nulls only that are there under their other name too, as JSON lines are read."""
+        """Return `given` without all-null fields that also exist with their other name, which JSON lines may cause."""
         taken = dict[str, str]()
         for name, values in given.items():
             made = self.name(name)
@@ -160,24 +159,24 @@ class Level:
 
 @dataclass(frozen=True)
 class Spellings:
-    """The two names of a table's columns.
+    """Mapping between the names and the original names of a table's columns.
 
     Attributes:
         columns: The columns of the table.
-        originals: The id of a column -> its original. Ids of columns that the table no longer has do not matter.
+        originals: The original names by column id. Ids of dropped columns are ignored.
     """
 
     columns: tuple[Column, ...]
     originals: Mapping[int, str]
-    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
 
     def __bool__(self) -> bool:
-        """True if a column has an original."""
+        """Return True if a column has an original name."""
         return bool(self.paths)
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """The path of each column that has an original -> its original."""
+        """The original name of each column that has one, by its path."""
         return dict(self._paths(self.columns, ""))
 
     def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:
@@ -192,17 +191,17 @@ class Spellings:
 
     @cached_property
     def taken(self) -> Level:
-        """Of the columns, from either name to that of the table."""
+        """Mapping from both names to the table's names."""
         return Level.of(self.columns, self.originals, False)
 
     @cached_property
     def given_back(self) -> Level:
-        """Of the columns, from the names of the table to the originals."""
+        """Mapping from the table's names to the original names."""
         return Level.of(self.columns, self.originals, True)
 
     # ---- names
     def names(self, given: T) -> T:
-        """Columns of the table for either name, in a list or tuple; anything else as it is, for whoever checks it."""
+        """Convert a list or tuple of column names to the table's names. Other values are returned unchanged."""
         found: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return found
@@ -210,14 +209,14 @@ class Spellings:
         return found
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """The originals of columns of the table, of those that have one."""
+        """Return the original names of the given columns that have one."""
         return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """A mapping by columns of the table for one by either name; anything else as it is.
+        """Convert the keys of a mapping by column to the table's names. Other values are returned unchanged.
 
         Raises:
-            ColumnError: It has both names of a column.
+            ColumnError: The mapping has both names of a column.
         """
         found: Any = given
         if not self or not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
@@ -226,15 +225,16 @@ class Spellings:
         return found
 
     def path(self, given: T) -> T:
-        """'s.f' for a path to a column, or to one that is not there yet, in which either name may stand."""
+        """Convert a path such as 's.f' to the table's names. The column need not exist yet."""
         found: Any = given
         if self and isinstance(given, str):
             found = _path(self.taken, given)
         return found
 
     def text(self, given: T) -> T:
-        """SQL over the columns for SQL in which either name may stand, quoted where SQL wants that; anything else as it
-        is.
+        """Convert the column names in SQL to the table's names, with quotes if needed.
+
+        Other values are returned unchanged.
         """
         found: Any = given
         if self and isinstance(given, str):
@@ -242,15 +242,17 @@ class Spellings:
         return found
 
     def expressions(self, given: T) -> T:
-        """New values by column, as `keys`, each as `text`; anything else than a mapping as it is.
+        """Convert new values by column: keys as in `keys`, and values as in `text`.
+
+        Other values are returned unchanged.
 
         Raises:
-            ColumnError: It has both names of a column.
+            ColumnError: The mapping has both names of a column.
         """
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Checks of rows by name, each as `text`; anything else than a mapping as it is."""
+        """Convert the SQL of checks as in `text`, for a mapping by check name. Other values are returned unchanged."""
         found: Any = given
         if self and isinstance(given, Mapping):
             found = {name: self.text(text) for name, text in given.items()}
@@ -275,7 +277,7 @@ class Spellings:
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """`schema`, some columns of the table, with each column that has an original under that name too."""
+        """Add each column of `schema` that has an original name with that name too."""
         level = self.given_back
         others = [
             level._field(field, level.name(field.name), "")
@@ -285,29 +287,29 @@ class Spellings:
         return pa.schema([*schema, *others]) if others else schema
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of a batch by the names of the table. Raises ColumnError where it has both names of one."""
+        """Convert the columns of a batch to the table's names. Raises ColumnError if it has both names of a column."""
         return _schema(schema, self.taken) if self else schema
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """A batch by the names of the table. Raises ColumnError where it has both names of one column."""
+        """Convert a batch to the table's names. Raises ColumnError if it has both names of a column."""
         return _rows(rows, self.taken) if self else rows
 
     def original_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Columns of the table by their originals."""
+        """Convert columns of the table to their original names."""
         return _schema(schema, self.given_back) if self else schema
 
     def original_rows(self, rows: pa.Table) -> pa.Table:
-        """Rows of the table by the originals of their columns."""
+        """Convert rows of the table to the original names of their columns."""
         return _rows(rows, self.given_back) if self else rows
 
     def beneath(self, names: Iterable[str]) -> Spellings:
-        """Of rows in which each of `names` is a struct of the columns."""
+        """Return the mapping for rows in which each of `names` is a struct of the columns."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
 
 def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
-    """The id of each of `columns` that is called otherwise than the field of which it was made -> that field's name."""
+    """Return the original names of columns by column id: the names of `fields` that differ from those of `columns`."""
     found = dict[int, str]()
     for field, column in zip(fields, columns, strict=False):
         if field.name != column.name:
@@ -324,7 +326,7 @@ def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[
 
 
 def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """`fields` with the names that are suggested where Avro does not allow those that they have, at every level."""
+    """Return `fields` with suggested names instead of invalid Avro names, at every level."""
     fields = list(fields)
     suggested = suggestions([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]
@@ -357,15 +359,15 @@ def _rows(rows: pa.Table, level: Level) -> pa.Table:
 
 
 def _values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
-    """A column of structs, or of lists or maps of them, whose fields `inner` is of."""
+    """Return a column of structs, or of lists or maps of structs, with the fields renamed by `inner`."""
     parts = [inner.array(chunk, path) for chunk in values.chunks] or [inner.array(pa.array([], values.type), path)]
-    if any(part.type != parts[0].type for part in parts):  # one had values under one name, one under the other
+    if any(part.type != parts[0].type for part in parts):  # the chunks had values under different names
         parts = [inner.array(pa.concat_arrays(values.chunks), path)]
     return pa.chunked_array(parts)
 
 
 def _path(level: Level, given: str) -> str:
-    """`given` with as much of it as is known by the names of the table."""
+    """Return `given` with its known parts replaced by the table's names."""
     for name in sorted(level.columns, key=len, reverse=True):
         rest = given[len(name) :]
         if not given.startswith(name) or rest and rest[0] not in ".[{":

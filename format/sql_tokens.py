@@ -1,6 +1,4 @@
-"""The words, quoted names and texts of SQL, as far as one has to know them to find names of columns in it. What the SQL
-means is for its parser.
-"""
+"""Tokenizer for SQL, as far as needed to find column names."""
 
 from __future__ import annotations
 
@@ -15,6 +13,9 @@ TOKEN = re.compile(
     | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""Each character of a text belongs to one token; its kind is the group: texts and comments are `skipped`."""
+"""Pattern for tokens.
+
+Each character belongs to one token, whose kind is the group. Strings and comments are `skipped`.
+"""
 
 __all__ = ["TOKEN"]

@@ -1,7 +1,7 @@
-"""A table's columns as slots keep them: each with an id that it keeps for ever, whatever it is called.
+"""Columns of a table in the form that slots store, with permanent column ids.
 
-JSON in, JSON out; numbering; an Arrow schema for those who read and write. `timeline/columns/alterations.py` decides
-what may be changed and what a change costs; `resolve.py` says how a file's columns become those asked for.
+This module converts from and to JSON, assigns ids, and returns Arrow schemas. `timeline/columns/alterations.py` decides
+which changes are allowed and what they cost. `resolve.py` maps the columns of a file to requested columns.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hoodoo.format.convert import convert_bounds
 from hoodoo.format.names import META_COLUMNS
 
 FIRST_ID = 5
-"""Ids below are those of Hudi's meta columns, as Apache Hudi numbers them in its internal schema."""
+"""The first column id. Lower ids are those of Hudi's meta columns in Hudi's internal schema."""
 FIELD_ID = b"PARQUET:field_id"
 FIRST_META_ID = 100_001
-"""Of the meta columns in Parquet files: beyond every column, so that nobody takes a meta column for one."""
+"""The first id of meta columns in Parquet files. It is higher than all column ids, so that they are not mixed up."""
 _META_IDS = {name: FIRST_META_ID + number for number, name in enumerate(META_COLUMNS)}
 _LEAVES = {
     "boolean": pa.bool_(),
@@ -47,11 +47,17 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column, a field of a struct, the item of a list, or key or value of a map.
+    """A column, a field of a struct, the item of a list, or the key or value of a map.
 
-    kind: 'struct', 'list', 'map', or a leaf's Arrow type. children: fields; the item; key and value. default: what a
-    batch without the column means by it, as `statistics.to_json` writes it; where `has_default` says so. required: no
-    row may have a null there. retyped: types that it had, whose values it has exactly, as `retype_column` found.
+    Attributes:
+        id: The permanent id.
+        name: The name.
+        kind: 'struct', 'list', 'map', or the Arrow type of a leaf.
+        children: The fields of a struct; the item of a list; the key and value of a map.
+        required: True if nulls are not allowed.
+        has_default: True if the column has a default.
+        default: The value for batches without the column, in the form of `statistics.to_json`.
+        retyped: Former types whose values all have an equal value of this type, as `retype_column` checked.
     """
 
     id: int
@@ -65,7 +71,7 @@ class Column:
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """Its Arrow type."""
+        """The Arrow type."""
         if self.kind == "struct":
             return pa.struct([pa.field(child.name, child.arrow) for child in self.children])
         if self.kind == "list":
@@ -75,7 +81,7 @@ class Column:
         return self.kind
 
     def field(self) -> pa.Field:
-        """Its Arrow field, with its id and those of its children, as a Parquet file carries them."""
+        """Return the Arrow field with its id and the ids of its children, as in a Parquet file."""
         return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
 
     def _with_ids(self) -> pa.DataType:
@@ -95,7 +101,7 @@ class Column:
             yield from child.walk()
 
     def of_kind(self, kind: str | pa.DataType) -> Column:
-        """The same column with another type, to which its values can be converted; its default is converted too."""
+        """Return the column with another type, to which its values can be converted. The default is converted too."""
         if self.kind == kind or self.default is None or isinstance(kind, str):
             return replace(self, kind=kind)
         if pa.types.is_string(kind):
@@ -103,7 +109,7 @@ class Column:
         return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
 
     def to_json(self) -> Json:
-        """Return the column as slots keep it."""
+        """Return the column as JSON values for a slot."""
         said: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
             said["fields"] = [child.to_json() for child in self.children]
@@ -119,7 +125,7 @@ class Column:
 
     @staticmethod
     def from_json(said: Any) -> Column:
-        """Inverse of `to_json`. Raises ValueError, TypeError, KeyError for anything else."""
+        """Return the column for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
         if not isinstance(said, dict) or not isinstance(said["name"], str) or type(said["id"]) is not int:
             raise ValueError(f"{str(said)[:50]} is no column")
         kind, inner = _kind(said)
@@ -136,7 +142,7 @@ class Column:
 
 
 def _kind(said: Json) -> tuple[str | pa.DataType, list[Any]]:
-    """Kind and children of a column in JSON."""
+    """Return the kind and children of a column in JSON."""
     if "fields" in said:
         return "struct", list(said["fields"])
     if "item" in said:
@@ -158,11 +164,14 @@ def _id(number: int) -> dict[bytes, bytes]:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The columns of a table, from some slot on. id: counts the table's schemas from 1. last: the largest id that any
-    column of the table ever had.
+    """The columns of a table from some slot on.
 
-    hudi: (id, id in Hudi's internal schema) of each column, where the newest commit carries one; empty where one did
-    until another engine wrote without it; None: since no commit of ours.
+    Attributes:
+        id: The number of the schema, counted from 1.
+        columns: The columns.
+        last: The largest id that any column of the table ever had.
+        hudi: (id, id in Hudi's internal schema) of each column, if the newest commit has an internal schema. Empty
+            after a later write of another engine without it. None if no commit has had one.
     """
 
     id: int
@@ -172,49 +181,49 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """As readers see it: every column nullable, nothing but names and types."""
+        """The schema for readers: all columns nullable, with only names and types."""
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
 
     @cached_property
     def file_fields(self) -> dict[str, pa.Field]:
-        """Name -> field with ids, of all columns of a data file."""
+        """The fields with ids of all columns of a data file, by name."""
         meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
         return meta | {column.name: column.field() for column in self.columns}
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
-        """The columns of the top level by their names."""
+        """The top-level columns by name."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """The columns of every level by their ids."""
+        """The columns of all levels by id."""
         return {one.id: one for column in self.columns for one in column.walk()}
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
-        """The id of each column -> the id of the struct, list or map that it is in, 0 for none, and its name."""
+        """The id of the parent column (0 for the top level) and the name of each column, by id."""
         found = {column.id: (0, column.name) for column in self.columns}
         for one in self.by_id.values():
             found |= {child.id: (one.id, child.name) for child in one.children}
         return found
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
-        """The next schema, with these columns."""
+        """Return the next schema, with these columns."""
         return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
 
     def with_id(self, number: int, last: int) -> TableSchema:
-        """The same columns as another schema of the table."""
+        """Return another schema of the table with the same columns."""
         return TableSchema(number, self.columns, last, self.hudi)
 
     def to_json(self) -> Json:
-        """Return the schema as slots keep it."""
+        """Return the schema as JSON values for a slot."""
         said = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
         return said if self.hudi is None else said | {"hudi": [list(pair) for pair in self.hudi]}
 
     @staticmethod
     def from_json(said: Any) -> TableSchema:
-        """Inverse of `to_json`. Raises ValueError, TypeError, KeyError for anything else."""
+        """Return the schema for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
         if not isinstance(said, dict) or type(said["id"]) is not int or type(said["max"]) is not int:
             raise ValueError(f"{str(said)[:50]} is no schema")
         pairs = said.get("hudi")
@@ -229,16 +238,14 @@ class TableSchema:
 
     @staticmethod
     def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
-        """The first schema of a table with these columns: numbered from 5, in order, then level by level."""
+        """Return the first schema of a table with these columns. Ids start at 5, in order, level by level."""
         fixed = set(required)
         columns, last = numbered(list(schema), FIRST_ID)
         return TableSchema(1, tuple(replace(one, required=one.name in fixed) for one in columns), last)
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Columns of Arrow fields with ids from `first` on: these in order, then what is in them, level by level; and the
-    largest id.
-    """
+    """Return columns for Arrow fields, with ids from `first` on, level by level, and the largest id."""
     drafts = [_Draft(one.name, one.type) for one in fields]
     waiting, number = deque(drafts), first
     while waiting:
@@ -249,7 +256,7 @@ def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]
 
 
 class _Draft:
-    """A column that gets its id after all that stand beside it."""
+    """A column without an id. It gets one after all columns of its level."""
 
     id = 0
 
@@ -262,7 +269,7 @@ class _Draft:
 
 
 def kind_of(kind: pa.DataType) -> str | pa.DataType:
-    """`Column.kind` of an Arrow type."""
+    """Return the `Column.kind` of an Arrow type."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_list(kind):
@@ -271,7 +278,7 @@ def kind_of(kind: pa.DataType) -> str | pa.DataType:
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """(name, type) of what is in a nested type: fields; the item of a list; key and value of a map."""
+    """Return (name, type) of the children of a nested type: fields; the item of a list; key and value of a map."""
     if pa.types.is_struct(kind):
         return [(one.name, one.type) for one in kind]
     if pa.types.is_list(kind):
@@ -280,11 +287,11 @@ def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """The schema after `before` of a table whose columns another engine made `schema`, which knows names only.
+    """Return the schema after `before`, for a table whose columns another engine changed to `schema` by name.
 
-    A name that a level has keeps its id. A name that came back has the id that it had in `known`, schemas of files
-    that are still there, the newest first: engines that go by name show its old values too. Not where that column is
-    called otherwise by now: then no file that counts has it under the name that came back. Others are new.
+    A name that exists at its level keeps its id. A name that came back gets the id that it had in `known`, the schemas
+    of existing files, newest first, because engines that match by name also show its old values. This does not apply if
+    that column was renamed. No valid file then has it under the old name. All other columns are new.
     """
     found_at: dict[tuple[int, str], Column] = {}
     seen: set[int] = set()
@@ -298,14 +305,16 @@ def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema
 
 
 Find = Callable[[tuple[str, ...], int], Column | None]
-"""Called with the names that lead to a column, and the id of the column that it is nested in, 0 for none. It returns
-the column of the earlier schema that this is, None where the column is new."""
+"""Function that returns the column of the earlier schema, or None for a new column.
+
+It gets the path of a column, and the id of its parent or 0.
+"""
 
 
 def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
     """Return the schema after `before` with the names and types of `schema`.
 
-    find: tells which column of `before` each column was.
+    `find` returns the former column of each column.
     """
     last = before.last
 

@@ -1,8 +1,6 @@
-"""Transforms: what a partition column has that is made of another column, for whole columns at once; and back: the
-values of that other column that rows of one partition can have.
+"""Transforms of partition columns that are generated from another column, and the value ranges of a partition.
 
-Knows types and values, and reckons in UTC; a timestamp without zone is taken as it is. Tables, batches and files it
-does not know.
+Values are computed in UTC. A timestamp without a zone is used unchanged.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from hoodoo.redact import printable
 
 YEAR, MONTH, DAY, HOUR, BUCKET, TRUNCATE = "year", "month", "day", "hour", "bucket", "truncate"
 _TIMES = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}
-"""Kind -> numpy's unit of time."""
+"""numpy's unit of time for each kind."""
 _NUMBERED = {BUCKET: "the number of buckets", TRUNCATE: "the width"}
-"""Kinds with a number, and what it is."""
+"""Kinds with a number, and its meaning."""
 NUMBER_MAX = (1 << 31) - 1
 _SUFFIXES = {TRUNCATE: "trunc"}
 _LAST_CHARACTER = chr(0x10FFFF)
@@ -34,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest value that a column can have; None where there is no bound. They need not be tight."""
+    """The least and the greatest possible value of a column, or None for no bound. They need not be tight."""
 
     least: Any = None
     greatest: Any = None
@@ -42,12 +40,12 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Transform:
-    """How a partition column is made of another column; `hoodoo.day` and its relatives make one.
+    """Rule that generates a partition column from another column; created by `hoodoo.day` and similar functions.
 
     Attributes:
         kind: 'year', 'month', 'day', 'hour', 'bucket' or 'truncate'.
-        column: The column of which the partition column is made.
-        number: The number of buckets, or the width of a truncation; 0 for others.
+        column: The column from which the partition column is generated.
+        number: The number of buckets, or the width of a truncation; 0 for other kinds.
     """
 
     kind: str
@@ -55,7 +53,7 @@ class Transform:
     number: int = 0
 
     def __post_init__(self) -> None:
-        """Raise OptionError for what is no transform."""
+        """Raise OptionError for an invalid transform."""
         if self.kind not in _TAKES:
             raise OptionError(f"A transform is one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind")
         whole = isinstance(self.number, int) and not isinstance(self.number, bool)
@@ -80,7 +78,7 @@ class Transform:
 
     @property
     def made(self) -> str:
-        """The name of the partition column that it makes, such as 'ts_day'."""
+        """The name of the generated partition column, such as 'ts_day'."""
         return f"{self.column}_{_SUFFIXES.get(self.kind, self.kind)}"
 
 
@@ -88,7 +86,7 @@ def year(column: str) -> Transform:
     """Partition by the year of a date or timestamp, in UTC.
 
     Args:
-        column: The column. The partition column `<column>_year` has whole numbers, such as 2026.
+        column: The column. The partition column `<column>_year` has integers, such as 2026.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -103,7 +101,7 @@ def month(column: str) -> Transform:
     """Partition by the month of a date or timestamp, in UTC.
 
     Args:
-        column: The column. The partition column `<column>_month` has texts, such as '2026-03'.
+        column: The column. The partition column `<column>_month` has strings, such as '2026-03'.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -133,7 +131,7 @@ def hour(column: str) -> Transform:
     """Partition by the hour of a timestamp, in UTC.
 
     Args:
-        column: The column. The partition column `<column>_hour` has texts, such as '2026-03-01-17'.
+        column: The column. The partition column `<column>_hour` has strings, such as '2026-03-01-17'.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -145,27 +143,27 @@ def hour(column: str) -> Transform:
 
 
 def bucket(n: int, column: str) -> Transform:
-    """Partition by a hash: a row goes to bucket `pmod(xxhash64(value), n)`, as Spark SQL calls it.
+    """Partition by a hash. A row goes to bucket `pmod(xxhash64(value), n)`, in the notation of Spark SQL.
 
     Args:
         n: The number of buckets, from 1.
-        column: The column: whole numbers, text, bytes, dates, timestamps, or decimals of at most 18 digits. The
-            partition column `<column>_bucket` has whole numbers from 0 to n - 1.
+        column: The column: integers, strings, bytes, dates, timestamps, or decimals of at most 18 digits. The partition
+            column `<column>_bucket` has integers from 0 to n - 1.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
 
     Raises:
-        OptionError: `n` is not such a number, or `column` is not the name of a column.
+        OptionError: `n` is not an integer in this range, or `column` is not the name of a column.
     """
     return Transform(BUCKET, column, n)
 
 
 def truncate(width: int, column: str) -> Transform:
-    """Partition by the first characters of a text, or by ranges of whole numbers.
+    """Partition by the first characters of a string, or by ranges of integers.
 
     Args:
-        width: How many characters count; of whole numbers, how many numbers share a partition. From 1.
+        width: The number of characters, or the number of integers in a partition. From 1.
         column: The column. The partition column `<column>_trunc` has the first characters, or the least number of the
             range: with width 10, it is 10 for 17 and -10 for -3.
 
@@ -173,16 +171,16 @@ def truncate(width: int, column: str) -> Transform:
         The transform, for `partition_by` of `hoodoo.create`.
 
     Raises:
-        OptionError: `width` is not such a number, or `column` is not the name of a column.
+        OptionError: `width` is not an integer in this range, or `column` is not the name of a column.
     """
     return Transform(TRUNCATE, column, width)
 
 
 def transform_of(text: str) -> Transform:
-    """Read a transform as its text says it: 'day(ts)', 'bucket(16, id)'.
+    """Parse the text of a transform: 'day(ts)', 'bucket(16, id)'.
 
     Raises:
-        OptionError: It is no such text.
+        OptionError: The text is invalid.
     """
     found = _TEXT.fullmatch(text)
     if found is None or found[1] not in _TAKES or (found[1] in _NUMBERED) != (found[2] is not None):
@@ -198,7 +196,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
     """Return the type of the partition column for a column of type `kind`.
 
     Raises:
-        SchemaError: The transform takes no such column.
+        SchemaError: The transform does not support columns of this type.
     """
     taken, what = _TAKES[transform.kind]
     if not taken(kind):
@@ -213,9 +211,9 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
 
 
 def values(transform: Transform, column: pa.Array) -> pa.Array:
-    """Return what the partition column has for each value of `column`; null for null.
+    """Return the value of the partition column for each value of `column`, null for null.
 
-    What it has for values under `unfit` means nothing.
+    The results for values under `unfit` are meaningless.
     """
     if transform.kind == BUCKET:
         return _in_buckets(column, transform.number)
@@ -225,7 +223,7 @@ def values(transform: Transform, column: pa.Array) -> pa.Array:
 
 
 def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
-    """Mask of the numbers that are too small to be truncated: their type has none that is less enough."""
+    """Return a mask of the integers that are too small to be truncated within their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
     numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
@@ -234,12 +232,12 @@ def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
 
 
 def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
-    """Return what the partition column has for one value of a column of type `kind`."""
+    """Return the value of the partition column for one value of a column of type `kind`."""
     return values(transform, pa.array([of], kind))[0].as_py()
 
 
 def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
-    """Return what the column of type `kind` can have in rows whose partition column has `made`, which is not null."""
+    """Return the range of the column of type `kind` in rows whose partition column has the non-null value `made`."""
     if transform.kind in _TIMES:
         return _bounds_of_time(transform.kind, made, kind)
     if transform.kind == TRUNCATE and isinstance(made, str):
@@ -253,7 +251,7 @@ def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
 
 
 def _moments(column: pa.Array) -> np.ndarray:
-    """Dates or timestamps as numpy has them, in UTC; 1970 for null."""
+    """Return dates or timestamps as numpy values in UTC, with 1970 for null."""
     unit, width = ("D", pa.int32()) if pa.types.is_date32(column.type) else ("us", pa.int64())
     if unit == "us":
         column = column.cast(pa.timestamp("us", column.type.tz))
@@ -262,7 +260,7 @@ def _moments(column: pa.Array) -> np.ndarray:
 
 
 def _units(column: pa.Array, unit: str) -> np.ndarray:
-    """Years, months, days or hours since 1970, rounded down."""
+    """Return the years, months, days or hours since 1970, rounded down."""
     found: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
     return found
 
@@ -276,7 +274,7 @@ def _days(column: pa.Array) -> pa.Array:
 
 
 def _texts_of(unit: str) -> Callable[[pa.Array], pa.Array]:
-    """Texts of months or hours. Each distinct one is spelled once."""
+    """Return a function that returns the text of months or hours. Each distinct value is formatted once."""
 
     def texts(column: pa.Array) -> pa.Array:
         distinct, numbers = np.unique(_units(column, unit), return_inverse=True)
@@ -301,7 +299,7 @@ def _bounds_of_time(kind: str, value: Any, of: pa.DataType) -> Bounds:
     try:
         unit = np.array([text], f"M8[{_TIMES[kind]}]")
     except ValueError:
-        return Bounds()  # no transform makes such a text
+        return Bounds()  # not a result of the transform
     least: dt.datetime = unit.astype("M8[us]")[0].item()
     last: dt.datetime = ((unit + 1).astype("M8[us]") - 1)[0].item()
     if pa.types.is_date(of):
@@ -325,7 +323,7 @@ def _in_buckets(column: pa.Array, n: int) -> pa.Array:
 
 
 def _words(column: pa.Array) -> np.ndarray:
-    """Numbers as int64: timestamps in microseconds, decimals without their point; anything for null."""
+    """Return numbers as int64: timestamps in microseconds, decimals without the decimal point. Nulls are arbitrary."""
     kind = column.type
     if pa.types.is_decimal(kind):
         buffer = column.buffers()[1]
@@ -348,7 +346,7 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _beyond(prefix: str) -> str | None:
-    """A text that is greater than all that begin with `prefix`; None where there is none."""
+    """Return a string that is greater than all strings with the prefix `prefix`, or None if there is none."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
@@ -357,7 +355,7 @@ def _beyond(prefix: str) -> str | None:
 
 
 def _array(values: np.ndarray, like: pa.Array) -> pa.Array:
-    """`values` where `like` has one, null where it has none."""
+    """Return `values`, with null where `like` is null."""
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None)
 
 
@@ -373,7 +371,7 @@ def _is_text_or_integer(kind: pa.DataType) -> bool:
 
 
 def _is_hashed(kind: pa.DataType) -> bool:
-    short = pa.types.is_decimal128(kind) and kind.precision <= 18  # Spark hashes the bytes of longer ones
+    short = pa.types.is_decimal128(kind) and kind.precision <= 18  # Spark hashes the bytes of longer decimals
     return bool(_is_text_or_integer(kind) or pa.types.is_binary(kind) or _is_time(kind) or short)
 
 
@@ -383,7 +381,7 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     BUCKET: (_is_hashed, "a whole number, text, bytes, date, timestamp, or decimal of at most 18 digits"),
     TRUNCATE: (_is_text_or_integer, "a text or a whole number"),
 }
-"""Kind -> which types it takes, and what they are called."""
+"""Supported types and their description for each kind."""
 
 
 __all__ = [

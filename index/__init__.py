@@ -1,5 +1,6 @@
-"""Finds the file group that holds a key. `index_of` returns a table's index, a `KeyIndex`; no other package knows how a
-kind of index finds a key.
+"""Index of a table, which finds the file group of a key.
+
+`index_of` returns the index as a `KeyIndex`. Only this package knows how an index finds a key.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from hoodoo.timeline.environment import Together, in_order
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
     """Return the index of a table.
 
-    There is one kind of index so far. A second one needs something to choose by first, such as a property of the table:
-    the store is all that the callers hand over.
+    There is only one kind of index. A second kind would need a way to choose, such as a table property, because callers
+    only pass the store.
 
     Args:
         store: The store of the table.
-        together: Runs the reads of one look-up, by default one after the other.
-        shared: Share the caches of all indexes of `store` in this process; otherwise the index has caches of its own.
+        together: Runs the reads of one lookup. By default, they run one after the other.
+        shared: True to share the caches of all indexes of `store` in this process. False gives the index its own
+            caches.
     """
     return BloomIndex(store, together, shared)
 

@@ -1,7 +1,8 @@
-"""Refuses tables that Apache Hudi writes by buckets. The ids of their file groups tell so; their properties do not.
+"""Detection of tables that Apache Hudi writes with a bucket index. hoodoo does not write to these tables.
 
-A bucket's file id is its number in eight digits and the rest of a uuid (docs/format.md 8.4). Hudi looks for a key in
-the bucket that the key's hash names and nowhere else, so a row in another file group is written twice.
+The table properties do not show a bucket index, but the ids of file groups do. The file id of a bucket is its number in
+eight digits and the rest of a UUID (docs/format.md 8.4). Hudi looks for a key only in the bucket of its hash. It would
+write a row in another file group a second time.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.storage.store import Store
 
 _BUCKET_ID = re.compile(r"0000\d{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-0)?")
-"""Of the first ten thousand buckets of a partition. A random uuid looks so once in 430,000 times."""
-_SHARE = 0.01  # of the file groups; fewer are by chance
-_BUCKET_METADATA = ".hoodie/.bucket_index/"  # of consistent hashing, whose file ids look like any
+"""Pattern for the first ten thousand buckets of a partition. One of 430,000 random UUIDs matches it."""
+_SHARE = 0.01  # minimum share of the file groups; a smaller share may be by chance
+_BUCKET_METADATA = ".hoodie/.bucket_index/"  # metadata of consistent hashing, whose file ids are not recognizable
 
 
 def require_no_buckets(store: Store, file_ids: Iterable[str]) -> None:
-    """Pass unless these file groups, or what Hudi keeps of the table, are those of a bucket index.
+    """Raise UnsupportedTable if the file groups or Hudi's metadata belong to a bucket index.
 
-    Raises UnsupportedTable, with a bucket's `file_id`.
+    The error contains the `file_id` of a bucket.
     """
     known = set(file_ids)
     buckets = sorted(filter(_BUCKET_ID.fullmatch, known))

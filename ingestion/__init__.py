@@ -1,1 +1,1 @@
-"""Takes sources into tables: one process, exactly once, for as long as it runs."""
+"""Ingestion jobs, which copy sources into tables exactly once."""

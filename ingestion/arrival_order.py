@@ -1,8 +1,8 @@
-"""Change events whose `_event_lsn` does not order them: they are newer than whatever arrived before them.
+"""Order of change events whose `_event_lsn` does not order them: they are newer than all earlier changes.
 
 The first transaction that PostgreSQL commits after a snapshot may be logged before it. Debezium's decoder marks its
-changes by negative values (see `sources/debezium.py`), and each of them gets the largest value that its row had so far.
-On a tie the later change wins.
+changes with negative values (see `sources/debezium.py`). Each of them gets the largest value of its row so far. On a
+tie, the later change wins.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hoodoo.table import Table
 
 
 def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
-    """Replace the negative values of `_event_lsn`. Only batches that have one look up stored rows.
+    """Replace the negative values of `_event_lsn`. Stored rows are read only for batches with such values.
 
     Args:
         rows: Changes, in order of arrival.
-        table: The table that they go to.
+        table: The target table.
 
     Returns:
-        The changes, each with an `_event_lsn` by which it wins over those of its row that arrived before it.
+        The changes, with values of `_event_lsn` that win over all earlier changes of their rows.
     """
     if LSN not in rows.column_names or LSN not in table.schema.names or rows.schema.field(LSN).type != pa.int64():
         return rows
@@ -33,7 +33,7 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
         return rows
     config = table.handle.newest_config()
     named = config.spellings.rows(rows)
-    if not set(config.key) <= set(named.column_names):  # the upsert refuses them
+    if not set(config.key) <= set(named.column_names):  # the upsert rejects them
         return rows
     keys = named.select(config.key)
     wanted = keys.filter(pa.array(marked)).combine_chunks().drop_null()

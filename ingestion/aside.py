@@ -1,6 +1,6 @@
-"""How a job keeps what is bad, before the commit that moves past it: so it is never in neither place.
+"""Quarantine of the bad rows of a job. They are stored before the commit that moves past them, so that no row is lost.
 
-Of a batch with too many bad rows the first hundred are kept, and the batch is not committed.
+If a batch has too many bad rows, the first hundred are stored, and the batch is not committed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
 @dataclass(frozen=True)
 class Aside:
-    """Where the bad rows of one batch go.
+    """Quarantine writer for one batch.
 
     Attributes:
-        reading: How the batch is read.
-        limits: How many bad rows it may have.
-        transaction: The number of its commit.
-        changes: What a replay has to know of its rows, if they are made from change events. None: they are not.
+        reading: The reader of the batch.
+        limits: The maximum numbers of bad rows.
+        transaction: The transaction of the batch's commit.
+        changes: Information for a replay of rows that are made from change events. None: other rows.
     """
 
     reading: Reading
@@ -39,12 +39,12 @@ class Aside:
     changes: ChangeContext | None = None
 
     def first_messages(self, problem: TooManyBadRows) -> None:
-        """Keep the first of what is no row. problem: what the source said as it gave up."""
+        """Quarantine the first bad messages. `problem` is the error with which the source stopped."""
         if (found := problem.details.get("found")) is not None:
             set_aside_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
     def read(self, found: Read) -> None:
-        """Keep what is bad of what was read. Raises TooManyBadRows."""
+        """Quarantine the bad messages and rows of a batch. Raises TooManyBadRows."""
         if not found.bad:
             return
         handle, messages, misfits = self.reading.table.handle, found.messages, found.misfits
@@ -59,16 +59,16 @@ class Aside:
             raise self._too_many(found.bad, first, len(found.rows))
 
     def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
-        """Take rows of which some lack values, and keep those whose values neither rows before them nor the table have.
+        """Quarantine the rows with missing values that neither earlier rows nor the table have.
 
         Args:
-            rows: They.
-            mode: What stands for a value that was not sent.
-            limits: How many of them may be bad.
+            rows: Rows, of which some lack values.
+            mode: The merge mode with the placeholder for a value that was not sent.
+            limits: The maximum numbers of bad rows.
 
         Returns:
-            The others, by the names of the table, and how many were kept for each reason; those that do not fit were,
-            too.
+            The other rows, with the names of the table, and the number of quarantined rows by reason. These include
+            rows that do not match the table.
 
         Raises:
             TooManyBadRows: There are more than `limits`.
@@ -92,15 +92,15 @@ class Aside:
     def fitting(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
-        """Take rows that fit the table, and keep the others.
+        """Quarantine the rows that do not match the table.
 
         Args:
             rows: Rows.
-            limits: How many of them may be bad.
-            origins: File of each run of rows, with the number of its rows; empty if rows come from no file.
+            limits: The maximum numbers of bad rows.
+            origins: File and number of rows of each run of rows; empty if the rows come from no file.
 
         Returns:
-            Those that fit, by the names of the table, and how many were kept for each reason.
+            The matching rows, with the names of the table, and the number of quarantined rows by reason.
 
         Raises:
             TooManyBadRows: There are more than `limits`.

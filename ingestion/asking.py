@@ -101,7 +101,7 @@ class Asked(Source):
             problem: The error.
 
         Returns:
-            What the quarantine stores instead of the file, or None if the error stops the job.
+            The rows that the quarantine stores instead of the file, or None if the error stops the job.
         """
         refused = getattr(self.source, "refused", None)
         with self._named():
@@ -109,7 +109,7 @@ class Asked(Source):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turn errors of the source into errors that name it. An error of hoodoo goes through."""
+        """Convert errors of the source to errors that name the source. Errors of hoodoo are raised unchanged."""
         try:
             yield
         except OptionError as problem:

@@ -1,7 +1,7 @@
 """Rows made from change events, in the form in which the quarantine stores them.
 
-Such a row is not a row of the table yet: a value may not have been sent, and stored rows of its key may be in other
-partitions. The stored form notes this, so that a replay does what the job would have done.
+Such a row is incomplete: a value may not have been sent, and stored rows of its key may be in other partitions. The
+stored form contains this information, so that a replay has the same result as the job.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hoodoo.writers.batches.bad_rows import BadRows, row_bytes, row_of
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """What a replay has to know of a row made from a change event.
+    """Information for the replay of a row that was made from a change event.
 
     Attributes:
-        unavailable: The string that stands for a value that was not sent.
+        unavailable: The placeholder string for a value that was not sent.
         unplaced: True if stored rows of its key may be in other partitions.
     """
 
@@ -33,18 +33,18 @@ class ChangeContext:
     unplaced: bool
 
     def noted(self, not_sent: Sequence[str] = ()) -> bytes:
-        """Return the context as bytes. not_sent: names of columns that the event does not have."""
+        """Return the context as bytes. `not_sent` contains the names of columns that the event does not have."""
         said = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
         return json.dumps(said, sort_keys=True).encode()
 
 
 def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
-    """Note in bad rows that they are made from change events.
+    """Mark bad rows as made from change events.
 
     Args:
         bad: Bad rows.
-        rows: The rows that they are among.
-        context: What a replay has to know of them.
+        rows: All rows of the batch, including the bad rows.
+        context: Information for a replay.
 
     Returns:
         The bad rows.
@@ -67,13 +67,13 @@ def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeC
     """Encode a row made from a change event for the quarantine.
 
     Args:
-        rows: Rows by the names of the table.
+        rows: Rows with the names of the table.
         row: The position of the row.
         config: The configuration of the table.
-        context: What a replay has to know of the row.
+        context: Information for a replay.
 
     Returns:
-        The row in Arrow's format.
+        The row in Arrow's IPC stream format.
     """
     return with_note(row_of(row_bytes(rows, row, config.columns.columns)), CHANGE, context.noted())
 

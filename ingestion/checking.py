@@ -17,15 +17,15 @@ _TOLD = 10
 
 
 def check(reading: Reading, at: Application, position: str) -> CheckReport:
-    """Read a few rows of what would come next.
+    """Read a few of the next rows.
 
     Args:
-        reading: How the source is read.
-        at: How far the job is.
-        position: The same, as the source understands it.
+        reading: The reader of the source.
+        at: The state of the job.
+        position: The position of the job, in the source's format.
 
     Returns:
-        What would become of the rows.
+        The report of the dry run.
     """
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)

@@ -1,6 +1,6 @@
-"""Rows of which a value was not sent, and that nobody can complete: no row before them has it, nor has the table.
+"""Search for rows with a value that was not sent and that neither an earlier row nor the table has.
 
-The upsert would refuse the batch for them. So they are found before, and told to the quarantine.
+The upsert would reject the whole batch because of such a row. The rows are therefore found before, and quarantined.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from hoodoo.writers.batches.bad_rows import row_bytes
 from hoodoo.writers.batches.generated_columns import with_places
 
 _COMMITS = 30
-"""How many commits are looked at for versions of deleted rows."""
+"""Number of commits that are searched for versions of deleted rows."""
 
 
 def homeless(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Find the rows that nobody can complete.
+    """Find the rows that cannot be completed.
 
     Args:
-        rows: The rows of a batch, which all fit the table, in order.
+        rows: The rows of a batch, in order. All of them match the table.
         table: The table.
         config: Its configuration.
-        mode: What stands for a value that was not sent.
-        changes: What a replay has to know of the rows. None: they cannot be replayed.
+        mode: The merge mode with the placeholder for a value that was not sent.
+        changes: Information for a replay of the rows. None: they cannot be replayed.
 
     Returns:
-        Their positions, in order; which of them (bool[n]) come again after newer changes of their rows, which were
-        deleted since; and what the quarantine is told of the others.
+        The positions of these rows, in order. A mask (bool[n]) of the positions whose changes were sent again after
+        newer changes of the row, which was deleted since. The quarantine rows for the other positions.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
@@ -61,7 +61,7 @@ def homeless(
         lacks = mask[versions.at]
         lost[name] = lacks & (versions.holders(lacks) < 0) & ~taken_over
     anything = np.logical_or.reduce(list(lost.values()))
-    ends_so = np.isin(versions.codes, versions.codes[versions.last & anything])  # else a later row replaces it
+    ends_so = np.isin(versions.codes, versions.codes[versions.last & anything])  # otherwise a later row replaces it
     where = np.flatnonzero(anything & ends_so)
     where = where[np.argsort(versions.at[where])]
     positions = versions.at[where]
@@ -73,12 +73,12 @@ def homeless(
 
 
 def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
-    """Tell which changes are no newer than a version that their row had before it was deleted.
+    """Return a mask of the changes that are not newer than a version of their row before its delete.
 
-    A connector that dies sends its last changes again, and then the delete again. Only the last commits are looked at.
+    After a crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
 
     Args:
-        rows: Changes of rows that the table does not have.
+        rows: Changes of rows that are not in the table.
         table: The table.
         config: Its configuration.
 
@@ -96,7 +96,7 @@ def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray
         changes = rows.select(names).take(pa.array(left)).combine_chunks()
         try:
             known = table.get(changes.select(config.key), columns=names, as_of=commit.slot)
-        except (CallError, TableError):  # it was cleaned away by now, or had other columns
+        except (CallError, TableError):  # the commit was cleaned away, or had other columns
             break
         both = pa.concat_tables([changes, known.select(names).cast(changes.schema)])
         codes, ranks = key_codes(both.select(config.key)), config.merge_policy.ranks(both, np.arange(len(both)))
@@ -124,7 +124,7 @@ def _told(
 
 
 def _plain(value: pa.Scalar) -> object:
-    """A value as Python has it, or where Python has none (far years) as Arrow shows it."""
+    """Return a value as a Python object, or as Arrow's text if Python cannot represent it (years above 9999)."""
     try:
         return value.as_py()
     except (ValueError, OverflowError):

@@ -48,7 +48,7 @@ from hoodoo.timeline.applications import Application
 from hoodoo.writers.batches.write_options import BadRowLimits
 
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
-_IN_MEMORY = 3  # batches in memory: one that is written, its sorted copy, and one that is read ahead
+_IN_MEMORY = 3  # batches in memory: one being written, its sorted copy, and a prefetched one
 
 
 def ingest(
@@ -237,7 +237,7 @@ class Job:
 
         Raises:
             CommitConflict: The newest commit has another number.
-            OptionError: The source does not support the place.
+            OptionError: The source does not support `place`.
             SourceLost: The position belongs to another source.
         """
         number_from("expect_number", expect_number, -1, whole=True, optional=False)
@@ -315,7 +315,7 @@ class Job:
             return self._take(goes_on)
         except HoodooError:
             raise
-        except Exception as problem:  # a library's: it ends this job, and no other one
+        except Exception as problem:  # an error of a library ends only this job
             raise DataError(
                 f"Job {printable(self.name)} failed on a batch of {printable(self._reading.source.name)}: "
                 f"{type(problem).__name__}: {printable(str(problem), 500)}. Run the job again: it "

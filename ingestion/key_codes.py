@@ -1,4 +1,4 @@
-"""Numbers instead of keys: equal keys have the same one, and others do not."""
+"""Integer codes of keys. Equal keys have equal codes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 
 
 def key_codes(keys: pa.Table) -> np.ndarray:
-    """Number keys.
+    """Return integer codes of keys.
 
     Args:
-        keys: The columns of the keys, a key in each row.
+        keys: The key columns, with one key per row.
 
     Returns:
-        A number for each row, from 0 on.
+        A code for each row, from 0. Two codes are equal exactly if the keys are equal.
     """
     codes = np.zeros(len(keys), np.int64)
     for column in keys.columns:

@@ -1,5 +1,6 @@
-"""New columns that a batch brings and no table can have: they are left out, so that a sender of one odd name stops no
-job. Knows names and types, not values.
+"""Check for new columns of a batch that no table can have.
+
+They are left out, so that an invalid name does not stop a job.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
-    """Leave out of a batch what its table could not add.
+    """Remove the columns of a batch that cannot be added to its table.
 
     Args:
         rows: The batch.
-        config: The table.
+        config: The configuration of the table.
 
     Returns:
-        The batch without such columns; their names, as paths where they are fields of structs; and the table as it is
-        with the columns that are added. A column that has no value yet is left out too: nobody knows its type.
+        The batch without such columns; the names of these columns, as paths for fields of structs; and the
+        configuration with the added columns. A column without values is left out too, because its type is unknown.
     """
     original = set(config.spellings.original_names(config.schema.names))
     left_out = list[str]()

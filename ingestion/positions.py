@@ -1,7 +1,7 @@
-"""Positions that are too long for a slot: each is stored in a file, and the slot contains the digest of the file.
+"""Storage of positions that are too long for a slot. A position is stored in a file, and the slot contains its digest.
 
-The position of a folder names every file that was read, which may be thousands. The file is written before the commit
-that names it. The sweep deletes files that no position names any more (compactor/cleaning/sweep.py).
+The position of a folder lists every file that was read, which may be thousands. The file is written before the commit
+that refers to it. Orphan removal deletes files to which no position refers (compactor/cleaning/sweep.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hoodoo.errors import CorruptTable, OptionError
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import position_key
 
-_WHOLE_MAX = 16 << 10  # bytes that a slot takes itself
+_WHOLE_MAX = 16 << 10  # maximum bytes of a position that is stored in the slot
 _NAMED = "sha256:"
 
 
@@ -25,12 +25,13 @@ def stored(store: Store, position: str) -> str:
     if len(data) <= _WHOLE_MAX:
         return position
     name = _NAMED + hashlib.sha256(data).hexdigest()
-    store.put(str(position_key(name)), zlib.compress(data))  # anew where it is there: a sweep takes old ones
+    # rewritten even if it exists, because orphan removal deletes old files
+    store.put(str(position_key(name)), zlib.compress(data))
     return name
 
 
 def whole(store: Store, position: str) -> str:
-    """Return the position for the result of `stored`. Raises CorruptTable if its file is missing or damaged."""
+    """Return the position for a result of `stored`. Raises CorruptTable if its file is missing or damaged."""
     key = position_key(position)
     if key is None:
         return position

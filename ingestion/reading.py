@@ -39,8 +39,8 @@ class Read:
         misfits: Rows with values that do not match the table.
         unknown: Columns that were left out.
         skipped: Number of messages that change no row.
-        unavailable: String that stands for a value that was not sent. None: there is no such string.
-        position: Position of the source after the batch, if it differs from the planned one; else ''.
+        unavailable: Placeholder string for a value that was not sent. None: no placeholder is used.
+        position: Position of the source after the batch, if it differs from the planned one; otherwise ''.
         emptied: True if the source was truncated at the end of the batch. Then there are no rows.
         bytes: Number of bytes read; 0 if the source does not count bytes.
         unplaced: True if stored rows of these keys may be in other partitions.
@@ -180,8 +180,11 @@ class Reading:
         return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
 
     def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
-        """Return the rows of all parts. Types of known columns are equal by now; others are what their values look
-        like. Raises ColumnError if the types of a new column do not match.
+        """Return the rows of all parts.
+
+        Known columns already have equal types. New columns have the types of their values.
+
+        Raises ColumnError if the types of a new column do not match.
         """
         if not parts:
             return config.schema.empty_table()
@@ -236,10 +239,10 @@ class Reading:
         return (made.drop_columns(strange) if strange else made), ()
 
     def misfits(self, rows: pa.Table, most: int) -> BadRows:
-        """Find the rows that a write would refuse.
+        """Find the rows that a write would reject.
 
         Args:
-            rows: Rows to write, by the names of the table.
+            rows: Rows to write, with the names of the table.
             most: Number of bad rows after which the search ends.
 
         Returns:
@@ -255,7 +258,7 @@ class Reading:
     def _columns(self, config: TableConfig) -> pa.Schema:
         """Return the columns that a source reads. Key columns are required, unless `transform` creates them."""
         hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
-        if self.transform is not None or config.spellings:  # the key may come under another name
+        if self.transform is not None or config.spellings:  # the key may have another name in the source
             return hints
         return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
 
@@ -344,7 +347,7 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
 
 
 def placing_of(config: TableConfig) -> Placing:
-    """How a table tells rows apart, by both names of each column."""
+    """Return the key, partition and ordering columns of a table, with both names of each column."""
 
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.spellings.original_names([name]))
@@ -356,12 +359,12 @@ def placing_of(config: TableConfig) -> Placing:
 
 
 def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
-    """Return all messages that are not rows. Only some sources say in which form the quarantine stores them."""
+    """Return all messages that could not be decoded. Only some sources include the form for the quarantine."""
     return pa.concat_tables(messages, promote_options="default")
 
 
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """`rows` with the types of the table. Raises DataError where a value does not fit."""
+    """Return `rows` with the types of the table. Raises DataError if a value does not match."""
     for at, name in enumerate(rows.column_names):
         if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
             field = pa.field(name, columns.field(name).type)

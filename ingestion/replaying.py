@@ -1,8 +1,8 @@
-"""Change events of a quarantine: decoded again with the types of today, and resolved where a later delete came.
+"""Replay of quarantined change events, and their resolution after a later delete.
 
 An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
-older than the stored row changes nothing. A deleted row has no ordering columns that could prove an event old; so a job
-that takes a delete in looks which waiting events the delete is newer than (`resolve_deleted`).
+older than the stored row changes nothing. A deleted row has no ordering columns for this comparison. When a job
+processes a delete, it therefore resolves the waiting events that are older (`resolve_deleted`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EVERY = 1 << 62
 
 
 class _Piece:
-    """Changes of one kind: the rows, which row of the quarantine each is of, and what is wrong with others."""
+    """Changes of one kind: the rows, the quarantine row of each, and the problems of other quarantine rows."""
 
     def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
         self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
@@ -57,7 +57,7 @@ class _Piece:
         self.of = np.empty(0, np.int64)
 
     def refuse(self, problems: Mapping[int, str]) -> None:
-        """Leave out all changes of some rows of the quarantine, by what is wrong with them."""
+        """Remove all changes of some quarantine rows, and store their problems."""
         if problems:
             self.problems |= problems
             keep = ~np.isin(self.of, list(problems))
@@ -65,15 +65,15 @@ class _Piece:
 
 
 def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode change events again, and make rows of them as a job would.
+    """Decode change events again, and convert them to rows as a job would.
 
     Args:
-        table: The table that they are for.
+        table: The target table.
         rows: Rows of its quarantine that are change events, or made from them, in order.
-        units: Units of times by column, before those of the job.
+        units: Units of times by column. They override those of the job.
 
     Yields:
-        What becomes of them.
+        The changes to write.
     """
     config = table.handle.newest_config()
     for piece in _pieces(rows, config, _columns(config), None, units):
@@ -89,14 +89,14 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
 
 
 def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Read which rows of the table change events are of.
+    """Return the keys of change events.
 
     Args:
-        table: The table that they are for.
-        rows: Rows of its quarantine. Rows made from change events, and others, are ignored.
+        table: The target table.
+        rows: Rows of its quarantine. Rows made from change events, and other rows, are ignored.
 
     Returns:
-        Positions of events, and their keys by the names of the table. Events whose keys nobody can read are left out.
+        Positions of events, and their keys with the names of the table. Events with unreadable keys are left out.
     """
     config = table.handle.newest_config()
     pieces = list(_pieces(rows, config, _of_keys(config), EVENT))
@@ -104,13 +104,13 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
 
 
 def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
-    """Mark waiting change events as replayed if a delete that is taken in now is newer: there is nothing left to do.
+    """Mark waiting change events as replayed if they are older than a delete of the batch, since nothing is left to do.
 
     Args:
         table: The table.
         rows: The changes of a batch, in order.
-        emptied: True if the source was emptied: then all waiting events are older.
-        transaction: The number of the commit of the batch.
+        emptied: True if the source was truncated. All waiting events are then older.
+        transaction: The transaction of the batch's commit.
     """
     gone = deletes(rows)
     if not gone.any() and not emptied:
@@ -134,8 +134,9 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
 def _older(
     piece: _Piece, waiting: pa.Table, deleted: pa.Table, config: TableConfig, transaction: ApplicationVersion
 ) -> np.ndarray:
-    """Return which of the waiting changes (bool[n]) a delete is newer than. Without ordering columns only earlier
-    batches of the same job are known to be older.
+    """Return a mask of the waiting changes (bool[n]) that are older than a delete.
+
+    Without ordering columns, only changes from earlier batches of the job are known to be older.
     """
     names = [*dict.fromkeys((*config.key, *config.order_by))]
     mine = _in_types(piece.rows.select(names), config)
@@ -157,9 +158,12 @@ def _older(
 def _pieces(
     rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
 ) -> Iterator[_Piece]:
-    """Decode the payloads that are change events, or rows made from them; those of equal notes together.
+    """Decode the payloads that are change events, or rows made from them.
 
-    units: Units of times by column, before those of the job. None: only columns are read that need no unit.
+    Payloads with equal notes are decoded together.
+
+    `units` are units of times by column, which override those of the job. None: only columns that need no unit are
+    read.
     """
     groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()
     for at, content in enumerate(rows["payload"].to_pylist()):
@@ -212,7 +216,7 @@ def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: 
 
 
 def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
-    """Take a row that was made from a change event, with the names that its columns have now."""
+    """Return a row that was made from a change event, with the current names of its columns."""
     piece = _Piece([at], note["unavailable"], note["unplaced"])
     ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
     now = {column.id: column.name for column in config.columns.columns}
@@ -229,8 +233,10 @@ def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig
 
 
 def _in_log_order(rows: pa.Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, which say that a change is newer than what arrived before it: nobody
-    knows any more what that was. So the change counts from its own LSN, and a stored row that is newer stays.
+    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes.
+
+    At a replay, the earlier changes are unknown. The change is therefore ordered by its own LSN, so that a newer stored
+    row stays.
     """
     if LSN not in rows.column_names or not pa.types.is_int64(rows.schema.field(LSN).type):
         return rows
@@ -241,7 +247,7 @@ def _in_log_order(rows: pa.Table) -> pa.Table:
 
 # ---- rows
 def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
-    """Make what the table takes of changes, and leave out what it would refuse. Raises DataError."""
+    """Convert changes to rows that the table accepts, and leave out the rows that it would reject. Raises DataError."""
     piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
     piece.rows = config.spellings.rows(piece.rows)
     known = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
@@ -279,13 +285,13 @@ def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def _columns(config: TableConfig) -> pa.Schema:
-    """Return the columns of the table as a source is told them."""
+    """Return the columns of the table in the form for a source."""
     hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     return placing_of(config).noted_on(hints)
 
 
 def _of_keys(config: TableConfig) -> pa.Schema:
-    """Return the columns that tell which version of which row a change is, as a source is told them."""
+    """Return the key and ordering columns in the form for a source."""
     columns = _columns(config)
     placing = replace(Placing.of(columns), placed_by=(), made=())
     names = {*placing.key_names, *placing.order_by, IS_DELETED}

@@ -1,7 +1,7 @@
-"""Changes of the position of a job: to a given place, or to the position of another application.
+"""Changes of the position of a job: to a given position, or to the position of another application.
 
-Each change is a commit of the job without rows. So it happens exactly once, even if other processes run the job. Rows
-in the table stay.
+Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
+Rows in the table stay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, place: str, expect_number: int) -> Application:
-    """Move a job to a place of its source.
+    """Move a job to a position of its source.
 
     Args:
         source: Source of the job.
@@ -32,7 +32,7 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
 
     Raises:
         CommitConflict: Its newest commit has another number.
-        OptionError: The source has no such place.
+        OptionError: The source does not support `place`.
     """
     at = table.application(name)
     if at.version != expect_number:
@@ -77,7 +77,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
     if other == HUDI_STREAMER:
         position = _of(source, "from_hudi")(position)
     else:
-        source.lag(position)  # refuses what is none of its own
+        source.lag(position)  # raises an error for a position of another source
     return _go_on(source, table, at, position)
 
 

@@ -1,7 +1,7 @@
-"""The versions that a row has among changes, in their order, and which of them a value may be taken over from.
+"""The versions of rows among changes, in order, and the versions from which a value may be copied.
 
-A value comes from the newest version before, and never from before a delete: after that the row is another one. What a
-value is, and who has it where no version does, is not known here.
+A value is copied from the newest earlier version. It is never copied from a version before a delete, because that is
+another row.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from hoodoo.merge.policy import MergePolicy
 
 @dataclass(frozen=True)
 class RowVersions:
-    """The versions of some rows: those of one row stand one after the other, the newest last.
+    """The versions of some rows. The versions of one row are adjacent, the newest last.
 
     Attributes:
         at: int64[n], the position of each version among all changes.
-        codes: int64[n], the number of the key of each.
-        first: bool[n], is it the first one of its row?
-        begin: int64[n], at which of the versions the row began: its first one, or the one after its last delete.
+        codes: int64[n], the key code of each version.
+        first: bool[n], True for the first version of a row.
+        begin: int64[n], the index of the version at which the row began: its first one, or the one after its last
+            delete.
     """
 
     at: np.ndarray
@@ -35,14 +36,14 @@ class RowVersions:
     def of(
         cls, changes: pa.Table, codes: np.ndarray, gone: np.ndarray, wanted: np.ndarray, policy: MergePolicy
     ) -> Self:
-        """Order the versions of the rows that are wanted.
+        """Sort the versions of the wanted rows.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.
-            codes: int64[n], the number of the key of each.
-            gone: bool[n], which of them are deletes.
-            wanted: Positions or bool[n], changes of which each one's row is wanted; at least one.
-            policy: Which version of a row is newer.
+            codes: int64[n], the key code of each change.
+            gone: bool[n], True for deletes.
+            wanted: Positions or bool[n] of changes, at least one. The versions of their rows are returned.
+            policy: The merge policy, which decides which version is newer.
         """
         at = np.flatnonzero(np.isin(codes, codes[wanted]))
         at = at[np.lexsort((at, policy.ranks(changes, at), codes[at]))]
@@ -53,18 +54,18 @@ class RowVersions:
 
     @property
     def last(self) -> np.ndarray:
-        """bool[n], is it the last one of its row?"""
+        """bool[n], True for the last version of a row."""
         return np.append(self.first[1:], True)
 
     def holders(self, lacks: np.ndarray) -> np.ndarray:
-        """Find who has a value.
+        """Find the version from which to copy a value.
 
         Args:
-            lacks: bool[n], which versions do not have it themselves.
+            lacks: bool[n], True for versions that do not have the value.
 
         Returns:
-            int64[n], for each version the newest one up to it that has the value; -1 where none has it since the row
-            began.
+            int64[n], for each version the newest version up to it that has the value, or -1 if none has it since the
+            row began.
         """
         newest = np.maximum.accumulate(np.where(lacks, -1, np.arange(len(self.at))))
         return np.where(newest >= self.begin, newest, -1)

@@ -1,4 +1,4 @@
-"""Whether a job would read the table that it writes: its own commits would be new to it for ever."""
+"""Check that a job does not read the table that it writes. Its own commits would be new changes forever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.table import Table
 
 
 def require_other(source: object, table: Table) -> None:
-    """Raise OptionError where `source` is the changes of `table` itself, also by another spelling of its path."""
+    """Raise OptionError if `source` contains the changes of `table` itself, even with another form of its path."""
     if isinstance(source, TableChanges) and _is_same(source.table, table):
         raise OptionError(
             f"{table.path} cannot take in its own changes: each batch would be a change that the next one takes in. "
@@ -24,7 +24,7 @@ def _is_same(one: Table, other: Table) -> bool:
     mine, theirs = one.handle.store, other.handle.store
     if mine.identity == theirs.identity:
         return True
-    with suppress(OSError):  # there is no such file where one of them is no folder of this machine
+    with suppress(OSError):  # one of them is not a local folder
         return os.path.samefile(mine.uri, theirs.uri)
     return False
 

@@ -18,7 +18,7 @@ from typing import Any
 GAVE_UP = 6
 """Exit code of a process whose current batch did not finish in time."""
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
-_MAIN_THREAD_S = 1.0  # for which the main thread may end the process itself, by the second signal
+_MAIN_THREAD_S = 1.0  # time for the main thread to end the process after the second signal
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Changes that do not say where the stored rows of their keys are: those rows are looked up, in every partition.
+"""Search for the partitions of stored rows, for changes that do not contain the former partition.
 
-A table that is partitioned by a column outside the key has a row where its values put it. A database that does not log
-whole rows tells of a delete only the key, and of an update only the new values. So a delete is put where the stored row
-is, and a row that has left its partition is deleted there.
+If a table is partitioned by a column outside the key, the values of a row determine its partition. A database that does
+not log whole rows sends only the key for a delete, and only the new values for an update. A delete therefore gets the
+partition of the stored row. A row that has left its partition is deleted there.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from hoodoo.writers.batches.generated_columns import with_places
 
 
 def placeable(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Give rows the columns that tell their partitions, and whether they are deletes: deletes may have keys only, and a
-    transform may leave out what says that there are none.
+    """Add missing partition columns and the delete flag to rows.
+
+    Deletes may only have key columns, and a transform may remove an unused delete flag.
 
     Args:
-        rows: Changes by the names of the table.
+        rows: Changes with the names of the table.
         config: The configuration of the table.
 
     Returns:
-        The same, with nulls where a column was missing; without deletes, where nothing said that there are some.
+        The changes, with nulls in missing columns. If the delete flag was missing, no row is a delete.
     """
     for name in config.placing:
         if name not in rows.column_names and name not in config.transforms:
@@ -38,16 +39,16 @@ def placeable(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def placed(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
-    """Make changes that say where they belong.
+    """Convert changes to changes with the correct partitions.
 
     Args:
-        rows: Changes by the names of the table, in order, those that are deletes marked by `_hoodie_is_deleted`.
+        rows: Changes with the names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
         table: The table.
         config: Its configuration.
 
     Returns:
-        Of each key the rows in the partition of its newest change, then deletes of the stored rows of these keys that
-        are elsewhere. Of a key whose stored row is newer than all of its changes, nothing.
+        For each key, the rows in the partition of its newest change, and then deletes of the stored rows in other
+        partitions. No rows for a key whose stored row is newer than all of its changes.
     """
     if not len(rows):
         return rows
@@ -62,10 +63,10 @@ def placed(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
 
     newest = np.full(int(key.max()) + 1, -1)
     order = np.lexsort((np.arange(count), rank[:count], key[:count]))
-    newest[key[order]] = order  # the last one of each key is written last
+    newest[key[order]] = order  # the last change of each key is assigned last
     last = newest[key]
     stale = np.unique(key[count:][rank[count:] > rank[last[count:]]])
-    there = ~deleted[last] & (part == part[last])  # where the row of the key belongs by now
+    there = ~deleted[last] & (part == part[last])  # in the current partition of the key's row
     current = ~np.isin(key, stale)
     kept = np.flatnonzero(~deleted & there[:count] & current[:count])
     gone = count + np.flatnonzero((~there & current)[count:])
@@ -73,7 +74,7 @@ def placed(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
 
 
 def _deletes(rows: pa.Table, both: pa.Table, gone: np.ndarray, by: np.ndarray, config: TableConfig) -> pa.Table:
-    """Deletes of stored rows, as new as the changes `by` which they are deleted."""
+    """Return deletes of stored rows with the ordering values of the changes `by`."""
     told, newer = both.take(pa.array(gone)), rows.take(pa.array(by))
     columns = []
     for field in rows.schema:

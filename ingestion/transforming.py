@@ -1,7 +1,4 @@
-"""The call of a user's transform: what it raises becomes an error that names the source and the line.
-
-It knows nothing of tables, and not what the rows become.
-"""
+"""Call of a user's transform. An exception becomes an error that names the source and the line."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
 
     Args:
         transform: The function.
-        rows: What was read.
-        source: The name of the source that they are of.
+        rows: The rows that were read.
+        source: The name of the source.
 
     Returns:
-        What the function returns, whatever that is.
+        The result of the function, of any type.
 
     Raises:
-        DataError: It raises; `details` has `source`, and `file` and `line` of the function where it is written in
-            Python. An error of hoodoo goes through as it is.
+        DataError: The function raised an exception. `details` contains `source`, and `file` and `line` of a Python
+            function. An error of hoodoo is raised unchanged.
     """
     try:
         return transform(rows)
@@ -47,8 +44,8 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
 
 
 def _place(problem: Exception) -> tuple[str, int]:
-    """The last line of the function's own file that was at work; ('', 0) where the function is none of Python."""
-    below = traceback.extract_tb(problem.__traceback__)[1:]  # the first one is ours
+    """Return the last executed line in the function's own file, or ('', 0) if it is not a Python function."""
+    below = traceback.extract_tb(problem.__traceback__)[1:]  # the first frame is this module
     own = [frame for frame in below if frame.filename == below[0].filename]
     return (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)
 

@@ -20,7 +20,7 @@ from hoodoo.ingestion.report import BatchReport, IngestReport
 from hoodoo.sources.source import SourceLag
 from hoodoo.table import Table
 
-RACES_MAX = 30  # of three processes that are equally fast none loses so many in a row
+RACES_MAX = 30  # of three equally fast processes, none loses this many races in a row
 _TRIES = 5
 _WAIT_MAX_S = 30.0
 _LAG_EVERY_S = 10.0
@@ -82,7 +82,7 @@ class Turns:
         except CommitConflict as problem:
             self._lose(problem, began)
             return
-        except (TryAgainError, StoreFull) as problem:  # who looks after a full store makes room, and restarts no job
+        except (TryAgainError, StoreFull) as problem:  # an operator can free space without restarting the job
             self._fail(problem)
             return
         except BaseException:
@@ -107,7 +107,7 @@ class Turns:
             try:
                 self.job.measure_lag()
             except (TryAgainError, SourceLost):
-                self.job.lag = None  # the next look at the source says why
+                self.job.lag = None  # the next request to the source raises the error
 
     def _lose(self, problem: CommitConflict, began: float) -> None:
         """Handle a batch that another process of the job committed first. A continuous job becomes a standby."""

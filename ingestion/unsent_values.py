@@ -1,8 +1,8 @@
-"""Values of rows that were not sent, since they are large and did not change.
+"""Values that were not sent, because they are large and did not change.
 
-An upsert takes such a value over from an earlier row of the batch, or from the stored row, of the same key and
-partition. Where a row may have left its partition, the value is taken over before, by the key alone. Only batches that
-have such a value pay for it.
+An upsert copies such a value from an earlier row of the batch, or from the stored row, with the same key and partition.
+If a row may have left its partition, the value is copied before the upsert, by key only. Batches without such values
+have no extra cost.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_of, requ
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
-    """Tell whether a value of these rows was not sent.
+    """Return whether a value of these rows was not sent.
 
     Args:
         rows: The rows.
-        mode: What stands for such a value.
+        mode: The merge mode with the placeholder for such a value.
 
     Returns:
-        True if there is one.
+        True if there is such a value.
     """
     return mode.unavailable is not None and any(mode.stands_for_unavailable(one).any() for one in rows.columns)
 
 
 def deletes(rows: pa.Table) -> np.ndarray:
-    """Return which rows (bool[n]) are deletes."""
+    """Return a mask of the deletes (bool[n])."""
     if IS_DELETED not in rows.column_names:
         return np.zeros(len(rows), bool)
     return pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
@@ -48,27 +48,27 @@ def unsent(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np
 
     Args:
         rows: The rows.
-        deleted: bool[n], which of them are deletes: those lack nothing.
-        mode: What stands for such a value.
+        deleted: bool[n], True for deletes, which lack no values.
+        mode: The merge mode with the placeholder for such a value.
 
     Returns:
-        By column that has such a value, in which rows it was not sent: bool[n].
+        Masks of the rows without a value (bool[n]), by column, for columns with such rows.
     """
     found = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
     return {name: mask for name, mask in found.items() if mask.any()}
 
 
 def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
-    """Take values that were not sent over from the newest earlier version of their row, in whatever partition it is.
+    """Copy values that were not sent from the newest earlier version of their row, in any partition.
 
     Args:
-        rows: Changes by the names of the table, in order, those that are deletes marked by `_hoodie_is_deleted`.
+        rows: Changes with the names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
         table: The table.
         config: Its configuration.
-        mode: What stands for a value that was not sent.
+        mode: The merge mode with the placeholder for a value that was not sent.
 
     Returns:
-        The same changes. A value that no earlier version has, since the last delete of its row, stays as it is.
+        The changes. A placeholder stays if no earlier version since the last delete of the row has the value.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
@@ -76,20 +76,20 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
 
 
 def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: str) -> pa.Table:
-    """Give updates that were sent without a column the value that their row has, and new rows its default.
+    """Copy missing columns of updates from their stored rows, and set defaults in new rows.
 
     Args:
-        rows: Changes as the source brings them. Columns whose names begin with `NOT_SENT` tell which rows lack a
-            column, and which of them are new.
-        made: The changes that a transform has made of them, with the same columns that tell this.
+        rows: Changes from the source. Marker columns, whose names begin with `NOT_SENT`, show which rows lack a column,
+            and which rows are new.
+        made: The changes after the transform, with the marker columns.
         table: The table.
-        missing: What to do about a column that the batch lacks: 'null', 'fail' or 'keep'.
+        missing: Handling of a column that the batch lacks: 'null', 'fail' or 'keep'.
 
     Returns:
-        The changes, without the columns that tell this. An update of a row that is not stored gets the default.
+        The changes, without the marker columns. An update of a row that is not stored gets the default.
 
     Raises:
-        DataError: The transform left such a column out.
+        DataError: The transform removed a marker column.
         ColumnError: New rows lack a column without a default, and `missing` is 'fail'.
     """
     marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]
@@ -118,7 +118,7 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
         if name in config.key or name in config.transforms or name in config.order_by:
             continue
         names = (name, *config.spellings.original_names([name]))
-        if not computed.isdisjoint(names):  # the transform made its values
+        if not computed.isdisjoint(names):  # the transform computed its values
             continue
         mask = np.logical_and.reduce([flags.get(one, deleted) & ~deleted for one in names])
         if mask.any() and (name in named.column_names or missing == "null"):
@@ -145,7 +145,7 @@ def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConf
 
 
 def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
-    """`rows` with a column of the table, in the type that it has there. Raises DataError."""
+    """Return `rows` with a column of the table converted to the table's type. Raises DataError."""
     column = config.columns.by_name[name]
     if name in rows.column_names:
         at = rows.column_names.index(name)
@@ -158,7 +158,7 @@ def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
 def _taken_over(
     rows: pa.Table, masks: dict[str, np.ndarray], deleted: np.ndarray, table: Table, config: TableConfig
 ) -> pa.Table:
-    """`rows` with the values at `masks` from the newest earlier versions of their rows."""
+    """Return `rows` with the values at `masks` copied from the newest earlier versions of their rows."""
     lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     names = [*dict.fromkeys((*config.key, *config.order_by, *masks))]
     changes = rows.select(names)

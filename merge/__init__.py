@@ -1,1 +1,1 @@
-"""Which version of a key wins, once for all."""
+"""Merge rules: they decide which version of a key wins."""

@@ -1,11 +1,12 @@
-"""Decides which version of a key wins: among changes, and of a change over a row of the base. Knows neither files nor
-tables. A table's ordering columns come from its policy (merge/policy.py), which calls these functions.
+"""Merge functions that decide which version of a key wins, among changes and between a change and a base row.
 
-With ordering columns the larger value wins, and on a tie the later change. Several are compared in their order: a later
-column decides between rows that are equal in all before it. Without any the later change wins. An unconditional delete
-removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among
-themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: in each column null is
-the least value, NaN the greatest.
+The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
+
+With ordering columns, the larger value wins, and the later change wins a tie. Several columns are compared in order: a
+later column decides between rows that are equal in all earlier columns. Without ordering columns, the later change
+wins. An unconditional delete removes every earlier version. Among logs, this is Hudi's rule (docs/format.md 11.2,
+11.3): changes are first merged among themselves, and the result is merged with the base row. Nulls and NaN only occur
+in data of other engines. In each column, null is the least value and NaN the greatest.
 """
 
 from __future__ import annotations
@@ -27,49 +28,53 @@ from hoodoo.merge.replaced_values import replaced
 class KeyedChanges:
     """Upserts and deletes of some keys, in order of arrival.
 
-    rows: one row for each change, with the record key column. In the row of a delete all other columns are null, except
-        the ordering columns of an ordered delete.
-    delete: bool[n], which changes are deletes.
-    unconditional: bool[n], which deletes win whatever the ordering values are.
-    unset: of partial updates: column -> bool[n], which changes leave its stored value as it is; their own value means
-        nothing. Columns that all changes set are left out.
+    Attributes:
+        rows: One row per change, with the record key column. In the row of a delete, all other columns are null, except
+            the ordering columns of an ordered delete.
+        delete: bool[n], True for deletes.
+        unconditional: bool[n], True for deletes that win whatever the ordering values are.
+        unset: For partial updates: column -> bool[n], True for changes that keep the stored value of the column. Their
+            own value is ignored. Columns that all changes set are left out.
     """
 
     rows: pa.Table
     delete: np.ndarray
     unconditional: np.ndarray
-    columns: tuple[str, ...] | None = None  # of one partial update: the columns it sets; None: whole rows, or `unset`
-    hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
-    at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
-    as_stored: frozenset[str] = frozenset()  # columns whose values are those of the stored rows
-    stale: int = 0  # changes that lost to stored rows, and were left out
-    mistaken: bool = False  # keys that share their hashes with stored ones were taken for them; the changes are wrong
+    # for a single partial update: the columns that it sets; None: whole rows, or `unset`
+    columns: tuple[str, ...] | None = None
+    hashes: np.ndarray | None = None  # hash64 of the record keys, if the creator of the changes has them
+    # int64: base row positions of the keys, if all keys are in the base and the positions are known
+    at: np.ndarray | None = None
+    as_stored: frozenset[str] = frozenset()  # columns whose values equal those of the stored rows
+    stale: int = 0  # number of changes that lost to stored rows and were left out
+    mistaken: bool = False  # True if keys were mistaken for stored keys with the same hash; the changes are then wrong
     unset: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
-        """Return hash64 of each record key, computed unless it is known."""
+        """Return hash64 of each record key. It is computed unless it is known."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return what `key_hashes` does of the changes at `positions` (int[m])."""
+        """Return hash64 of the record keys of the changes at `positions` (int[m])."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
 
     @property
     def partial(self) -> np.ndarray:
-        """bool[n]: which changes leave a stored value as it is."""
+        """bool[n]: True for changes that keep a stored value."""
         found = np.zeros(len(self), bool)
         for mask in self.unset.values():
             found |= mask
         return found
 
     def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
-        """Return which of the changes at the positions `chosen` set the column `name`, as positions in `chosen`; None
-        where all of them do.
+        """Return which of the changes at the positions `chosen` set the column `name`, as positions in `chosen`.
+
+        Returns None if all of them set it.
         """
         mask = self.unset.get(name)
         return None if mask is None else np.flatnonzero(~mask[chosen])
@@ -91,11 +96,12 @@ class KeyedChanges:
 
 @dataclass(frozen=True)
 class Merged:
-    """A base with changes applied.
+    """A base table with changes applied.
 
-    rows: the base rows in their order, changed where a change won and without those that were deleted; then new rows.
-    partner: int64[n], for each change the position of its key in the base, -1 where the base lacks the key.
-    won: bool[n], which changes took effect.
+    Attributes:
+        rows: The base rows in their order, with winning changes applied and without deleted rows, followed by new rows.
+        partner: int64[n], the base position of each change's key, or -1 if the key is not in the base.
+        won: bool[n], True for changes that took effect.
     """
 
     rows: pa.Table
@@ -104,7 +110,7 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """bool[n]: which changes have a key of the base."""
+        """bool[n]: True for changes whose key is in the base."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
@@ -116,10 +122,10 @@ def upserts(rows: pa.Table) -> KeyedChanges:
 
 
 def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
-    """Return `parts`, in order of arrival, as one. Partial updates among them say by `unset` what they leave."""
+    """Return `parts`, in order of arrival, as one. Partial updates are represented by `unset`."""
     if len(parts) == 1:
         return replace(parts[0], columns=None, unset=_unset(parts))
-    # what comes next walks every chunk
+    # later steps iterate over all chunks
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
     known = [part.at for part in parts if part.at is not None]
     return KeyedChanges(
@@ -132,8 +138,9 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Return one partial update with the record key and all columns of `schema`; those that it lacks are null, and say
-    by `unset` that they are left.
+    """Return one partial update with the record key and all columns of `schema`.
+
+    Columns that it does not set are null and marked in `unset`.
     """
     assert changes.columns is not None
     rows, every = changes.rows, np.ones(len(changes), bool)
@@ -145,7 +152,7 @@ def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
 
 
 def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
-    """Return by column which changes of `parts`, one after the other, leave its stored value."""
+    """Return, by column, which changes of the concatenated `parts` keep its stored value."""
     if all(part.columns is None and not part.unset for part in parts):
         return {}
 
@@ -159,34 +166,38 @@ def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
-    """Return the positions, ascending, of all values that occur more than once. codes: integers of any kind."""
+    """Return the positions of all values that occur more than once, ascending. `codes` are integers of any type."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
         return np.empty(0, np.int64)
-    distinct = twice[np.append(True, twice[1:] != twice[:-1])]  # they are in order: np.unique would hash them
+    distinct = twice[np.append(True, twice[1:] != twice[:-1])]  # the values are sorted; np.unique would hash them
     return np.flatnonzero(np.isin(codes, distinct))
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return the rank (int64) of each row at `positions` by its ordering values; equal ones share one.
+    """Return the rank (int64) of each row at `positions` by its ordering values. Equal values have equal ranks.
 
     Args:
         rows: Rows with the ordering columns.
         positions: int[n], positions in `rows`.
-        order_by: The ordering columns, in the order in which they are compared; empty without any: all ranks are 0.
+        order_by: The ordering columns, in the order in which they are compared. If empty, all ranks are 0.
     """
     if not order_by:
         return np.zeros(len(positions), np.int64)
     found, *others = (_ranks(rows[name].take(pa.array(positions))) for name in order_by)
     for rank in others:
         (_, before), (_, here) = (np.unique(part, return_inverse=True) for part in (found, rank))
-        found = before.astype(np.int64) * (here.max(initial=0) + 1) + here  # both are below the number of rows
+        # both factors are at most the number of rows
+        found = before.astype(np.int64) * (here.max(initial=0) + 1) + here
     return found
 
 
 def _ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Ranks of the values of one ordering column, int64: equal values share one, null is least, NaN greatest."""
+    """Return the ranks (int64) of the values of one ordering column.
+
+    Equal values have equal ranks. Null has the least rank, NaN the greatest.
+    """
     kind = values.type
     if pa.types.is_integer(kind) and not values.null_count:
         return values.to_numpy().astype(np.int64, copy=False)
@@ -199,8 +210,9 @@ def _ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """One change per key: the winner among `changes`, which stand in order of arrival. Partial updates have no ordering
-    columns; those of one key become one.
+    """Return one change per key: the winner among `changes`, which are in order of arrival.
+
+    Partial updates must have no ordering columns. The partial updates of a key are combined.
     """
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
@@ -217,7 +229,7 @@ def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
 
 
 def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
-    """One change per key, in which each column has its newest value since the last whole row or delete of the key.
+    """Return one change per key. Each column has its newest value since the last whole row or delete of the key.
 
     Only the keys of the changes at `suspects` occur more than once.
     """
@@ -227,7 +239,7 @@ def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     ends = np.append(starts[1:], len(rows))
     last, index = rows[ends - 1], np.arange(len(rows))
-    whole = np.maximum.reduceat(np.where(changes.partial[rows], -1, index), starts)  # of each key, -1: it has none
+    whole = np.maximum.reduceat(np.where(changes.partial[rows], -1, index), starts)  # per key; -1: no whole row
     counts = index >= np.repeat(whole, ends - starts)
     keep = np.ones(len(changes), bool)
     keep[rows] = False
@@ -249,9 +261,9 @@ def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
 
 
 def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask over `positions`: a change of the same key beats the change at this position.
+    """Return a mask over `positions`: True if another change of the same key beats the change.
 
-    Where the positions in the base are not known, keys are compared, not only their hashes.
+    If the base positions are unknown, keys are compared, not only their hashes.
     """
     key = (
         dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
@@ -259,26 +271,26 @@ def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, .
     rank = ranks(changes.rows, positions, order_by)
     unconditional = changes.unconditional[positions]
     epoch = _after_unconditional(key, unconditional)
-    # An ordered delete after an unconditional one finds no row to delete, so it loses even to that one.
+    # An ordered delete after an unconditional one finds no row to delete, so it loses even against that one.
     nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Return an int32 code for each value; two codes are equal exactly where the values are."""
+    """Return an int32 code for each value. Two codes are equal exactly if the values are equal."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Return a mask: another row with the same `key` code wins over the row at this position.
+    """Return a mask: True if another row with the same `key` code beats the row.
 
-    The row with the larger epoch wins, among equal epochs the one with the larger rank, and on a tie the later one.
+    The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the later row wins a tie.
 
     Args:
         key: A code for the key of each row.
         rank: The rank (int64) of each row by its ordering values.
-        epoch: For each row the number of unconditional deletes of its key up to it. None: there are none.
+        epoch: For each row, the number of unconditional deletes of its key up to this row. None: no such deletes.
     """
     order = np.arange(len(key))
     ranked = np.lexsort((order, rank, key) if epoch is None else (order, rank, epoch, key))
@@ -289,9 +301,9 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Return the epoch of each change: how many unconditional deletes of its key come no later than it does.
+    """Return the epoch of each change: the number of unconditional deletes of its key up to and including this change.
 
-    Only a change with the highest count of its key can win.
+    Only a change with the highest epoch of its key can win.
     """
     if not unconditional.any():
         return np.zeros(len(key), np.int64)
@@ -304,12 +316,12 @@ def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarr
 
 
 def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask: the new row wins over the old one at the same position. A tie wins.
+    """Return a mask: True if the new row beats the old row at the same position. The new row wins a tie.
 
     Args:
         new: Rows with the ordering columns.
-        old: As many rows, with these columns and types.
-        order_by: The ordering columns, one at least, in the order in which they are compared.
+        old: The same number of rows, with these columns and types.
+        order_by: The ordering columns, at least one, in the order in which they are compared.
     """
     *before, last = order_by
     wins = _reaches(new[last], old[last])
@@ -321,7 +333,7 @@ def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray
 
 
 def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask over the values of one ordering column: the new one is at or above the old one beside it."""
+    """Return a mask over the values of one ordering column: True if the new value is at or above the old one."""
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -333,15 +345,15 @@ def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the position in `keys` of each of `values` (int[n]), -1 where it is not there. No two keys are equal."""
+    """Return the position in `keys` of each of `values` (int[n]), or -1 if it is not there. Keys must be distinct."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
 
 
 def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
-    """Apply `changes` (one per key) to `base` (one row per key); the columns are those of `base`."""
-    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # of each base row
+    """Apply `changes` (one per key) to `base` (one row per key). The result has the columns of `base`."""
+    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
     partner[change[rows]] = rows
@@ -350,7 +362,7 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> M
 
 
 def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask: the change takes effect over the row of `base` at its position; one without a row (-1) does."""
+    """Return a mask: True if the change beats the row of `base` at its position, or if it has no row (-1)."""
     won = np.ones(len(changes), bool)
     here = np.flatnonzero(positions >= 0)
     if order_by and len(here):
@@ -361,7 +373,7 @@ def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by:
 
 
 def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
-    """Return `base` with the changes that won: rows replaced, rows deleted, and new rows (position -1) at the end."""
+    """Return `base` with the winning changes: rows replaced, rows deleted, and new rows (position -1) at the end."""
     names, incoming = base.schema.names, changes.rows.select(base.schema.names)
     set_ = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
     gone = positions[won & (positions >= 0) & changes.delete]
@@ -386,23 +398,23 @@ def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: 
 
 
 def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply `changes` as `merge` does, without comparing keys: their positions in `base` are known.
+    """Apply `changes` as `merge` does, without comparing keys, because their positions in `base` are known.
 
-    The rows of `base` keep their order; new rows come last.
+    The rows of `base` keep their order. New rows are at the end.
 
     Args:
         base: One row per key.
         changes: Changes, one per key.
-        positions: int64[n], for each change its position in `base`, -1 where it is a new row.
-        order_by: The ordering columns, empty without any.
+        positions: int64[n], the position of each change in `base`, or -1 for a new row.
+        order_by: The ordering columns, or empty.
     """
     return _applied(base, changes, positions, _won(base, changes, positions, order_by))
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply a partial update to `base`: in each row that it beats, only the columns that it sets change.
+    """Apply a partial update to `base`. In each row that it beats, only the columns that it sets change.
 
-    An update that does not set all ordering columns wins, because it comes later. Keys that `base` lacks become new
+    An update that does not set all ordering columns wins, because it is later. Keys that are not in `base` become new
     rows.
     """
     names = changes.columns or ()

@@ -1,5 +1,6 @@
-"""Merge modes: which values of a newer row replace those of the older row with its key. Knows columns of Arrow, neither
-keys nor tables; which of two rows is newer, policy.py says.
+"""Merge modes: they decide which values of a newer row replace those of the older row with the same key.
+
+policy.py decides which of two rows is newer.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ MergeFunction: TypeAlias = "Callable[[pa.Table, pa.Table], pa.Table | Mapping[st
 
 @dataclass(frozen=True)
 class CustomMerge:
-    """Merges rows by a function of your own: `upsert(rows, merge=hoodoo.CustomMerge(function))`.
+    """Merge with a custom function: `upsert(rows, merge=hoodoo.CustomMerge(function))`.
 
     Attributes:
-        function: It gets two Arrow tables with the columns of the table, stored rows and newer rows, of one key at each
-            position, and returns an Arrow table, or a mapping from name to array, with those columns that the stored
-            rows get, in the same order of rows. Columns that it leaves out keep their stored values. Several rows of
-            one key in a batch are merged with each other first, so the function has to be associative: an older row of
-            the batch then stands where a stored one would. It runs in threads, once for each file group, and again
-            where an attempt is made anew.
+        function: It receives two Arrow tables with the table's columns: stored rows and newer rows, with equal keys at
+            equal positions. It returns an Arrow table, or a mapping from names to arrays, with the new values of the
+            stored rows, in the same row order. Columns that it leaves out keep their stored values. If a batch has
+            several rows of one key, these are merged first, so the function must be associative: an older row of the
+            batch then takes the role of the stored row. It runs in threads, once per file group, and again if the write
+            is retried.
     """
 
     function: MergeFunction
@@ -52,18 +53,18 @@ class CustomMerge:
 
 
 MergeLike: TypeAlias = "str | CustomMerge"
-"""What `merge` takes: 'replace', 'keep_non_null' or a CustomMerge."""
+"""Type of the `merge` argument: 'replace', 'keep_non_null' or a CustomMerge."""
 
 
 @dataclass(frozen=True)
 class MergeMode:
-    """How a newer row and an older one become one.
+    """Rule for combining a newer row with an older one.
 
     Attributes:
-        keep_non_null: True if a null of the newer row keeps the older value.
-        unavailable: The text that stands for a value that was not sent, and keeps the older value, in each of the
-            encodings of `stands_for_unavailable`. None: there is no such text.
-        custom: The function that merges. None: column by column.
+        keep_non_null: True if a null in the newer row keeps the older value.
+        unavailable: The placeholder string for a value that was not sent, which keeps the older value.
+            `stands_for_unavailable` defines its encodings. None: no placeholder.
+        custom: The function that merges. None: merge column by column.
     """
 
     keep_non_null: bool = False
@@ -72,10 +73,10 @@ class MergeMode:
 
     @staticmethod
     def of(merge: MergeLike, unavailable: str | None) -> MergeMode:
-        """Check the arguments `merge` and `unavailable` of an upsert.
+        """Validate the arguments `merge` and `unavailable` of an upsert.
 
         Raises:
-            OptionError: One of them is nothing of the kind, or both a function and `unavailable` are given.
+            OptionError: An argument is invalid, or both a function and `unavailable` are given.
         """
         if unavailable is not None and (not isinstance(unavailable, str) or not is_utf8(unavailable)):
             raise OptionError(
@@ -105,16 +106,17 @@ class MergeMode:
         return not self.keep_non_null and self.unavailable is None and self.custom is None
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return which values of the newer rows replace the older ones."""
+        """Return a mask of the newer rows' values that replace the older ones."""
         found = ~self.stands_for_unavailable(values)
         return found & values.is_valid().to_numpy() if self.keep_non_null else found
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return which values are no values, but stand for one that was not sent.
+        """Return a mask of the placeholders for values that were not sent.
 
-        By the type of the column that is the text, its bytes, or an object from the text to itself as JSON; a list of
-        the text alone, of its bytes alone, or of the UUID of type 3 that is made of it; a list of numbers or dates, one
-        for each of its bytes; or a map from the text to itself.
+        The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that
+        maps the string to itself. In a list, it is a single item with the string, its bytes, or the version 3 UUID
+        derived from it. In a list of numbers or dates, it is one item per byte. In a map, it is an entry from the
+        string to itself.
         """
         kind = values.type
         found = np.zeros(len(values), bool)
@@ -135,7 +137,7 @@ class MergeMode:
 
 
 def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
-    """Yield the items of each list of a type that stands for a value that was not sent."""
+    """Yield the items of each list that is a placeholder for a value that was not sent."""
     types, content = pa.types, text.encode()
     if types.is_string(kind):
         yield pa.array([text])
@@ -146,12 +148,12 @@ def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_date32(kind):
         try:
             yield pa.array(list(content), pa.int32()).cast(kind)
-        except pa.ArrowInvalid:  # the type is too small for them
+        except pa.ArrowInvalid:  # the type cannot represent the bytes
             return
 
 
 def _entries(maps: pa.Array) -> pa.Array:
-    """Maps as lists: key, value, key, value."""
+    """Return maps as lists: key, value, key, value."""
     count = len(maps.keys)
     places = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
     flat = pa.concat_arrays([maps.keys, maps.items]).take(places)
@@ -160,7 +162,7 @@ def _entries(maps: pa.Array) -> pa.Array:
 
 
 def _are(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
-    """Which lists have exactly these items."""
+    """Return a mask of the lists with exactly these items."""
     found = _true(pc.equal(pc.list_value_length(lists), len(items)))
     some = np.flatnonzero(found)
     if len(some) and len(items):
@@ -180,4 +182,4 @@ def _function_meant(merge: object) -> str:
 
 
 REPLACES = MergeMode()
-"""The newer row replaces the older one."""
+"""Merge mode in which the newer row replaces the older one."""

@@ -1,4 +1,4 @@
-"""Changes that wait in memory for base rows which go by in batches."""
+"""Pending changes in memory, which are merged with base rows batch by batch."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, beats, merge_by_row
 
-_FEW = 100_000  # of so many keys a look-up costs half of what the hashes of a batch do
+_FEW = 100_000  # up to this number of keys, a lookup by text costs half as much as hashing a batch
 
 
 class PendingChanges:
-    """Changes in memory, one per key, which meet the base batch by batch.
+    """Changes in memory, one per key, which are merged with the base batch by batch.
 
-    changes: the changes themselves.
-    found: bool[n], which changes have the key of a base row seen so far.
-    won: bool[n], which changes have not lost to a base row seen so far.
+    Attributes:
+        changes: The changes.
+        found: bool[n], True for changes whose key is in a base row so far.
+        won: bool[n], True for changes that have not lost to a base row so far.
     """
 
     def __init__(self, changes: KeyedChanges, order_by: tuple[str, ...], rows: np.ndarray | None = None) -> None:
-        """Hold `changes`.
+        """Store `changes`.
 
         Args:
             changes: Changes, one per key.
-            order_by: The ordering columns, empty without any.
-            rows: int64[n], for each change the position in the base of the row with its key, -1 where there is none.
-                None where positions are not known; keys are compared then.
+            order_by: The ordering columns, or empty.
+            rows: int64[n], the base position of each change's key, or -1 for a new key. None: positions are unknown,
+                and keys are compared.
         """
         self.changes, self._order_by = changes, order_by
         self._by_row = None if rows is None else np.argsort(rows)
@@ -40,28 +41,28 @@ class PendingChanges:
         self._order = changes.rows.select(order_by).combine_chunks()
 
     def stays(self, base: pa.Table) -> np.ndarray:
-        """Return a mask over the rows of a batch of the base: no change replaces or deletes the row."""
+        """Return a mask over the rows of a base batch: True if no change replaces or deletes the row."""
         mask = np.ones(len(base), bool)
         mask[self.meet(base)[0]] = False
         return mask
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns that a batch of the base needs, for changes to meet it."""
+        """The columns of a base batch that are needed for the merge."""
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Let the changes meet the next batch of the base.
+        """Match the changes with the next batch of the base.
 
         Args:
-            base: The batch; it has `needed_columns`.
-            start: The position of its first row in the whole base, where positions are known.
-            count: How many rows it has, by default as `base`.
+            base: The batch, with `needed_columns`.
+            start: The position of its first row in the whole base, if positions are known.
+            count: The number of its rows. Default: the number of rows of `base`.
 
         Returns:
-            The positions in the batch of the rows that a change replaces or deletes, ascending, and the position in
-            `changes` of the change of each.
+            The positions in the batch of the rows that a change replaces or deletes, ascending, and the position of
+            each row's change in `changes`.
         """
         if self._by_row is None:
             rows, partner = self._partners(base[RECORD_KEY])
@@ -78,15 +79,15 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Return the next batch of the base with the changes that meet it; its rows keep their places."""
+        """Return the next batch of the base with the matching changes applied. Rows keep their order."""
         rows, partner = self.meet(base)
-        return merge_by_row(base, self.changes.take(partner), rows, ())  # those that lose are not among them
+        return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
     @cached_property
     def _hashes(self) -> pa.Array | None:
         """The hashes of the changed keys.
 
-        None where keys are so few that a look-up by text is faster, or where two keys have one hash.
+        None if there are so few keys that a lookup by text is faster, or if two keys have the same hash.
         """
         if len(self.changes) <= _FEW:
             return None
@@ -94,9 +95,9 @@ class PendingChanges:
         return hashes if len(hashes.unique()) == len(hashes) else None
 
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the rows whose key a change has, and the position of that change.
+        """Return the positions of the rows whose key has a change, and the positions of these changes.
 
-        Where hashes find candidates, keys are compared.
+        Candidates found by hash are verified by comparing keys.
         """
         if self._hashes is None:
             change = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
@@ -114,5 +115,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a mask over the changes: it won and is no delete, so its row belongs to the result."""
+        """Return a mask over the changes: True if the change won and is not a delete. Its row is then in the result."""
         return self.won & ~self.changes.delete

@@ -1,7 +1,4 @@
-"""Columns with new values at some positions: what a rewrite makes of rows that keep their positions.
-
-Knows Arrow columns, not keys, rows or files.
-"""
+"""Replacement of column values at some positions, for rewrites in which rows keep their positions."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Return `column` with new[i] at position at[i], None where all these positions have their new value already.
+    """Return `column` with new[i] at position at[i], or None if all these positions already have their new value.
 
-    Values are compared bit for bit. A value of a dictionary that no row has any more is removed from the dictionary.
+    Values are compared bit by bit. Dictionary values that are no longer used are removed from the dictionary.
 
     Args:
-        column: A column of the type of `new`, or a dictionary of texts.
-        at: int[n], positions in `column`, each of them once.
-        new: n values; they may be a dictionary.
-        chosen: int[m], which of them count. None: all.
+        column: A column of the type of `new`, or a dictionary of strings.
+        at: int[n], distinct positions in `column`.
+        new: n values, which may be a dictionary.
+        chosen: int[m], the indexes of the values to use. None: all.
     """
     if chosen is not None:
         if not len(chosen):
@@ -69,7 +66,7 @@ def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArra
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the same column; values of its dictionary that no row has are left out."""
+    """Return the column without unused dictionary values."""
     if not pa.types.is_dictionary(column.type):
         return column
     whole = column.unify_dictionaries().combine_chunks()
@@ -77,30 +74,30 @@ def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(array: pa.DictionaryArray) -> np.ndarray:
-    """Return the codes of a dictionary array; -1 for null."""
+    """Return the codes of a dictionary array, with -1 for null."""
     codes: np.ndarray = array.indices.fill_null(-1).to_numpy()
     return codes
 
 
 def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
-    """Return a dictionary array of `codes` (-1: null); its dictionary is those of `values` that a code names."""
+    """Return a dictionary array of `codes` (-1: null). Its dictionary contains the used values of `values`."""
     used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
     if not used.all():
-        renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # -1, of null, stays the last
+        renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # the -1 of null stays last
         codes, values = renumbered[codes], values.filter(pa.array(used))
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, values)])
 
 
 def _integer_width(kind: pa.DataType) -> int:
-    """Return how many bits a value has where it can be compared as an integer, 0 for any other type."""
+    """Return the number of bits of a value that can be compared as an integer, or 0 for other types."""
     if pa.types.is_boolean(kind) or not pa.types.is_primitive(kind):
         return 0
     return int(kind.bit_width) if kind.bit_width in _INTEGERS else 0
 
 
 def _comparable(kind: pa.DataType) -> bool:
-    """Tell whether Arrow compares every bit of a value; it does not where floats are nested in others."""
+    """Return whether Arrow compares every bit of a value. It does not for floats in nested values."""
     return not pa.types.is_nested(kind)
 
 

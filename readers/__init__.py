@@ -1,1 +1,1 @@
-"""Scans: which slices to read and how their rows come out."""
+"""Readers: scans, change data, lookups and verification of tables."""

@@ -1,5 +1,7 @@
-"""Cursors, and all else that names a point in a table's history: a slot, a commit, an instant, a time, a savepoint or
-'earliest'. `resolve` finds the slot that each of them means. Rules: docs/semantics.md.
+"""Cursors and the other ways to name a position in a table's history.
+
+A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` finds its slot.
+Rules: docs/semantics.md.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """A position of a reader: a slot of a table.
+    """The position of a reader: a slot of a table.
 
-    `str(cursor)` is accepted wherever a cursor is.
+    Every method that takes a cursor also takes `str(cursor)`.
 
     Attributes:
         table: The id of the table, 32 hexadecimal digits.
-        seq: The number of the slot, from 1; 0 is before the first slot.
-        digest: The first 16 hexadecimal digits of the slot's digest, which tell it from a slot of the same number that
-            was written after the table was restored from a backup. '': not known, and not checked.
+        seq: The slot number, from 1. 0 is the position before the first slot.
+        digest: The first 16 hexadecimal digits of the slot's digest. They detect that the table was restored from a
+            backup, and that another slot now has this number. '' means that the digest is unknown and is not checked.
     """
 
     table: str
@@ -56,7 +58,7 @@ class Cursor:
 
 
 class HasCursor(Protocol):
-    """What knows its position: a commit of `history()`, the result of a write, or a read."""
+    """Object with a position: a commit of `history()`, a write result or a read."""
 
     @property
     def cursor(self) -> Cursor | str:
@@ -64,20 +66,31 @@ class HasCursor(Protocol):
 
 
 PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime | dt.date | dt.timedelta"
-"""A cursor or its text; a commit of `history()`, an entry of `timeline()`, a write result or a read; the number of a
-slot; an instant's digits; a time with a zone, a date (its beginning in UTC), or how long ago (a timedelta); text such
-as '2026-01-31T12:00:00Z', '2026-01-31 12:00' (UTC), '2026-01-31', '1d' or '2 hours ago'; a savepoint's name; or
-'earliest'.
+"""Position in a table's history. Accepted values:
+
+- a cursor or its string
+- a commit of `history()`, an entry of `timeline()`, a write result or a read
+- a slot number, the digits of an instant, or the name of a savepoint
+- a datetime with a time zone, a date (its start in UTC), or a timedelta (time before now)
+- a string such as '2026-01-31T12:00:00Z', '2026-01-31 12:00' (UTC), '2026-01-31', '1d' or '2 hours ago'
+- 'earliest'
 """
 
 
 def resolve(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the
-    table are 0. now_ms: the clock by which '1d' is a time.
+    """Return the slot of `position`, as of the newest head.
 
-    Raises PositionError for what is no position of this table, SnapshotExpired for a time before the first slot.
+    Args:
+        history: The slots of the table.
+        position: The position.
+        exclusive: True for a `since` argument. 'earliest' and times before the table's creation are then slot 0.
+        now_ms: The clock for positions that are relative to now, such as '1d'.
+
+    Raises:
+        PositionError: `position` is not a valid position of this table.
+        SnapshotExpired: The time is before the first slot.
     """
     from hoodoo.readers.moments import ms_of
 
@@ -93,7 +106,7 @@ def resolve(
 
 
 def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
-    """What `position` is: a cursor, 'earliest', the digits of an instant, or a point in time."""
+    """Convert `position` to a cursor, 'earliest', the digits of an instant, or a point in time."""
     from hoodoo.timeline.timeline_listing import Entry
 
     if isinstance(position, Entry):
@@ -133,8 +146,8 @@ def require_same_slot(history: History, seq: int, digest: str, what: str) -> Non
 
     Args:
         history: The slots of the table.
-        seq: The number of the slot.
-        digest: The first digits of the slot's digest. '': not known.
+        seq: The slot number.
+        digest: The first digits of the slot's digest, or '' if unknown. An unknown digest is not checked.
         what: The stored position, for the error message.
     """
     now = history.digest(seq)
@@ -240,7 +253,10 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 
 def _slot_of(history: History, instant: str) -> int:
-    """The slot that completed `instant`, found without Hudi's timeline, which may be archived; 0 if none did."""
+    """Return the slot that completed `instant`, or 0 if there is no such slot.
+
+    The search uses the slots, because the instant may be archived from Hudi's timeline.
+    """
     try:
         began = ms_of_instant(instant)
     except ValueError:

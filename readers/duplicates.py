@@ -1,8 +1,11 @@
-"""Keys that have more than one row in a snapshot: in several partitions, since a key is a key within its partition; or
-in one, which is damage.
+"""Search for keys that have several rows in a snapshot.
 
-Two passes over the record keys. The first one keeps hashes only, in temporary files where they are many; the second one
-looks at the rows whose hashes occurred more than once. So what is held grows with the duplicates, not with the table.
+The rows of a key may be in several partitions, because a key is unique within its partition only. Several rows in one
+partition are damage.
+
+The search reads the record keys twice. The first pass keeps only hashes, in temporary files if there are many. The
+second pass reads the rows whose hashes occurred more than once. Memory use therefore grows with the number of
+duplicates, not with the size of the table.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 PART_ROWS = 1 << 22
-"""About so many hashes are in memory at a time."""
+"""Approximate number of hashes in memory at a time."""
 _PARTS_MAX = 256
-_AT_ONCE = 16  # file groups whose hashes, or repeated rows, are in memory at a time
-_PARTITION = "#partition"  # as no column of a table is called
+_AT_ONCE = 16  # number of file groups whose hashes or repeated rows are in memory at a time
+_PARTITION = "#partition"  # table columns cannot have this name
 T = TypeVar("T")
 
 
@@ -41,14 +44,13 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
         history: The slots of the table.
         config: The configuration of the table under `view`.
         view: The snapshot.
-        part_rows: About how many hashes are in memory at a time.
+        part_rows: The approximate number of hashes in memory at a time.
 
     Returns:
-        A row for each such key, in their order: the key columns, `count`, and `partitions`, which lists their folders
-        in order.
+        One row per key, in key order: the key columns, `count`, and `partitions`, a sorted list of partition folders.
 
     Raises:
-        SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+        SnapshotExpired: Cleaning deleted files of the snapshot during the read.
         CorruptTable: A file is damaged.
     """
     found = guarded(
@@ -64,7 +66,7 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
 
 
 def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) -> pa.Table:
-    """Record key, key columns and partition of the rows whose keys share their hash with another row's."""
+    """Return record key, key columns and partition of the rows whose key hash occurs more than once."""
     suspects = _repeated(config, view, history, part_rows)
     wanted = tuple(dict.fromkeys((RECORD_KEY, *config.key)))
     schema = pa.schema([*(config.file_schema.field(name) for name in wanted), pa.field(_PARTITION, pa.string())])
@@ -87,7 +89,7 @@ def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) 
 
 
 def _repeated(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
-    """The hashes that more than one row has, in order."""
+    """Return the hashes that occur in more than one row, sorted."""
     rows = sum(group.base.file.rows for group in view.groups() if group.base)
     parts = min(_PARTS_MAX, rows // part_rows + 1)
     spools = [Spool(IN_MEMORY // parts) for _ in range(parts)]
@@ -114,13 +116,13 @@ def _repeated(config: TableConfig, view: View, history: History, part_rows: int)
 
 
 def _tasks(config: TableConfig, view: View, history: History, columns: tuple[str, ...]) -> Iterator[SliceTask]:
-    """A task for each file group, which reads `columns`."""
+    """Yield a task for each file group, which reads `columns`."""
     for group in view.groups():
         yield SliceTask(history.store, config, group, columns, None, None, False)
 
 
 def _in_windows(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
-    """What `work` makes of the tasks, some at a time."""
+    """Yield the results of `work` for the tasks, for 16 tasks at a time."""
     while some := list(islice(tasks, _AT_ONCE)):
         yield LocalEngine().map(work, some)
 

@@ -1,8 +1,7 @@
-"""How many rows a commit inserted, updated and deleted, and how many of its rows were stale, by a look at the rows that
-were there before it.
+"""Exact numbers of rows that a commit inserted, updated and deleted, and of its stale rows.
 
-A write that appends to logs does not look at stored rows: its own counts are bounds. Reads keys and ordering values of
-the file groups that it wrote to; knows nothing of results and of who asks.
+A write that appends to logs does not read the stored rows, so its own counts are bounds. This module reads the keys and
+ordering values of the file groups that the commit wrote to, and compares them with the commit's rows.
 """
 
 from __future__ import annotations
@@ -25,11 +24,15 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import LOG, RESTORE, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 
-_FEW = 10  # a log with fewer changes than this part of the base looks up their keys, instead of reading all
+_FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only their keys are looked up
 
 
 class RowCounts(NamedTuple):
-    """Rows of a commit: `inserted` are new, `updated` replaced an older version, `deleted` went, `stale` lost."""
+    """Numbers of rows of a commit.
+
+    `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows of
+    the commit had a lower ordering value than the stored rows, and changed nothing.
+    """
 
     inserted: int = 0
     updated: int = 0
@@ -38,13 +41,13 @@ class RowCounts(NamedTuple):
 
 
 def total(counts: Iterable[RowCounts]) -> RowCounts:
-    """Return the sum of counts."""
+    """Return the sum of `counts`."""
     return RowCounts(*(sum(column) for column in zip(RowCounts(), *counts, strict=True)))
 
 
 @dataclass(frozen=True)
 class CommitCounts:
-    """Counts what the commit in a slot did.
+    """Counts the rows that the commit in a slot changed.
 
     Attributes:
         store: The table's store.
@@ -59,14 +62,14 @@ class CommitCounts:
     seq: int
 
     def __call__(self) -> RowCounts:
-        """Read the rows from before the commit that it may have changed.
+        """Read the stored rows that the commit may have changed, and count the changes.
 
         Returns:
-            The counts. `stale` does not count the rows of a batch that lost to others of it.
+            The counts. `stale` does not include the rows that lost against another row of the same batch.
 
         Raises:
             SnapshotExpired: The snapshot before the commit was cleaned away.
-            TableReplaced: There is another table at the path by now.
+            TableReplaced: Another table is now at the path.
         """
         history = History(self.store)
         if history.head().table != self.table:
@@ -94,7 +97,7 @@ def _called(work: partial[RowCounts]) -> RowCounts:
 
 
 def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup | None) -> RowCounts:
-    """What the records of a log do to the rows of the group that it was appended to."""
+    """Count what the records of a log change in the file group that the log was appended to."""
     order_by = config.merge_policy.order_by
     wanted = slices.schema_of(config, [RECORD_KEY, *order_by])
     parts = list(slices.read_log(store, config, file, wanted))
@@ -115,7 +118,7 @@ def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup 
 
 
 def _live(store: Store, config: TableConfig, group: FileGroup) -> RowCounts:
-    """The rows of a file group that was replaced as a whole."""
+    """Count the rows of a file group that was replaced as a whole, as deleted."""
     wanted = slices.schema_of(config, [RECORD_KEY])
     if group.base is not None and not group.logs:
         return RowCounts(deleted=group.base.file.rows)
@@ -127,13 +130,13 @@ def _count(mask: np.ndarray) -> int:
 
 
 def between(history: History, config: TableConfig, since: int, until: View) -> RowCounts:
-    """Count the rows that differ between two snapshots: those that come, that get other values, and that go.
+    """Count the rows that were inserted, updated and deleted between two snapshots.
 
     Args:
         history: The slots.
-        config: The columns that are compared.
-        since: The slot of the one snapshot.
-        until: The other one.
+        config: The configuration with the columns to compare.
+        since: The slot of the earlier snapshot.
+        until: The later snapshot.
 
     Returns:
         The counts.

@@ -1,4 +1,4 @@
-"""The file groups of a snapshot as rows: where they lie and how large they are. Opens no file."""
+"""Listing of the file groups of a snapshot, with their locations and sizes. Opens no data file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = pa.schema(
 
 
 def file_groups(view: View) -> pa.Table:
-    """A row for each file group of `view`, in the order of partitions."""
+    """Return one row per file group of `view`, sorted by partition."""
     rows = [
         (
             group.partition,

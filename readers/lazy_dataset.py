@@ -1,9 +1,11 @@
-"""Rows as a pyarrow Dataset that reads nothing before it is scanned: each scan reads the columns and the files that it
-needs, merges on the way, and writes no file.
+"""Lazy pyarrow Dataset of the rows of a read.
 
-DuckDB and others hand their columns and conditions to `scanner`. What conditions say is used twice: as a tree that
-prunes by statistics, and, as it is, to choose rows. Knows rows as what gives tables; which files they come from is
-theirs. Code below pyarrow, which asks no Python object, finds a file that is made when it is opened.
+Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
+as it reads. It writes no file.
+
+DuckDB and other engines pass their columns and conditions to `scanner`. A condition is used twice: as a tree that
+prunes files by statistics, and unchanged to filter rows. Native pyarrow code cannot call Python objects, so it gets a
+fragment with one in-memory file, which is built when it is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from hoodoo.readers.lazy_source import LazySource
 from hoodoo.readers.predicate import from_arrow
 
 Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
-"""The columns of a scan: names, or expressions by name. None: all."""
+"""Columns of a scan: names, or a dict of names and expressions. None means all columns."""
 _FORMAT = ds.IpcFileFormat()
 _OF_FILES = {
     "batch_readahead",
@@ -32,7 +34,7 @@ _OF_FILES = {
     "cache_metadata",
     "memory_pool",
 }
-"""Options of scanners that are about files; engines pass them, and there are none that they could be about."""
+"""Scanner options that only concern files. Engines pass them, and they have no effect here."""
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -40,7 +42,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     Args:
         rows: The rows.
-        where: Which of them. None (default): all.
+        where: A condition that selects rows. None (default): all rows.
     """
 
     def __init__(self, rows: LazySource, where: pc.Expression | None = None) -> None:
@@ -51,7 +53,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         super().__init__(rows.schema, [whole])
 
     def __reduce__(self) -> Never:
-        """Say what travels instead."""
+        """Raise TypeError, which names the alternatives to pickling."""
         raise TypeError("The dataset of a read does not travel: send the tasks() of the read, or open the table there.")
 
     def scanner(
@@ -61,17 +63,17 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         batch_size: int = BATCH_ROWS,
         **options: Any,
     ) -> LazyScanner:
-        """Make a scanner, which reads when it is asked for rows.
+        """Create a scanner, which reads rows on demand.
 
         Args:
             columns: The columns, by name, or as expressions by name. None (default): all.
-            filter: Which rows. None (default): all.
-            batch_size: How many rows a batch has at most.
-            **options: Those of scanners of files. They are taken, and say nothing here.
+            filter: A condition that selects rows. None (default): all rows.
+            batch_size: The maximum number of rows in a batch.
+            **options: Options for scanners of files. They are accepted and have no effect.
 
         Raises:
-            ArrowInvalid: A column is not there, or the filter does not fit.
-            TypeError: There is no such option.
+            ArrowInvalid: A column does not exist, or the filter does not match the columns.
+            TypeError: An option is unknown.
         """
         if unknown := set(options) - _OF_FILES:
             raise TypeError(f"scanner() takes no option {min(unknown)!r}.")
@@ -84,7 +86,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
                 if isinstance(columns, dict):
                     yield from ds.InMemoryDataset([batch]).scanner(columns=columns, use_threads=False).to_batches()
                 else:
-                    yield batch if columns is None else batch.select(list(columns))  # one may be asked for twice
+                    yield batch if columns is None else batch.select(list(columns))  # a column may be requested twice
 
         return LazyScanner(fits.projected_schema, self.schema, batches)
 
@@ -101,26 +103,28 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at these places. The other arguments are those of `scanner`."""
+        """Read the rows at these indices. The other arguments are those of `scanner`."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count the rows that the filter holds for; all without one."""
+        """Count the rows that match the filter, or all rows without a filter."""
         where = self._with(filter)
         if where is None:
             return self._rows.count()
         return sum(batch.num_rows for batch in _batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read at most `num_rows` rows; no more than needed is read. The other arguments are those of `scanner`."""
+        """Read at most `num_rows` rows, and stop reading after them. The other arguments are those of `scanner`."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
-        """Make a dataset of the rows that the expression holds for."""
+        """Return a dataset of the rows that match the expression."""
         return LazyDataset(self._rows, self._with(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
-        """Make a fragment of each part that may hold rows for which the filter does; it is read when it is scanned.
+        """Return a fragment for each part of the read that may contain matching rows.
+
+        A fragment is read when it is scanned.
 
         Raises:
             ValueError: The dataset is filtered.
@@ -136,15 +140,15 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return map(of, rows._narrowed(schema.names, tree)._each_task())
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.Dataset:
-        """Sort the rows in memory."""
+        """Read the rows into memory and sort them."""
         return self._read().sort_by(sorting, **options)
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Join the rows, in memory, with those of another dataset."""
+        """Read the rows into memory and join them with the rows of another dataset."""
         return self._read().join(_in_memory(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Join the rows, in memory, with the nearest ones of another dataset."""
+        """Read the rows into memory and join them with the nearest rows of another dataset."""
         return self._read().join_asof(_in_memory(right_dataset), *arguments, **options)
 
     def _read(self) -> ds.Dataset:
@@ -156,7 +160,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self._where & filter
 
     def _needed(self, columns: Projection) -> list[str]:
-        """The columns to read for the projection."""
+        """Return the columns to read for a projection."""
         if columns is None:
             return list(self.schema.names)
         if not isinstance(columns, dict):
@@ -172,7 +176,7 @@ def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
 def _batches(
     rows: LazySource, columns: Sequence[str], where: pc.Expression | None, size: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of the rows that `where` holds for."""
+    """Yield the columns of the rows that match `where`."""
     schema = rows.schema
     tree = None if where is None else from_arrow.tree_of(where, schema)
     seen = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
@@ -182,14 +186,14 @@ def _batches(
             yield from found.select(list(columns)).to_batches(size)
 
 
-# ---- for code below pyarrow
+# ---- for native pyarrow code
 def _fragment(schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> ds.Fragment:
-    """A fragment of a file that is made, in memory, when it is opened."""
+    """Return a fragment of an in-memory file, which is built when it is opened."""
     return _FORMAT.make_fragment("rows", fs.PyFileSystem(_MadeWhenOpened(schema, read)))
 
 
 class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """A file system with one file."""
+    """File system with one file, which is built when it is opened."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
         self._schema, self._read = schema, read

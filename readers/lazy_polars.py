@@ -1,7 +1,7 @@
-"""Rows as a LazyFrame of polars, which reads the columns and the files that a query needs, when it runs.
+"""Polars LazyFrame of the rows of a read. It reads the columns and files that a query needs when the query runs.
 
-polars says which columns, which condition and how many rows it wants, and chooses rows by its own rules, in which NaN
-is the greatest number; the condition prunes here.
+polars passes the columns, the condition and the number of rows. The condition is used here only to prune files. polars
+filters the rows by its own rules, which treat NaN as the greatest number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.readers.predicate.tree import Predicate
 
 
 def lazy_frame(rows: LazySource) -> pl.LazyFrame:
-    """Make a LazyFrame of `rows`; nothing is read for it."""
+    """Return a LazyFrame of `rows`, without reading any rows."""
 
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -33,7 +33,7 @@ def lazy_frame(rows: LazySource) -> pl.LazyFrame:
 def _frames(
     rows: LazySource, columns: list[str] | None, predicate: pl.Expr | None, most: int | None, size: int
 ) -> Iterator[pl.DataFrame]:
-    """The rows that the predicate holds for, among the first `most` rows if that is said."""
+    """Yield the rows that match the predicate. If `most` is given, only the first `most` rows are considered."""
     schema = rows.schema
     wanted = schema.names if columns is None else columns
     seen = {*wanted} if predicate is None else {*wanted, *predicate.meta.root_names()}
@@ -54,7 +54,7 @@ def _tree(predicate: pl.Expr, schema: pa.Schema) -> Predicate | None:
     try:
         return from_polars.tree_of(predicate, schema)
     except (PolarsError, pa.ArrowException):
-        return None  # a literal that Arrow has no type for
+        return None  # a literal without an Arrow type
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:

@@ -1,7 +1,7 @@
-"""One scan of a lazy dataset, which does what pyarrow's Scanner does, on the thread of whoever asks.
+"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner. It runs on the calling thread.
 
-pyarrow's own reads ahead on threads of Arrow. Where the rows come from Python, a process that ends before the last of
-them was read is aborted then. This one knows batches and their schema, and not where they come from.
+pyarrow's own Scanner prefetches on Arrow threads. If the rows come from Python, and the process exits before all rows
+are read, these threads abort the process.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """A scan of which nothing was read yet. Each call that gives rows reads anew.
+    """A scan that reads on demand. Each call that returns rows reads them again.
 
     Args:
-        schema: The columns that it gives.
+        schema: The columns that the scan returns.
         dataset_schema: The columns of the dataset.
-        batches: Reads them.
+        batches: Function that reads the batches.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class LazyScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The columns that the scan gives."""
+        """The columns that the scan returns."""
         return self._schema
 
     @property
@@ -42,7 +42,7 @@ class LazyScanner:
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Make a reader, which reads batch by batch."""
+        """Return a reader, which reads batch by batch."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -58,7 +58,7 @@ class LazyScanner:
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read at most so many rows; no more than needed is read."""
+        """Read at most `num_rows` rows, and stop reading after them."""
         found, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
             found.append(batch.slice(0, left))
@@ -68,5 +68,5 @@ class LazyScanner:
         return pa.Table.from_batches(found, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
-        """Read the rows at these places."""
+        """Read the rows at these indices."""
         return ds.InMemoryDataset(self.to_table()).take(indices)

@@ -1,4 +1,4 @@
-"""What lazy forms of rows ask of a read: its columns, and its rows narrowed to what a query needs."""
+"""Interface of a read for lazy datasets and frames: a schema, rows, and a restriction to a query's columns and rows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ T = TypeVar("T")
 
 
 class LazySource(Protocol):
-    """A read of which nothing was read yet; `Rows` is one."""
+    """Interface of a read that reads on demand. `Rows` implements it."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
 
     def tables(self, rows: int = ...) -> Iterator[pa.Table]:
-        """Read the rows, about so many at a time."""
+        """Read the rows in tables of about `rows` rows."""
 
     def count(self) -> int:
         """Count the rows."""
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
-        """The same rows, for somebody who looks at `columns` only, and only at rows for which `tree` is true: other
-        columns and rows may be left out, and need not be.
+        """Return this read for a query that uses only `columns`, and only rows for which `tree` is true.
+
+        Other columns and rows may be left out or included.
         """
 
     def _each_task(self) -> Iterator[Task]:
-        """The parts of the read."""
+        """Yield the tasks of the read."""
 
     def _guarded(self, work: Callable[[], T]) -> T:
-        """What `work` gives, with the errors of a read."""
+        """Return the result of `work`. Errors are converted to the errors of a read."""

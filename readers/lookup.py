@@ -1,4 +1,4 @@
-"""Looks up rows by key: the index gives the file groups of the keys, and only those files are opened."""
+"""Row lookup by key. The index returns the file groups of the keys, and only these file groups are opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Return the live rows of a snapshot with the wanted keys, in no order; a key without a row is left out.
+    """Return the live rows of a snapshot with the wanted keys, in no particular order. Keys without a row are left out.
 
     Args:
         store: The store of the table.
@@ -28,7 +28,7 @@ def look_up(
         index: The index of the table.
         view: The snapshot.
         wanted: The keys to look up.
-        columns: The columns to return; the record key comes besides.
+        columns: The columns to return. The record key is added.
     """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
 
@@ -50,14 +50,14 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Return the live rows of a file group with these record keys, in no order.
+    """Return the live rows of a file group with these record keys, in no particular order.
 
     Args:
         store: The store of the table.
         config: The configuration of the table.
         index: The index of the table.
         group: The file group.
-        schema: The columns to return, of the table's files.
+        schema: The file columns to return.
         texts: The record keys.
         hashes: uint64[n], the hashes of the record keys.
     """
@@ -69,9 +69,9 @@ def look_up_in(
 
 
 def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
-    """Return the file groups to search, and for each the positions in `wanted` of the keys to look for.
+    """Return the file groups to search, each with the positions in `wanted` of the keys to look for.
 
-    A file group that another engine wrote has no index entry; every key of its partition is looked for in it.
+    A file group written by another engine has no index entry, so it is searched for every key of its partition.
     """
     indexed, others = {}, []
     for code in np.unique(wanted.codes).tolist():
@@ -81,7 +81,7 @@ def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup
     located = index.locate(indexed, wanted)
     found = [
         (located.groups[number], found_there) for number, found_there in located.matches
-    ]  # several may have a hash; one has the key
+    ]  # a hash may be in several file groups, and one of them has the key
     return [(group, positions) for group, positions in [*found, *others] if len(positions)]
 
 
@@ -94,7 +94,7 @@ def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) 
 
     Args:
         rows: The rows, with their record keys and, if `in_partitions`, their partition paths.
-        wanted: The keys, as they were looked up.
+        wanted: The keys that were looked up.
         keys: The record keys, in the order in which they were given.
         in_partitions: True if each key was given with its partition.
     """

@@ -1,4 +1,4 @@
-"""Points in time as people say them: a date, a time, or how long ago. Knows no table and no clock."""
+"""Parser for points in time: a date, a time, or a time before now."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
-    """Read a time, a date or how long ago; None for text that looks like none of these.
+    """Parse a time, a date, or a time before now such as '2 hours ago'. Returns None for other strings.
 
-    Text without a zone is in UTC, and a date is its beginning. Months have no fixed length, so 'm' is minutes.
+    A time without a zone is in UTC, and a date is the start of the day in UTC. The unit 'm' means minutes; months are
+    not supported because their length varies.
 
     Raises:
-        PositionError: The text looks like a time and is none.
+        PositionError: The string begins like a date but is not a valid time.
     """
     if _ISO.match(text):
         try:
@@ -51,10 +52,12 @@ def _ago(seconds: float, text: str) -> dt.timedelta:
 
 
 def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
-    """Count the milliseconds from 1970 to a moment. A date is its beginning in UTC, a timedelta is how long ago.
+    """Return the milliseconds from 1970 to a moment.
+
+    A date is the start of the day in UTC. A timedelta is subtracted from now.
 
     Raises:
-        PositionError: A datetime has no zone, or a timedelta is below 0.
+        PositionError: A datetime has no zone, or a timedelta is negative.
     """
     if isinstance(moment, dt.timedelta):
         if moment < dt.timedelta(0):

@@ -1,7 +1,6 @@
-"""The forms that rows come out in: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset, Spark. Whoever has tasks
-and a schema has them all.
+"""Output formats of rows: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset, Spark.
 
-Knows tasks as calls that give tables; what rows they are is their maker's affair.
+Every class with tasks and a schema gets all formats. A task is a callable that returns a table.
 """
 
 from __future__ import annotations
@@ -38,12 +37,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="Rows")
 CURRENT, ORIGINAL = "current", "original"
-"""By which names the columns of rows are given."""
+"""Column names of a read: the table's current names, or the names that the columns were created from."""
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """What `work` gives. A file that a clean took is an expired snapshot, not damage; a value that does not fit, a
-    column that has grown since.
+    """Return the result of `work`, with errors converted to the errors of a read.
+
+    A data file that cleaning deleted raises SnapshotExpired instead of CorruptTable. A value that does not match a
+    column raises ColumnError, since the column changed after the table was opened.
     """
     try:
         return work()
@@ -63,7 +64,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 class Rows(ABC):
     """Rows as of one slot.
 
-    Nothing is read before one of the methods is called, and each of them gives the same rows.
+    Nothing is read before one of the methods is called. Every method call returns the same rows.
 
     Attributes:
         cursor: The position of the end of the read.
@@ -72,17 +73,17 @@ class Rows(ABC):
     _history: History
     _seq: int
     _originals: Spellings | None = None
-    """Where columns have other names than those of the table: which."""
+    """Mapping to the names that the columns were created from. None for the table's current names."""
     cursor: Cursor
 
-    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+    if not TYPE_CHECKING:  # so that a type checker knows the attributes
 
         def __getattr__(self, name: str) -> None:
-            """Say by what call a read does what other libraries have another name for."""
+            """Raise AttributeError with the method that corresponds to a name from another library."""
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
         def __iter__(self) -> None:
-            """Say by what call its rows are gone through."""
+            """Raise TypeError with the methods that iterate over the rows."""
             raise TypeError("A read is no iterator; instead: batches(), or to_arrow().to_pylist() for rows as dicts.")
 
     def __repr__(self) -> str:
@@ -98,33 +99,33 @@ class Rows(ABC):
         """Split the read into tasks that can run anywhere.
 
         Returns:
-            The tasks. Each is a call without arguments that returns a pyarrow Table, and pickles.
+            The tasks. Each is a callable without arguments that returns a pyarrow Table, and can be pickled.
         """
 
     def _by_originals(self, spellings: Spellings) -> Self:
-        """The same rows by the names that their columns were created from."""
+        """Return these rows with the names that their columns were created from."""
         found = copy.copy(self)
         found._originals = self._spelled(spellings)
         return found
 
     def _spelled(self, spellings: Spellings) -> Spellings:
-        """The names of the columns of these rows, where `spellings` are those of the table."""
+        """Convert the name mapping of the table to the name mapping of these rows."""
         return spellings
 
     def _schema_named(self, schema: pa.Schema) -> pa.Schema:
-        """`schema` by the names that are asked for."""
+        """Return `schema` with the requested column names."""
         return self._originals.original_schema(schema) if self._originals else schema
 
     def _table_named(self, table: pa.Table) -> pa.Table:
-        """`table` by the names that are asked for."""
+        """Return `table` with the requested column names."""
         return self._originals.original_rows(table) if self._originals else table
 
     def _task_named(self, task: Task) -> Task:
-        """`task` with columns by the names that are asked for."""
+        """Return `task` with the requested column names."""
         return RenamedTask(task, self._originals) if self._originals else task
 
     def _each_task(self) -> Iterator[Task]:
-        """The same one by one, so that nobody holds those of a large table together."""
+        """Yield the tasks one by one, so that the tasks of a large table are not all in memory."""
         yield from self.tasks()
 
     def _guarded(self, work: Callable[[], T]) -> T:
@@ -143,9 +144,9 @@ class Rows(ABC):
             The rows.
 
         Raises:
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
-            ColumnError: Another engine changed a column, so that a value does not fit it any more.
+            ColumnError: Another engine changed a column, so that a value no longer matches its type.
         """
         parts = self._parts()
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
@@ -154,16 +155,16 @@ class Rows(ABC):
         """Read the rows in tables, one task after the other.
 
         Args:
-            rows: About how many rows a table has, where a task needs no merge. Default: as many as a batch of a base
+            rows: The approximate number of rows in a table, if no merge is needed. Default: the batch size of a base
                 file.
 
         Yields:
             The next rows.
 
         Raises:
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
-            ColumnError: Another engine changed a column, so that a value does not fit it any more.
+            ColumnError: Another engine changed a column, so that a value no longer matches its type.
         """
         for task in self._each_task():
             yield from self._streamed(task, rows)
@@ -176,16 +177,16 @@ class Rows(ABC):
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Read the rows in batches.
 
-        The memory holds the rows of one task at most, which is a file slice.
+        Memory holds the rows of at most one task, which is a file slice.
 
         Args:
-            rows: How many rows a batch has at most, from 1. Default: as many as a batch of a base file.
+            rows: The maximum number of rows in a batch, from 1. Default: the batch size of a base file.
 
         Returns:
             A reader of the batches.
 
         Raises:
-            OptionError: `rows` is not a whole number from 1.
+            OptionError: `rows` is not an integer from 1.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise OptionError(f"rows takes a whole number from 1, got {printable(rows)}.", option="rows")
@@ -194,7 +195,7 @@ class Rows(ABC):
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give the rows batch by batch to any library that speaks the Arrow PyCapsule protocol."""
+        """Return the rows batch by batch to a library that supports the Arrow PyCapsule interface."""
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
@@ -204,31 +205,31 @@ class Rows(ABC):
             The number of rows.
 
         Raises:
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         return sum(len(part) for part in self.tables())
 
     def __len__(self) -> int:
-        """As `count`."""
+        """Return `count()`."""
         return self.count()
 
     def __bool__(self) -> bool:
-        """True, however many rows there are: nobody should have to count them for it."""
+        """Return True, even for a read without rows, so that a truth test does not count rows."""
         return True
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Read a few rows, to look at.
+        """Read a few rows for inspection.
 
         Args:
-            rows: How many rows at most, from 0. Default 10. Which rows of the read these are is not said.
+            rows: The maximum number of rows, from 0. Default 10. The choice of rows is unspecified.
 
         Returns:
             The rows.
 
         Raises:
-            OptionError: `rows` is not a whole number from 0.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            OptionError: `rows` is not an integer from 0.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         wanted = int(number_from("rows", rows, 0, whole=True, optional=False))
@@ -245,17 +246,17 @@ class Rows(ABC):
         return self
 
     def to_dataset(self) -> ds.Dataset:
-        """Make a pyarrow Dataset, which reads when it is scanned.
+        """Create a pyarrow Dataset, which reads when it is scanned.
 
-        Scans of it take columns and filters of their own, read no other columns and leave out files and row groups that
-        hold no row for the filter, as `where` does. Rows are merged on the way, file by file, and nothing is written.
-        A clean may delete the snapshot's files, so pin it for long work.
+        A scan of the dataset takes its own columns and filter. It reads only these columns, and skips files and row
+        groups without matching rows, as `where` does. Rows are merged file by file during the scan, and nothing is
+        written. Cleaning may delete the snapshot's files, so pin the snapshot for long work.
 
         Returns:
-            The dataset. Its scans raise SnapshotExpired if a clean deleted files of the snapshot meanwhile, and
-            CorruptTable if a file is damaged.
+            The dataset. Its scans raise SnapshotExpired if cleaning deleted files of the snapshot, and CorruptTable if
+            a file is damaged.
         """
-        from hoodoo.readers.lazy_dataset import LazyDataset  # pyarrow's part is for those who make a dataset
+        from hoodoo.readers.lazy_dataset import LazyDataset  # pyarrow.dataset is loaded only if needed
 
         return LazyDataset(self)
 
@@ -269,10 +270,10 @@ class Rows(ABC):
             The rows.
 
         Raises:
-            OptionError: `pyarrow.Table.to_pandas` does not take the options.
-            ColumnError: pandas cannot hold a value, such as a date after the year 9999.
+            OptionError: `pyarrow.Table.to_pandas` does not accept the options.
+            ColumnError: pandas cannot represent a value, such as a date after the year 9999.
             EngineError: pandas is not installed.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         rows = self.to_arrow()
@@ -295,7 +296,7 @@ class Rows(ABC):
         """Read all rows into a polars DataFrame.
 
         Args:
-            lazy: True makes a LazyFrame instead, which reads the columns and the files that its query needs, when that
+            lazy: True returns a LazyFrame instead. It reads the columns and files that its query needs when the query
                 runs. Default False.
 
         Returns:
@@ -304,7 +305,7 @@ class Rows(ABC):
         Raises:
             OptionError: `lazy` is not True or False.
             EngineError: polars is not installed.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         try:
@@ -320,22 +321,22 @@ class Rows(ABC):
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = True
     ) -> duckdb.DuckDBPyRelation:
-        """Make a DuckDB relation of the rows.
+        """Create a DuckDB relation of the rows.
 
-        It reads when a query runs, each time anew, and then the columns and the files that the query needs.
+        The relation reads each time a query runs, and only the columns and files that the query needs.
 
         Args:
             connection: The connection of the relation, from `duckdb.connect`. None (default): DuckDB's default
                 connection.
-            lazy: False reads all rows into memory at once instead. Default True.
+            lazy: False reads all rows into memory immediately. Default True.
 
         Returns:
             The rows.
 
         Raises:
-            OptionError: `connection` is no DuckDB connection, or `lazy` is not True or False.
+            OptionError: `connection` is not a DuckDB connection, or `lazy` is not True or False.
             EngineError: duckdb is not installed.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         try:
@@ -351,7 +352,7 @@ class Rows(ABC):
         )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Make a Spark DataFrame of the rows.
+        """Create a Spark DataFrame of the rows.
 
         Spark reads base files that need no merge with its own Parquet scan, and the other file slices in Python tasks.
 
@@ -362,12 +363,12 @@ class Rows(ABC):
             The rows.
 
         Raises:
-            EngineError: pyspark is not installed, `spark` is no session, or Spark's workers lack a package that hoodoo
-                needs.
-            SchemaError: The rows have a column that Spark cannot read, because it holds times of day.
+            EngineError: pyspark is not installed, `spark` is not a session, or Spark's workers lack a package that
+                hoodoo needs.
+            SchemaError: A column has times of day, which Spark cannot read.
         """
         try:
-            from hoodoo.readers.spark_scan import to_spark  # only those who use Spark import it
+            from hoodoo.readers.spark_scan import to_spark  # imported only if Spark is used
         except ImportError:
             raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
         require_session(spark)
@@ -379,15 +380,15 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, spellings: Spellings) -> R:
-    """Choose by which names the columns of `rows` are given.
+    """Choose the column names of `rows`.
 
     Args:
         rows: The rows of a table.
-        names: CURRENT for the names of the table, or ORIGINAL for those that columns were created from.
-        spellings: Which these are.
+        names: CURRENT for the table's names, or ORIGINAL for the names that the columns were created from.
+        spellings: The mapping between these names.
 
     Raises:
-        OptionError: `names` is neither.
+        OptionError: `names` is neither CURRENT nor ORIGINAL.
     """
     one_of("names", names, (CURRENT, ORIGINAL))
     return rows._by_originals(spellings) if names == ORIGINAL and spellings else rows

@@ -1,4 +1,4 @@
-"""A pinned snapshot: scans of one slot whose files no clean deletes while the pin lasts."""
+"""Pinned snapshots: cleaning keeps the files of a pinned slot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """A snapshot whose files no clean deletes while the pin lasts.
+    """A pinned snapshot. Cleaning does not delete its files while the pin lasts.
 
-    `Table.pin` makes it. Use it in a `with` statement, or call `release` at the end. A scan that was made before the
-    pin ended and is read after it gives all rows, or raises SnapshotExpired.
+    Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. If a scan was created before
+    the pin ended and is read afterwards, it returns all rows or raises SnapshotExpired.
 
     Attributes:
         cursor: The position of the snapshot.
@@ -51,34 +51,34 @@ class Pin:
         """Read the rows of the pinned snapshot.
 
         Args:
-            columns: Names of the columns to read, as `Table.scan` takes them. None (default): all.
-            where: A condition for the rows, as `Table.scan` takes it. None (default): all rows.
+            columns: Names of the columns to read, as in `Table.scan`. None (default): all.
+            where: A condition for the rows, as in `Table.scan`. None (default): all rows.
             read_optimized: True reads the base files only. Default False.
-            meta: True reads Hudi's five meta columns too. Default False.
-            names: 'original' or 'current' (default), as `Table.scan` takes them.
+            meta: True also reads Hudi's five meta columns. Default False.
+            names: 'original' or 'current' (default), as in `Table.scan`.
 
         Returns:
             The rows, which are read when one of their methods is called.
 
         Raises:
             SnapshotExpired: The pin has ended.
-            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
-            PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
+            ColumnError: `columns` is empty, is a string, contains a name twice, or contains an unknown name.
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `names` is not a valid value.
         """
         self._lease.require()
         found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
         return named(found, names, self._config.spellings)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Let the pin last for some hours from now.
+        """Extend the pin to some hours from now.
 
         Args:
             hours: The number of hours, above 0. Default 1.0.
 
         Raises:
-            SnapshotExpired: The pin has ended, so that files may be gone.
-            OptionError: `hours` is not such a number, or is too large.
+            SnapshotExpired: The pin has ended, so files may be missing.
+            OptionError: `hours` is not a positive number, or is too large.
         """
         self._lease.require()
         self._lease.renew(hours)
@@ -86,6 +86,6 @@ class Pin:
     def release(self) -> None:
         """End the pin.
 
-        A second call does nothing.
+        A second call has no effect.
         """
         self._lease.release()

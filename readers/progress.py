@@ -1,7 +1,6 @@
-"""Decides where the next part of a stream ends: at which slot, or after how many file groups of a first snapshot.
+"""Limits for the parts of a stream: they decide at which slot, or after how many file groups, the next part ends.
 
-Knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit or
-one file group, or a stream with a small limit would make no progress.
+A part always contains at least one commit or one file group, so that a stream with small limits makes progress.
 """
 
 from __future__ import annotations
@@ -13,18 +12,20 @@ from typing import Any
 from hoodoo.errors import PositionError
 
 IDLE_SLOTS = 100
-"""So many slots that changed no row are passed without a part of their own; those of services would otherwise each make
-an empty one.
+"""Number of slots without changed rows that a stream passes together with the next part.
+
+Otherwise, each slot of a table service would cause an empty part.
 """
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """How far a stream has read.
+    """Position of a stream.
 
-    slot: the slot up to which it has read; 0 for nothing.
-    groups: how many file groups of the snapshot at `slot` it has read; None where it has read them all.
-    digest: the first digits of the slot's digest; '' in positions of older releases.
+    Attributes:
+        slot: The slot up to which the stream has read, or 0 at the beginning.
+        groups: The number of file groups read of the snapshot at `slot`. None if all are read.
+        digest: The first digits of the slot's digest, or '' in positions of older releases.
     """
 
     slot: int
@@ -32,13 +33,16 @@ class StreamPosition:
     digest: str = field(default="", compare=False)
 
     def to_json(self, table: str, digest: str = "") -> dict[str, Any]:
-        """Return the position as a checkpoint of Spark stores it. table: the table's id; digest: that of the slot."""
+        """Return the position in the format of a Spark checkpoint.
+
+        `table` is the id of the table, and `digest` is the digest of the slot.
+        """
         known = {"digest": digest} if digest else {}
         return {"table": table, "slot": self.slot, **known} | ({} if self.groups is None else {"groups": self.groups})
 
     @staticmethod
     def from_json(found: dict[str, Any], table: str) -> StreamPosition:
-        """Inverse of `to_json`. Raises PositionError for what is no position of `table`."""
+        """Parse a position that `to_json` returned. Raises PositionError if it is not a position of `table`."""
         slot, groups, digest = found.get("slot"), found.get("groups"), found.get("digest", "")
         whole = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
@@ -58,7 +62,7 @@ class StreamPosition:
 
 @dataclass(frozen=True)
 class Weight:
-    """How many commits, files and rows a part of the stream holds."""
+    """Numbers of commits, files and rows in a part of the stream."""
 
     commits: int = 0
     files: int = 0
@@ -70,14 +74,14 @@ class Weight:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How much one part may be; None: no limit."""
+    """Maximum size of one part. None means no limit."""
 
     commits: int | None = None
     files: int | None = None
     rows: int | None = None
 
     def allow(self, used: Weight) -> bool:
-        """Tell whether a part of this weight keeps every limit."""
+        """Return whether a part of this weight is within every limit."""
         pairs = ((used.commits, self.commits), (used.files, self.files), (used.rows, self.rows))
         return all(limit is None or amount <= limit for amount, limit in pairs)
 
@@ -86,13 +90,13 @@ NONE = StreamLimits()
 
 
 def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamLimits) -> StreamPosition:
-    """Return where the next part of a snapshot ends.
+    """Return the end position of the next part of a snapshot.
 
     Args:
         slot: The slot of the snapshot.
-        done: How many of its file groups have been read.
+        done: The number of its file groups that have been read.
         weights: The weight of each of its file groups.
-        limits: How much the part may hold.
+        limits: The limits of the part.
     """
     end, used = done, Weight()
     for weight in weights[done:]:
@@ -106,19 +110,19 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
 def next_slot(
     start: int, head: int, written: Iterable[tuple[int, Weight]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
-    """Return where the part after slot `start` ends.
+    """Return the end position of the part after slot `start`.
 
     Args:
         start: The slot up to which the stream has read.
         head: The newest slot.
-        written: The slots in between that changed rows, in order, with their weights. No more of them are taken than
-            are needed.
-        limits: How much the part may hold.
-        least: The first slot that a part may end at, where earlier ones cannot be read any more.
+        written: The slots in between that changed rows, in order, with their weights. The iterable is read only as far
+            as needed.
+        limits: The limits of the part.
+        least: The first slot at which a part may end, if earlier slots are no longer readable.
     """
     end, used = start, Weight()
     for seq, weight in written:
-        if seq > least:  # what lies before comes along in any case
+        if seq > least:  # slots up to `least` are always part of the range
             if used != Weight() and not limits.allow(used + weight):
                 return StreamPosition(max(end, least))
             used += weight

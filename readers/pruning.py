@@ -1,8 +1,7 @@
-"""Tells by partition values and statistics which partitions, file groups and files a condition can concern. Reads no
-file.
+"""Pruning of partitions, file groups and files by partition values and statistics, without reading data files.
 
-Scans skip what cannot match, a delete drops file groups in which every row matches, and the conflict check of a write
-that depends on stored rows asks whether a new file could match.
+Scans skip files that cannot match. A delete drops file groups whose rows all match. The conflict check of a write that
+depends on stored rows asks whether a new file may match.
 """
 
 from __future__ import annotations
@@ -23,17 +22,18 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.view import FileGroup
 
-_MANY = 1 << 62  # rows that a partition may have, as far as its name tells
+_MANY = 1 << 62  # upper limit for the rows of a partition whose files are unknown
 
 
 class Pruning:
-    """Prunes one table by one condition.
+    """Pruning of one table by one condition.
 
     Args:
         config: The configuration of the table.
-        tree: The condition. None: nothing is known of it, so that everything may match.
-        own: True if hoodoo wrote all rows. Then partition columns have what they are made of, and a partition tells of
-            the columns of which its columns are made, too. What another engine wrote nobody checked.
+        tree: The condition. None means that everything may match.
+        own: True if hoodoo wrote all rows. Generated partition columns are then correct, so that a partition also
+            restricts the columns that its partition columns are generated from. Values written by another engine are
+            unchecked.
     """
 
     def __init__(self, config: TableConfig, tree: Predicate | None, own: bool = False) -> None:
@@ -42,22 +42,22 @@ class Pruning:
         self._with_buckets = _with_buckets(tree, self._transforms, config) if tree and self._transforms else tree
 
     def may_match_in(self, partition: str) -> bool:
-        """Tell by the values in the name of its folder whether a row of the partition may match.
+        """Return whether a row of the partition may match, based on the values in the folder name.
 
-        Where none may, the statistics of its files need not be looked at.
+        If no row may match, the statistics of the partition's files need not be read.
         """
         return self._with_buckets is None or predicates.may_match(
             self._with_buckets, self._folder_ranges(partition, _MANY)
         )
 
     def may_match(self, group: FileGroup) -> bool:
-        """Tell whether a row of the file group may match."""
+        """Return whether a row of the file group may match."""
         return self._with_buckets is None or predicates.may_match(
             self._with_buckets, self._ranges(group.partition, _with_rows(group))
         )
 
     def file_may_match(self, file: DataFile) -> bool:
-        """Tell whether a row in the file may match; a log of deletes alone has no rows."""
+        """Return whether a row of the file may match. A log that only contains deletes has no rows."""
         if not _has_rows(file):
             return False
         if file.foreign and self._transforms:
@@ -67,10 +67,10 @@ class Pruning:
         )
 
     def all_match(self, group: FileGroup) -> bool:
-        """Tell whether every row of the file group is sure to match.
+        """Return whether every row of the file group certainly matches.
 
-        It is not where another engine wrote the group, whose statistics may be of other rows, and in the default
-        partition, in which rows have null or an empty text.
+        Returns False for file groups written by another engine, because their statistics may belong to other rows. Also
+        returns False in the default partition, whose rows have null or an empty string.
         """
         if self._tree is None or any(entry.file.foreign for entry in group.files()):
             return False
@@ -91,7 +91,10 @@ class Pruning:
         }
 
     def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
-        """Of columns whose values the folder tells; the default partition holds nulls and empty texts alike."""
+        """Return the ranges of the columns whose values are known from the folder name.
+
+        The default partition restricts no column, because it contains both nulls and empty strings.
+        """
         values = {name: value for name, value in self._partition_values(partition).items() if value is not None}
         ranges: dict[str, ColumnRange] = {}
         for name, one in self._transforms.items():
@@ -102,7 +105,7 @@ class Pruning:
         return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
-        """What the folder tells of its rows' partition columns; nothing where values are not its text."""
+        """Return the partition values in the folder name, or {} if the name does not contain the values."""
         config = self._config
         if not config.folders_tell_values:
             return {}
@@ -111,18 +114,18 @@ class Pruning:
         except CorruptTable:
             if config.table_id:
                 raise
-            return {}  # another engine's folder: a value with slashes, or a spelling of its own
+            return {}  # a folder of another engine: a value with slashes, or a different encoding
 
 
 def _narrower(one: ColumnRange, other: ColumnRange) -> ColumnRange:
-    """What two ranges of one column in the same rows say together."""
+    """Return the intersection of two ranges of one column for the same rows."""
     least = [bound for bound in (one.min, other.min) if bound is not None]
     greatest = [bound for bound in (one.max, other.max) if bound is not None]
     return other._replace(min=max(least, default=None), max=min(greatest, default=None))
 
 
 def _with_buckets(tree: Predicate, made_of: Mapping[str, Transform], config: TableConfig) -> Predicate:
-    """`tree` with what a comparison for equality says of the buckets that a column is made into."""
+    """Extend each equality condition of `tree` with a condition on the buckets generated from the column."""
 
     def told(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
         parts: list[Predicate] = [leaf]

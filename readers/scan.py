@@ -1,6 +1,7 @@
-"""Scans: a snapshot, or the rows changed in a range, fixed at one slot when asked for.
+"""Scans: the rows of a snapshot, or the rows changed in a range. A scan is fixed at one slot when it is created.
 
-Pruning by partition values and file statistics, then slices in parallel. A slice without logs is a plain Parquet read.
+Partitions and files are pruned by partition values and statistics. The remaining slices are read in parallel. A slice
+without logs is read as plain Parquet.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
-_LINE = 110  # characters of a line of a repr
+_LINE = 110  # maximum length of a line in a repr
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
-    """`columns`, or all that are `offered`. Raises ColumnError."""
+    """Return `columns`, or all `offered` columns if None. Raises ColumnError."""
     if columns is None:
         return tuple(offered)
     if isinstance(columns, str):
@@ -57,7 +58,7 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
 
 
 class Scan(Rows):
-    """The rows of a table at one slot; `Table.scan` and other methods make it.
+    """The rows of a table at one slot. Returned by `Table.scan` and other methods.
 
     Attributes:
         cursor: The position of the slot.
@@ -99,7 +100,7 @@ class Scan(Rows):
         return f"{kind} of {self._config.name!r} at slot {self._view.seq}{where}{optimized}"
 
     def _repr_html_(self) -> str:
-        """Show the columns; nothing is read, since a scan may have to read much for its first row."""
+        """Return the columns as HTML. Rows are not shown, because even the first row may be expensive to read."""
         schema = self.schema
         return html_table(
             f"hoodoo {self._title()}; head() reads a few rows",
@@ -123,7 +124,7 @@ class Scan(Rows):
         found, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
         found._columns = tuple(stored[name] for name in columns) or (
             RECORD_KEY,
-        )  # rows without a column have no number
+        )  # a table without columns has no row count
         found._filter = pruned_by(self._filter, None if tree is None else renamed(tree, stored))
         return found
 
@@ -136,7 +137,7 @@ class Scan(Rows):
         return list(self._each_task())
 
     def _each_task(self) -> Iterator[Task]:
-        """As `tasks`, one by one: of a large table nobody holds them, or its file groups, together."""
+        """Yield the tasks one by one, so that the tasks and file groups of a large table are not all in memory."""
         return map(self._task_named, self._each_slice())
 
     def _each_slice(self) -> Iterator[SliceTask]:
@@ -160,13 +161,13 @@ class Scan(Rows):
     def count(self) -> int:
         """Count the rows.
 
-        Without a condition it reads only the file slices with log files, and takes the other numbers from the slots.
+        Without a condition, only file slices with log files are read. The other counts come from the slots.
 
         Returns:
             The number of rows.
 
         Raises:
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
         total, to_read = 0, []

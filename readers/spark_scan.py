@@ -1,5 +1,7 @@
-"""A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the
-others merged in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
+"""Scan as a Spark DataFrame.
+
+Spark's own Parquet scan reads slices without logs from an explicit file list. Python tasks merge the other slices. The
+scan sets every option that it depends on, so that session settings do not change its result.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> DataFrame:
-    """The rows of `tasks` as a DataFrame of `spark`, a classic or Connect session. Raises SchemaError for columns it
-    cannot read.
+    """Return the rows of `tasks` as a DataFrame of `spark`, a classic or Connect session.
+
+    Raises SchemaError for columns that Spark cannot read.
     """
     require_readable(schema)
     native: dict[Differences, list[SliceTask]] = {}
@@ -53,10 +56,11 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
 
 def _is_native(task: SliceTask) -> bool:
-    """Tell whether Spark's own scan can read this slice.
+    """Return whether Spark's own scan can read this slice.
 
-    It can where the slice has no logs, where the session knows the store (we bring no jar for others), where Spark can
-    apply the filter, and where each column is in the file as it is asked for, or can be made by one expression.
+    The slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark must
+    be able to apply the filter. Each requested column must be in the file as requested, or be computable by one
+    expression.
     """
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
@@ -64,14 +68,14 @@ def _is_native(task: SliceTask) -> bool:
     if not plain or not isinstance(task.store, LocalStore) or not (task.where is None or task.where.decided_by_tree):
         return False
     if task.config.virtual_keys and RECORD_KEY in _asked(task):
-        return False  # it is made of other columns
+        return False  # a virtual key is computed from other columns
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
     return all(_is_expressible(sources[name]) for name in _asked(task) if name in sources)
 
 
 def _differences(task: SliceTask) -> Differences:
-    """How the columns asked for are other ones in the file: slices that are alike are read together."""
+    """Return how the requested columns differ in the file. Slices with equal differences are read together."""
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
     asked = [(name, sources[name]) for name in _asked(task) if name in sources]
@@ -79,14 +83,15 @@ def _differences(task: SliceTask) -> Differences:
 
 
 def _asked(task: SliceTask) -> list[str]:
-    """Columns to read, those of the filter among them."""
+    """Return the columns to read, including the columns of the filter."""
     return list(dict.fromkeys([*task.columns, *sorted(task.where.columns if task.where else ())]))
 
 
 def _is_expressible(source: ColumnSource | None) -> bool:
-    """Tell whether Spark can make the column as we do: null, under another name, or by a cast.
+    """Return whether Spark can compute the column as hoodoo does: as null, under another name, or by a cast.
 
-    A float that becomes another type is left to us: it goes by its shortest text, which Java's is not always.
+    Conversions of floats to another type run in Python: they use the shortest decimal text of the float, and Java's
+    text may differ.
     """
     if source is None:
         return True
@@ -99,7 +104,7 @@ def _is_float(source: ColumnSource) -> bool:
 
 
 def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
-    """Slices whose bases have the columns asked for under the same names and types."""
+    """Return the rows of slices whose base files store the requested columns in the same way."""
     first = tasks[0]
     config, base = first.config, first.group.base
     assert base is not None
@@ -108,7 +113,7 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
     wanted = list(dict.fromkeys([*schema.names, *_asked(first)]))
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     stored = pa.schema([*meta, *config.columns_of(base.file).arrow])
-    there = set(resolution.names_of(wanted)) or {RECORD_KEY}  # a column not asked for may be TIME
+    there = set(resolution.names_of(wanted)) or {RECORD_KEY}  # other columns may have the type TIME
     read = pa.schema([field for field in stored if field.name in there])
     frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
     fields = [config.file_schema.field(name) for name in wanted]
@@ -121,10 +126,10 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
 
 
 def _expression(resolution: Resolution, field: pa.Field) -> str:
-    """SQL for a column of the table, of a file's columns.
+    """Return a SQL expression that computes a table column from the columns of a file.
 
-    Statistics of Parquet leave NaN out, which is above all numbers in Spark: a condition on floats that reaches Spark's
-    Parquet reader would lose rows with NaN. No condition reaches it through `coalesce`.
+    Parquet statistics exclude NaN, which Spark sorts above all numbers. If a condition on floats were pushed down to
+    Spark's Parquet reader, rows with NaN would be lost. `coalesce` prevents the pushdown.
     """
     name = resolution.name_of(field.name)
     value = "NULL" if name is None else f"`{name}`"
@@ -136,7 +141,7 @@ def _expression(resolution: Resolution, field: pa.Field) -> str:
 
 
 def _holds_float(kind: pa.DataType) -> bool:
-    """Tell whether values of the type are floats, or structs with a float: Spark pushes conditions on either down."""
+    """Return whether the type is a float, or a struct that contains a float. Spark pushes down conditions on both."""
     if pa.types.is_struct(kind):
         return any(_holds_float(field.type) for field in kind)
     return bool(pa.types.is_floating(kind))

@@ -1,5 +1,6 @@
-"""Columns of Spark DataFrames by the names of a table for those that they were created from, and back
-(format/spellings.py). Knows no rows: it selects columns.
+"""Renaming of Spark DataFrame columns between the table's names and the names that the columns were created from.
+
+See format/spellings.py. Only columns are selected; no rows are read.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from hoodoo.format.spellings import Level, Spellings
 
 
 def by_table_names(frame: Any, spellings: Spellings) -> Any:
-    """`frame`, a batch, by the names of the table. Raises ColumnError where it has both names of one column."""
+    """Return the batch `frame` with the table's column names. Raises ColumnError if it has both names of one column."""
     return _renamed(frame, spellings.taken) if spellings else frame
 
 
 def by_originals(frame: Any, spellings: Spellings) -> Any:
-    """`frame`, rows of the table, by the originals of their columns."""
+    """Return rows of the table with the names that their columns were created from."""
     return _renamed(frame, spellings.given_back) if spellings else frame
 
 
@@ -33,7 +34,7 @@ def _renamed(frame: Any, level: Level) -> Any:
 
 
 def _kind_within(kind: Any, around: Level, name: str, path: str) -> Any:
-    """The type of the column `name` with other names of fields; None where none is called otherwise."""
+    """Return the type of the column `name` with renamed fields, or None if no field is renamed."""
     level = around.within(around.columns.get(name))
     if level is None:
         return None

@@ -1,4 +1,4 @@
-"""A part of a read, which can run anywhere: in a thread, or on Spark."""
+"""Tasks: parts of a read, which can run in a thread or on Spark."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Reads a part of the rows where it is called.
+    """Callable that reads a part of the rows.
 
-    It pickles, so that it runs on Spark too.
+    A task can be pickled, so that Spark can run it.
     """
 
     @abstractmethod
@@ -23,10 +23,10 @@ class Task(ABC):
         """Read all rows of the part."""
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows of the part in tables, where that saves memory.
+        """Read the rows of the part in tables, if this saves memory. The default reads all rows into one table.
 
         Args:
-            rows: About how many rows a table has.
+            rows: The approximate number of rows in a table.
 
         Yields:
             The next rows.
@@ -35,17 +35,17 @@ class Task(ABC):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file that holds exactly the rows of the part, or None where they have to be merged or filtered."""
+        """The base file with exactly the rows of the part, or None if the rows must be merged or filtered."""
         return None
 
 
 @dataclass(frozen=True)
 class RenamedTask(Task):
-    """Reads what another task reads, and gives it by the names that its columns were created from.
+    """Task that returns the rows of another task with the names that the columns were created from.
 
     Attributes:
         task: The other task.
-        spellings: The names.
+        spellings: The mapping between the names.
     """
 
     task: Task

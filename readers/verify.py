@@ -1,5 +1,6 @@
-"""Checks a whole table against itself: properties, slots, checkpoints, publication, every file's bytes, keys, index.
-Changes nothing.
+"""Verification of a whole table: properties, slots, checkpoints, publication, file contents, keys and index.
+
+Read-only.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from hoodoo.timeline.views.view import FileGroup, View, apply
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with a table.
+    """A problem of a table.
 
     Attributes:
         code: The kind of problem, one of `CODES`.
-        file: The path of the file that has the problem.
-        text: What is wrong, in words.
+        file: The path of the affected file.
+        text: A description of the problem.
     """
 
     code: str
@@ -80,14 +81,14 @@ CODES = {
 
 @dataclass
 class Report:
-    """What a verification looked at, and everything that is wrong.
+    """The result of a verification: the checked items and all problems.
 
     Attributes:
-        slots: How many slots were checked.
-        files: How many data files were checked.
-        bytes: The size of these files, in bytes.
-        rows: How many rows of the newest snapshot were checked.
-        problems: Everything that is wrong.
+        slots: The number of checked slots.
+        files: The number of checked data files.
+        bytes: The total size of these files, in bytes.
+        rows: The number of checked rows of the newest snapshot.
+        problems: All problems.
     """
 
     slots: int = 0
@@ -98,30 +99,32 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if nothing is wrong."""
+        """True if there are no problems."""
         return not self.problems
 
 
 class Verifier:
-    """Checks one table.
+    """Verifies one table.
 
-    config: the configuration to use where the properties cannot be read. Columns, options and checks are always those
-        of the slots.
+    Args:
+        store: The store of the table.
+        config: The configuration to use if the properties cannot be read. Columns, options and checks always come from
+            the slots.
     """
 
     def __init__(self, store: Store, config: TableConfig) -> None:
         self.store, self.config = store, config
-        self.keys_by_index = index_of(self.store)  # its own: a cache could hide damage
+        self.keys_by_index = index_of(self.store)  # not shared, because a cache could hide damage
         self.report = Report()
         self.checks: tuple[checks.Check, ...] = ()
 
     def run(self) -> Report:
-        """Check everything; the report lists all problems found, not only the first."""
+        """Check everything. The report contains all problems, not only the first one."""
         self._properties()
         view = self._chain()
         if view is None:
             return self.report
-        with suppress(HoodooError):  # then there is a problem PROPERTIES already
+        with suppress(HoodooError):  # the problem PROPERTIES is already reported
             self.config = configuration.load(self.store)
         self.config = self.config.under(view.settings, view.schemas)
         self.checks = self._readable_checks()
@@ -146,7 +149,10 @@ class Verifier:
 
     # ---- the sequence
     def _chain(self) -> View | None:
-        """The view after the newest slot, from the slots alone; None if they cannot be followed."""
+        """Replay the slots and return the newest view.
+
+        Returns None if a slot is damaged or does not follow the previous one.
+        """
         fresh = History(self.store)
         try:
             view = self._first(fresh)
@@ -196,7 +202,7 @@ class Verifier:
     def _first(self, fresh: History) -> View:
         """Return the view before the oldest slot.
 
-        It is empty; where slots were archived, it is that of the oldest checkpoint after them.
+        The view is empty, or that of the oldest checkpoint after the archived slots.
         """
         archived = watermark.deleted_up_to(self.store)
         if not archived:
@@ -205,10 +211,10 @@ class Verifier:
         return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
-        """Report slots beyond the head, which come after a gap."""
+        """Report slots beyond the head, which are preceded by a gap."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             if key.startswith(PLEAS):
-                continue  # a writer asks for a turn
+                continue  # the turn request of a writer
             self._add(
                 "SLOT",
                 key,
@@ -219,7 +225,7 @@ class Verifier:
             )
 
     def _publication(self, slot: Slot, before: View) -> bool:
-        """Tell whether `slot` is published; report a publication that says something else than the slot."""
+        """Return whether `slot` is published. Reports a publication that differs from the slot."""
         key = final_key(slot)
         try:
             published = self.store.get(key)
@@ -235,7 +241,7 @@ class Verifier:
 
     def _key_sets(self, slot: Slot, view: View) -> None:
         if slot.completed_at < view.completed_at - SLOW_WRITE_MS:
-            return  # nobody asks any more; a clean takes them
+            return  # no longer needed; cleaning deletes them
         for reference in (*slot.inserted, *slot.deleted):
             if "file" in reference and slot.seq >= view.min_readable:
                 try:
@@ -262,7 +268,10 @@ class Verifier:
 
     # ---- files
     def _superseded(self, view: View) -> None:
-        """Files that only older snapshots need; those that a clean has decided on may be gone."""
+        """Check the files that only older snapshots need.
+
+        Files that a clean operation has already released may be missing.
+        """
         for entry in view.superseded:
             needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
             if not needed:
@@ -289,7 +298,7 @@ class Verifier:
             )
 
     def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
-        """Count the rows whose key an earlier row has. Keys are read only where a hash occurs twice."""
+        """Count the rows whose key occurs in an earlier row. Keys are read only for hashes that occur twice."""
         if not seen:
             return 0
         hashes = np.sort(np.concatenate([mine for _, mine in seen]))
@@ -302,7 +311,7 @@ class Verifier:
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
     def _bytes(self, group: FileGroup) -> bool:
-        """Tell whether base and logs have the bytes that the table knows; change logs are checked, too."""
+        """Return whether the bytes of base and logs match the recorded sizes and digests. Also checks change logs."""
         sound = True
         for entry in group.files():
             for path, (size, sum_) in entry.file.changes.items():
@@ -311,7 +320,7 @@ class Verifier:
         return sound
 
     def _readable(self, group: FileGroup) -> bool:
-        """Tell whether every row can be read with all of its columns; report each block and row that cannot."""
+        """Return whether every row can be read with all of its columns. Reports each unreadable block and row."""
         before = len(self.report.problems)
         for entry in group.files():
             try:
@@ -335,7 +344,7 @@ class Verifier:
         return True
 
     def _rows(self, group: FileGroup) -> np.ndarray | None:
-        """Return the hashes of the live keys; check partition, row count and index entry on the way."""
+        """Return the hashes of the live keys. Also checks the partition, the row count and the index entry."""
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.placing, *checked]))
@@ -355,7 +364,7 @@ class Verifier:
         return hash64(rows[RECORD_KEY])
 
     def _made(self, rows: pa.Table, path: str) -> None:
-        """Check the partition columns that are made of others."""
+        """Check the partition columns that are generated from other columns."""
         for made, one in self.config.transforms.items():
             values = transforms.values(one, rows[one.column].combine_chunks())
             wrong = np.flatnonzero(~equal_values(rows[made].combine_chunks(), values))
@@ -388,7 +397,7 @@ class Verifier:
             return ()
 
     def _base(self, group: FileGroup) -> pa.ChunkedArray:
-        """Return the keys of the base, in order of its rows; check their number and the index entry."""
+        """Return the keys of the base file in row order. Also checks their number and the index entry."""
         if group.base is None:
             return pa.chunked_array([], pa.string())
         file = group.base.file
@@ -412,7 +421,7 @@ class Verifier:
             self._add("INDEX", file.index, f"the index entry does not tell the rows of {file.path} as they are")
 
     def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
-        """Tell whether each record of a log that names a row of the base has the key of that row."""
+        """Return whether each log record that names a row of the base file has the key of that row."""
         if group.base is None:
             return True
         before = len(self.report.problems)
@@ -421,7 +430,7 @@ class Verifier:
             named = set(base_instants(slices.read_verified(self.store, log)))
             trusted = log.order and log.order == group.base.file.order
             if not trusted and (parsed is None or named != {parsed.instant}):
-                continue  # nobody goes by them
+                continue  # no reader uses these positions
             for part in slices.read_log(self.store, self.config, log, schema, by_row=True):
                 at, own = part.at, part.rows[RECORD_KEY]
                 if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(own):
@@ -431,9 +440,9 @@ class Verifier:
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Tell whether `published` is what `slot` says, under the schema that the table had then.
+    """Return whether `published` matches `slot`, with the schema that the table had at that slot.
 
-    A table may or may not have kept a change log then; both publications count.
+    The table may or may not have kept a change log then, so both forms are valid.
     """
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]

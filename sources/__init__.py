@@ -1,4 +1,4 @@
-"""Sources for ingestion jobs, and the interface for sources of your own.
+"""Sources for ingestion jobs, and the interface for custom sources.
 
 job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """

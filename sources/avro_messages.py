@@ -1,7 +1,7 @@
-"""Avro messages as rows: a zero byte, the number of the schema in four, and a record.
+"""Decoder for Avro messages. A message is a zero byte, the schema id in four bytes, and a record.
 
-Messages of one schema are decoded together, column by column. Where that fails, they are cut in halves until each bad
-one stands alone. A record has to end where its message ends. Knows neither Kafka nor Debezium.
+Messages of one schema are decoded together, column by column. If that fails, they are split in halves until each bad
+message is alone. A record must end at the end of its message.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from hoodoo.sources.wanted_rows import Numbered, WantedRows
 from hoodoo.writers.batches.cast import cast, unfit_rows
 
 HEAD = 5
-"""Bytes before the record."""
+"""Number of bytes before the record."""
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
-"""Of a schema's columns: which, the name that its rows have, and the type for values that have no single one."""
+"""Columns to read from a schema: index, name in the rows, and the type for values without a single Avro type."""
 _UNFIT = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
 class AvroReader:
-    """Reads messages by schemas of a registry."""
+    """Reader of messages with schemas from a registry."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
         self._refused = dict[int, str]()
 
     def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, Spans]]:
-        """Sort messages by their schemas.
+        """Group messages by their schemas.
 
         Args:
-            messages: Some messages.
-            note: Is told the position of each that names no schema, and why.
+            messages: The messages.
+            note: Called with the position of each message without a valid schema, and the reason.
 
         Yields:
             A schema, the positions of its messages, in order, and their records.
 
         Raises:
             SourceUnavailable: The registry does not answer.
-            OptionError: It refuses to.
+            OptionError: The registry refuses access.
         """
         sizes = np.fromiter(map(len, messages), np.int64, len(messages))
         raw = np.frombuffer(b"".join(messages) + bytes(HEAD), np.uint8)
@@ -78,7 +78,7 @@ class AvroReader:
             yield schema, where, Spans(raw[:-HEAD], starts[where] + HEAD, ends[where])
 
     def _schema(self, number: int) -> MessageSchema:
-        """The schema of a number; one that is refused is asked for once."""
+        """Return the schema with an id. A rejected schema is requested only once."""
         if number in self._refused:
             raise DataError(self._refused[number], schema=number)
         try:
@@ -89,7 +89,7 @@ class AvroReader:
 
 
 class Spans:
-    """Records of one schema: where each begins and ends in some bytes."""
+    """Records of one schema, with the start and the end of each record in a buffer."""
 
     def __init__(self, raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         self._raw, self._starts, self._ends = raw, starts, ends
@@ -98,12 +98,12 @@ class Spans:
         """Decode the records.
 
         Args:
-            schema: Their schema.
-            picked: What is wanted of it.
-            note: Is told which of them are none, and why.
+            schema: The schema of the records.
+            picked: The columns to read.
+            note: Called with the position of each invalid record, and the reason.
 
         Yields:
-            Rows, and the position of each among the records.
+            Rows, and the position of each row among the records.
         """
         if len(self._starts):
             yield from self._halved(schema, picked, 0, len(self._starts), note)
@@ -135,7 +135,7 @@ class Spans:
         note(low, f"no record of its schema: {said(problem).replace(' of a log block', '')}")
 
     def _together(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """All records column by column. The last field is read too: only then is it known where a record ends."""
+        """Decode all records column by column. The last field is always read, because it shows where a record ends."""
         assert schema.record is not None
         names = [schema.columns[at].name for at, _, _ in picked]
         last = schema.columns[-1].name
@@ -145,13 +145,13 @@ class Spans:
         return pa.table([found[name] for name in names], [name for _, name, _ in picked])
 
     def _by_value(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """Record by record, by fastavro."""
+        """Decode the records one by one, with fastavro."""
         view, values = memoryview(self._raw.data), list[Any]()
         for start, end in zip(self._starts[low:high].tolist(), self._ends[low:high].tolist(), strict=True):
             stream = BytesIO(view[start:end])
             try:
                 values.append(fastavro.schemaless_reader(stream, schema.by_value, None))
-            except Exception as problem:  # fastavro raises whatever Python raised: EOFError, IndexError, ...
+            except Exception as problem:  # fastavro raises various Python errors: EOFError, IndexError, ...
                 raise ValueError(f"it is cut short or impossible ({type(problem).__name__})") from None
             if stream.tell() != end - start:
                 raise ValueError(f"{end - start - stream.tell()} bytes stand behind it")
@@ -169,16 +169,16 @@ def _column(values: list[object], column: AvroColumn, kind: pa.DataType | None) 
 
 
 class AvroDecoder(WantedRows):
-    """Decodes messages by their schemas, for the columns of a table."""
+    """Decoder of messages into rows with the columns of a table."""
 
     def __init__(self, topic: str, columns: pa.Schema, unknown: bool, schemas: AvroSchemas) -> None:
-        """Take what is asked for.
+        """Create a decoder.
 
         Args:
-            topic: What errors call the topic.
-            columns: As `WantedRows` takes them.
-            unknown: As `WantedRows` takes it. Such columns have the type of the schema; those without a single type
-                are left out.
+            topic: The name of the topic in errors.
+            columns: The columns of the table, as in `WantedRows`.
+            unknown: True to read other columns too, as in `WantedRows`. They get the types of the schema. Columns
+                without a single type are left out.
             schemas: The schemas of the registry.
         """
         super().__init__(columns, unknown)
@@ -188,16 +188,16 @@ class AvroDecoder(WantedRows):
         """Decode messages.
 
         Args:
-            messages: Their numbers and their bytes.
-            bad: Where those go that are no record, or have no value in a column that each row needs.
+            messages: The numbers and bytes of the messages.
+            bad: Collects the messages that are not valid records, or that lack a value in a required column.
 
         Yields:
-            Rows in the order of the messages, and the numbers of these.
+            Rows in the order of the messages, and the numbers of the messages.
 
         Raises:
-            ColumnError: A column that the table does not have has values of several types.
+            ColumnError: A column that is not in the table has values of several types.
             SourceUnavailable: The registry does not answer.
-            OptionError: It refuses to.
+            OptionError: The registry refuses access.
         """
         for start in range(0, len(messages), AT_ONCE):
             some = messages[start : start + AT_ONCE]
@@ -215,7 +215,10 @@ class AvroDecoder(WantedRows):
             yield from in_order(self._topic, parts, self.columns)
 
     def _fitted(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
-        """`rows` of messages at `where`, with the types of the table: those of several schemas have to be equal."""
+        """Convert `rows` of the messages at `where` to the types of the table.
+
+        Rows of several schemas then have equal types.
+        """
         for name in rows.column_names:
             if name not in self.columns.names or rows[name].type == self.columns.field(name).type:
                 continue
@@ -235,7 +238,10 @@ class AvroDecoder(WantedRows):
         return rows, where
 
     def _unfit(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
-        """Which values are none of a column, and why; all that are there if it is about their type."""
+        """Return the positions of the values that do not match a column, and the reasons.
+
+        If the error concerns the type of the column, these are all non-null values.
+        """
         try:
             rows = unfit_rows(values, field, len(values))
         except ColumnError:
@@ -244,7 +250,7 @@ class AvroDecoder(WantedRows):
         return {at: f"Column {field.name!r}: {text} is no {field.type}" for at, text in shown.items()}
 
     def _picked(self, schema: MessageSchema) -> Picked:
-        """What is wanted of a schema, under the names of the table."""
+        """Return the columns of a schema to read, with the names of the table."""
         found, taken = list[tuple[int, str, pa.DataType | None]](), set[str]()
         known, own = {*self.columns.names, IS_DELETED}, {column.name for column in schema.columns}
         for at, column in enumerate(schema.columns):
@@ -260,22 +266,22 @@ class AvroDecoder(WantedRows):
 
 
 def _at(where: np.ndarray, note: Note) -> Note:
-    """As `note`, for positions among those in `where`."""
+    """Return a function that calls `note` with positions in `where` instead of positions in the messages."""
     return lambda at, why: note(int(where[at]), why)
 
 
 def in_order(
     topic: str, parts: Sequence[tuple[pa.Table, list[int]]], columns: pa.Schema
 ) -> Iterator[tuple[pa.Table, list[int]]]:
-    """Put rows of several schemas back into the order of their messages.
+    """Sort rows of several schemas in the order of their messages.
 
     Args:
-        topic: What errors call the topic.
-        parts: Rows, and the number of the message of each.
-        columns: The columns of the table, for where there are no rows.
+        topic: The name of the topic in errors.
+        parts: Rows, and the number of each row's message.
+        columns: The columns of the table, used if there are no rows.
 
     Yields:
-        All rows, and the number of the message of each, if there are any.
+        All rows, and the number of each row's message. Nothing if there are no rows.
 
     Raises:
         ColumnError: A column has values of several types.

@@ -1,9 +1,11 @@
-"""Avro schemas of a registry as messages are read by: bounded, without names to look up, column by column.
+"""Avro schemas of a registry, converted for decoding: bounded in size, without named references, column by column.
 
-A schema comes from others, and a message names any that the registry has. So each is written out first: names stand for
-nothing but the types that they name, and what could make a short message endless is refused: a type that contains
-itself, and items of no bytes. Then Arrow's types are looked for. A field that has none, such as a union of three types,
-is read by fastavro as what the table's column is. Knows no messages.
+Schemas are untrusted input, and a message may name any schema in the registry. Each schema is therefore expanded first:
+a reference is replaced by the type that it names. Types that could make a short message endless are rejected: a type
+that contains itself, and items of zero bytes.
+
+The fields are then mapped to Arrow types. A field without an Arrow type, such as a union of three types, is read by
+fastavro and converted to the type of the table's column.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ _TOLD = ("connect.name", "connect.parameters")
 
 @dataclass(frozen=True)
 class AvroColumn:
-    """A field of the record that messages are.
+    """A field of the message record.
 
     Attributes:
-        name: Its name.
-        aliases: The names that it had.
-        node: Its type, written out: what stands in it under no name of its own.
-        type: What Arrow makes of it; None where the values have to show it.
+        name: The name of the field.
+        aliases: Former names of the field.
+        node: The expanded type, without named references.
+        type: The Arrow type, or None if it depends on the values.
     """
 
     name: str
@@ -48,12 +50,12 @@ class AvroColumn:
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """The schema of some messages.
+    """The schema of messages.
 
     Attributes:
         columns: The fields of the record, in order.
-        record: The record, where all messages can be read together; else None.
-        by_value: The same for fastavro: fields are 'f0', 'f1', ...
+        record: The record type if all messages can be decoded together, otherwise None.
+        by_value: The record type for fastavro, with fields named 'f0', 'f1', ...
     """
 
     columns: tuple[AvroColumn, ...]
@@ -62,21 +64,22 @@ class MessageSchema:
 
 
 class SchemaTexts(Protocol):
-    """A schema registry, or anything else that has the texts of schemas."""
+    """Interface of an object that returns the text of schemas, such as a schema registry."""
 
     def schema(self, number: int) -> list[str]:
-        """As `SchemaRegistry.schema`."""
+        """Return the texts of a schema, as `SchemaRegistry.schema` does."""
 
 
 class AvroSchemas:
-    """The schemas of a registry, each read once."""
+    """Cache of the schemas of a registry. Each schema is parsed once."""
 
     def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
-        """Take the registry.
+        """Create a cache.
 
         Args:
-            registry: Where schemas come from.
-            times: Do logical types say what is a time? False: they stay numbers, as Kafka Connect has them.
+            registry: The registry that returns the schemas.
+            times: True to convert values with logical time types to times. False keeps them as numbers, as in Kafka
+                Connect.
         """
         self._registry, self._times = registry, times
         self._known = dict[int, MessageSchema | str]()
@@ -86,18 +89,18 @@ class AvroSchemas:
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Look a schema up.
+        """Return a schema.
 
         Args:
-            number: Its number.
+            number: The schema id.
 
         Returns:
             The schema.
 
         Raises:
-            DataError: There is none, or it is none by which rows can be read.
+            DataError: The schema does not exist, or rows cannot be decoded with it.
             SourceUnavailable: The registry does not answer.
-            OptionError: It refuses to.
+            OptionError: The registry refuses access.
         """
         found = self._known.get(number)
         if found is None:
@@ -115,17 +118,18 @@ class AvroSchemas:
 
 
 def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
-    """Read a schema.
+    """Parse a schema.
 
     Args:
-        texts: Those that it refers to, each before those that refer to it, and its own.
-        times: As `AvroSchemas` takes it.
+        texts: The texts of the referenced schemas, each before the schemas that refer to it, and last the text of the
+            schema.
+        times: Conversion of times, as in `AvroSchemas`.
 
     Returns:
         The schema.
 
     Raises:
-        DataError: It is none, or none by which rows can be read.
+        DataError: The schema is invalid, or rows cannot be decoded with it.
     """
     writing = _WritingOut(times)
     try:
@@ -141,7 +145,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     if all(column.type is not None for column in columns):
         try:
             record = parse_record(top)
-        except TableError:  # names that Arrow's readers do not take
+        except TableError:  # names that Arrow's readers reject
             record = None
     names = count()
     fields = [
@@ -153,7 +157,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     ]
     try:
         by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
-    except Exception as problem:  # fastavro raises what Python does
+    except Exception as problem:  # fastavro raises various Python errors
         raise DataError(f"it is no schema of Avro: {reprlib.repr(str(problem))}.") from None
     return MessageSchema(columns, record, by_value)
 
@@ -164,13 +168,13 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        if text.strip().replace(".", "").isidentifier():  # some registries keep the name of a type without quotes
+        if text.strip().replace(".", "").isidentifier():  # some registries return the name of a type without quotes
             return text.strip()
         raise DataError("it is no JSON.") from None
 
 
 def _type(field: dict[str, Any]) -> AvroType | None:
-    """What Arrow makes of a field alone."""
+    """Return the Arrow type of a single field, or None."""
     try:
         return parse_record({"type": "record", "name": "one", "fields": [{**field, "name": "f"}]}).children[0][1]
     except TableError:
@@ -178,7 +182,7 @@ def _type(field: dict[str, Any]) -> AvroType | None:
 
 
 def _inexact(node: Any) -> Any:
-    """A type for fastavro, which rounds decimals: they stay bytes."""
+    """Return a type for fastavro with decimals as bytes, because fastavro rounds decimals."""
     if isinstance(node, list):
         return [_inexact(one) for one in node]
     if not isinstance(node, dict):
@@ -192,7 +196,7 @@ def _inexact(node: Any) -> Any:
 
 
 class _WritingOut:
-    """Writes schemas out; knows the named types that it has met."""
+    """Expansion of schemas. It remembers the named types of all schemas so far."""
 
     def __init__(self, times: bool) -> None:
         self._times = times
@@ -200,12 +204,15 @@ class _WritingOut:
         self._open, self._nodes, self._names = set[str](), 0, count()
 
     def written(self, schema: Any) -> Any:
-        """A schema without names to look up. Raises DataError."""
+        """Return a schema without named references. Raises DataError."""
         self._nodes = 0
         return self._node(schema, "", 0, False)
 
     def _node(self, avro: Any, space: str, depth: int, repeated: bool, branch: bool = False) -> Any:
-        """A type. repeated: does it stand in an array or a map? branch: is it one of a union?"""
+        """Expand a type.
+
+        `repeated` is True inside an array or a map. `branch` is True for a type of a union.
+        """
         self._nodes += 1
         if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
             raise DataError(f"it stands for more than {_NODES_MAX:,} types, or is deeper than {DEPTH_MAX}.")
@@ -249,7 +256,7 @@ class _WritingOut:
         return self._content(avro, full, full.rpartition(".")[0], depth, repeated)
 
     def _content(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
-        """A named type, under a name of its own wherever it stands, that no type of `physical_schema` has."""
+        """Expand a named type. Each occurrence gets a unique name that `physical_schema` does not use."""
         found: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
@@ -278,16 +285,16 @@ class _WritingOut:
             raise DataError(f"the record {reprlib.repr(full)} has no fields, or two of one name.")
         return found
 
-    # ---- what a type stands for
+    # ---- logical types
     def _told(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """`found` with what `avro` says that it stands for, as far as a reader has to know it."""
+        """Return `found` with the logical type of `avro`, if a reader needs it."""
         logical, base = avro.get("logicalType"), found["type"]
         if avro.get("connect.name") == _CONNECT_DECIMAL and base == "bytes":
             logical = "decimal"
         if logical == "decimal" and base in ("bytes", "fixed"):
             precision, scale = avro.get("precision", _DIGITS_MAX), avro.get("scale", 0)
             if type(precision) is int and type(scale) is int and 0 <= scale <= min(precision, _DIGITS_MAX):
-                # Kafka Connect says 64 digits where nobody knows: what has more than fit is a bad message
+                # Kafka Connect uses 64 digits for an unknown precision; a value with too many digits is a bad message
                 return self._kept(avro, found) | {
                     "logicalType": "decimal",
                     "precision": min(precision, _DIGITS_MAX),

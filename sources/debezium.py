@@ -1,9 +1,10 @@
-"""Debezium's change events as rows: what a row has become, or that it is gone.
+"""Decoder for Debezium change events, which returns the new version of each row, or its delete.
 
-An event has an image of the row after the change, and of a delete the key that its message has: the image before it
-has fillers there, where the database does not log whole rows. Rows get the place of their change in the database's log
-where the table has a column for it (`_event_lsn`, `_event_seq`). What cannot be told is refused: this may stop a job,
-and never makes a wrong row.
+An event contains an image of the row after the change. For a delete, only the key of the message is used, because the
+image before the delete may contain placeholders. If the table has the column `_event_lsn` or `_event_seq`, it gets the
+position of the change in the database's log.
+
+Ambiguous events raise errors. This may stop a job, but never writes a wrong row.
 """
 
 from __future__ import annotations
@@ -38,23 +39,25 @@ LSN, SEQ = "_event_lsn", "_event_seq"
 _TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
 _ORDERS = (LSN, SEQ, *_TOLD)
 _CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
-_FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # of mysql-bin.000123
+_FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # matches mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
-"""PostgreSQL's `source.sequence`: where the last transaction before this one ended, and the change's own LSN."""
+"""PostgreSQL's `source.sequence`: the end of the last committed transaction, and the LSN of the change."""
 NOT_SENT = "_not_sent."
-"""Begins the names of columns that tell in which rows another column was not sent: `_not_sent.NAME`. The column of just
-this name tells which of these rows are new ones, as an insert or a snapshot brings them.
+"""Prefix of the marker columns `_not_sent.NAME`.
+
+They are true for rows that do not contain the column NAME. The column with only the prefix as its name is true for new
+rows, from an insert or a snapshot.
 """
 _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decodes events of one topic by the columns of a table.
+    """Decoder of the events of one topic into rows with the columns of a table.
 
     Attributes:
-        unavailable: The string that stands for a value that was not sent.
-        units: Units of times whose unit no schema says, by column, as `hoodoo.arguments.time_units` returns them.
-        added: Makes the columns that the broker adds to the row of a message, from its number. None: there are none.
+        unavailable: The placeholder string for a value that was not sent.
+        units: Units of times without a unit in the schema, by column, as `hoodoo.arguments.time_units` returns them.
+        added: Function that returns the columns added by the broker, from the number of a message. None: no columns.
     """
 
     unavailable = UNAVAILABLE
@@ -64,21 +67,21 @@ class DebeziumDecoder:
     def __init__(
         self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, before: str = EVENT
     ) -> None:
-        """Take what is asked for.
+        """Create a decoder.
 
         Args:
-            topic: What errors call the topic.
+            topic: The name of the topic in errors.
             columns: The columns of the table.
-            unknown: Are columns wanted that `columns` does not have?
-            placing: How the table tells rows apart.
-            truncate: What to do where the source table was emptied: 'fail', 'ignore' or 'delete', by which `emptied`
-                is the number of the last message that says so.
-            before: What tells in which partition the row before a change was: the 'event', or a 'lookup' in the table,
-                where `unplaced` says that it is needed.
+            unknown: True to read columns that are not in `columns`.
+            placing: The key, partition and ordering columns of the table.
+            truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'. With 'delete', `emptied` is the number
+                of the last truncate message.
+            before: The source of a row's former partition: the 'event', or a 'lookup' in the table. `unplaced` is True
+                if a lookup is needed.
 
         Raises:
-            ColumnError: The table is ordered by a column that says nothing of changes, or `_event_lsn` or `_event_seq`
-                is no bigint.
+            ColumnError: The table is ordered by a column that events do not contain, or `_event_lsn` or `_event_seq` is
+                not a bigint.
         """
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
         self._told = (topic, before)
@@ -110,12 +113,12 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Columns that the table does not have, and that nobody asked for, as far as they have been met."""
+        """Columns of events so far that are not in the table and were not requested."""
         return self._reader.left_out
 
     @property
     def skipped(self) -> int:
-        """How many messages change no row, so far."""
+        """The number of messages so far that change no row."""
         return self._reader.skipped + self._passed_over
 
     # ---- messages
@@ -125,16 +128,16 @@ class DebeziumDecoder:
         """Decode events.
 
         Args:
-            numbers: The numbers of messages that have a value, in order.
-            keys: Their keys.
-            values: Their values.
-            bad: Where those go that are no events.
+            numbers: The numbers of the messages with a value, in order.
+            keys: The keys of these messages.
+            values: The values of these messages.
+            bad: Collects the messages that are not valid events.
 
         Yields:
-            Rows in the order of the events, and the number of the message of each.
+            Rows in the order of the events, and the number of each row's message.
 
         Raises:
-            DataError: The topic is none that the table can follow.
+            DataError: The table cannot follow the topic.
         """
         bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
@@ -148,7 +151,7 @@ class DebeziumDecoder:
                     yield from self._rows(events, said, bad)
 
     def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
-        """Return what makes the form in which the quarantine stores a message, with its key."""
+        """Return a function that encodes a message and its key for the quarantine."""
 
         def kept(number: int, value: bytes) -> bytes:
             key = keys[bisect_left(numbers, number)]
@@ -159,16 +162,16 @@ class DebeziumDecoder:
 
     @cached_property
     def _assumed(self) -> Mapping[str, Said]:
-        """What schemas would say of times, by the units that the caller says. Raises ColumnError."""
+        """Column descriptions for times whose unit the caller gave. Raises ColumnError."""
         return assumed(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
-        """Return the schemas of a registry by which an event is read. None: it needs no registry."""
+        """Return the registry schemas that decode an event, or None if the event needs no registry."""
         return None
 
     # ---- rows
     def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Make rows of events."""
+        """Convert events to rows."""
         said = with_units(said, self._assumed)
         ops = events.op
         is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
@@ -189,7 +192,7 @@ class DebeziumDecoder:
         made[IS_DELETED] = pa.array(gone)
         keep[list(bad_rows)] = False
         table, rows, moved = pa.table(made), np.flatnonzero(keep), moved[keep[moved]]
-        if len(moved):  # a row that leaves its partition is deleted there, and comes anew
+        if len(moved):  # a row that changes its partition is deleted in the old one and inserted into the new one
             table, rows = self._with_moves(events, table, rows, moved, said)
         elif len(rows) < len(table):
             table = table.take(pa.array(rows))
@@ -197,7 +200,7 @@ class DebeziumDecoder:
             yield table, [events.of.numbers[at] for at in rows.tolist()]
 
     def _learn(self, said: Mapping[str, Said]) -> None:
-        """Take new columns, where they are wanted, for what a schema says that they are."""
+        """Add new columns with the types of a schema, if new columns are requested."""
         if self.unknown:
             for name, one in said.items():
                 if name not in self._known and name not in _ORDERS and (kind := kind_of(one)) is not None:
@@ -206,7 +209,10 @@ class DebeziumDecoder:
     def _values(
         self, columns: Mapping[str, pa.Array], said: Mapping[str, Said], keep: np.ndarray, bad_rows: dict[int, str]
     ) -> dict[str, pa.Array]:
-        """The values of rows, in the types of the table. Notes in `bad_rows` which of those to `keep` do not fit."""
+        """Return the values of rows in the types of the table.
+
+        Adds an entry to `bad_rows` for each row of `keep` whose value does not match.
+        """
         made = dict[str, pa.Array]()
         for name, values in columns.items():
             field = self._known.get(name)
@@ -233,8 +239,9 @@ class DebeziumDecoder:
         return made
 
     def _not_sent(self, events: Events) -> dict[str, pa.Array]:
-        """Mark which rows do not have a column: updates keep its stored value, and new rows get its default
-        (`ingestion/unsent_values.py`).
+        """Return the marker columns for values that were not sent.
+
+        An update then keeps the stored value, and a new row gets the default (`ingestion/unsent_values.py`).
         """
         skipped = {*self.placing.key_names, *self._outside}
         lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
@@ -245,7 +252,10 @@ class DebeziumDecoder:
         return found
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
-        """Count events that change no row. Raises DataError where the source table was emptied."""
+        """Count events that change no row.
+
+        Raises DataError if the source table was truncated and truncate is 'fail'.
+        """
         if counts.all():
             return
         for at in np.flatnonzero(~counts).tolist():
@@ -267,7 +277,7 @@ class DebeziumDecoder:
     def _keys_of_deleted(
         self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
     ) -> None:
-        """Put the keys of deletes, as their messages have them, into `columns`."""
+        """Add the keys of deletes, from the keys of their messages, to `columns`."""
         where = np.flatnonzero(gone)
         if not len(where):
             return
@@ -283,7 +293,10 @@ class DebeziumDecoder:
     def _keys_at(
         self, events: Events, where: np.ndarray, bad_rows: dict[int, str]
     ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
-        """The keys of messages at `where`: together, or in halves until each that is none stands alone."""
+        """Yield the keys of the messages at `where`.
+
+        The keys are decoded together, or in halves until each invalid key is alone.
+        """
         contents = [events.of.keys[at] for at in where.tolist()]
         found = self._keys.columns(contents)
         if found is not None:
@@ -299,7 +312,10 @@ class DebeziumDecoder:
     def _placed(
         self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, Said]
     ) -> np.ndarray:
-        """Tell deletes their partition. Returns which updates leave theirs. Raises DataError where no event says it."""
+        """Set the partition columns of deletes. Returns the positions of the updates that change their partition.
+
+        Raises DataError if an event does not contain the old partition.
+        """
         if not self._outside:
             return np.empty(0, np.int64)
         updates = _in(events.op, (UPDATE,))
@@ -330,7 +346,7 @@ class DebeziumDecoder:
     def _leaves(
         self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, Said]
     ) -> np.ndarray:
-        """Which of the rows at `at`, whose values of a column have changed, are in another partition by that."""
+        """Return a mask of the rows at `at` whose changed value of a column moves them to another partition."""
         made = [one for one in self._made if one.column == name]
         other = np.ones(len(at), bool)
         if not made or not len(at):
@@ -338,14 +354,17 @@ class DebeziumDecoder:
         field = self._known[name]
         try:
             was, now = (meant(values.take(pa.array(at)), field, said.get(name)) for values in (before, after))
-        except UNFIT:  # the row is set aside for it
+        except UNFIT:  # the row is quarantined for this value
             return other
         return ~np.logical_and.reduce(
             [_equal(transforms.values(one, was), transforms.values(one, now)) for one in made]
         )
 
     def _full(self, events: Events) -> np.ndarray:
-        """Which rows before a change are whole: a value beside the key is neither null nor a filler."""
+        """Return a mask of the rows whose image before the change is complete.
+
+        An image is complete if a value outside the key is neither null nor a placeholder.
+        """
         found = np.zeros(len(events.op), bool)
         for name, values in events.before.items():
             if name in self.placing.key_names:
@@ -368,7 +387,10 @@ class DebeziumDecoder:
     def _with_moves(
         self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, Said]
     ) -> tuple[pa.Table, np.ndarray]:
-        """The rows at `rows`, before each that moved one that deletes it where it was, and of which event each is."""
+        """Return the rows at `rows` and the event of each row.
+
+        A row that moved is preceded by a delete in its old partition.
+        """
         olds = table.take(pa.array(moved))
         for name in self._outside:
             if name in events.before and name in table.column_names:
@@ -383,14 +405,15 @@ class DebeziumDecoder:
 
     # ---- order
     def _commit_order(self, events: Events) -> pa.Array:
-        """Compute values of `_event_lsn` that grow in the order of commits, as the LSNs of changes do not.
+        """Compute values of `_event_lsn` that grow in commit order. The LSNs of changes do not.
 
-        All changes of a transaction are logged before its commit, and the next transaction's `sequence` begins with
-        the end of that commit. So the larger one of the two numbers is below that of every later transaction, and
-        within a transaction it grows with the LSN. Rows of a snapshot have no last commit: their LSN is where streaming
-        begins. The first transaction behind a snapshot has none either, and may have been logged before the snapshot
-        that does not contain it. Where the table is ordered by the value, such a change gets `-1 - LSN`, which
-        `ingestion/arrival_order.py` replaces.
+        All changes of a transaction are logged before its commit. The `sequence` of the next transaction begins with
+        the end of that commit. The larger one of both numbers is therefore below that of every later transaction.
+        Within a transaction, it grows with the LSN.
+
+        Rows of a snapshot have no last commit. Their LSN is the start of streaming. The first transaction after a
+        snapshot has no last commit either. It may have been logged before the snapshot, which does not contain it. If
+        the table is ordered by the column, such a change gets `-1 - LSN`, which `ingestion/arrival_order.py` replaces.
         """
         lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
         commit = pc.struct_field(sequence, [0])
@@ -403,7 +426,10 @@ class DebeziumDecoder:
         return pc.if_else(unknown, pc.subtract(pa.scalar(-1, pa.int64()), place), place)
 
     def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
-        """The place of each change in the log of its database. Raises DataError where the connector says none."""
+        """Return the position of each change in the log of its database.
+
+        Raises DataError if the connector sends no position.
+        """
         name = self._order
         if name is None:
             return {}
@@ -418,7 +444,7 @@ class DebeziumDecoder:
         if place.null_count:
             mine = _in(parts["connector"], _CONNECTORS[name])
             without = place.is_null().to_numpy(zero_copy_only=False)
-            read = without & mine & _in(events.op, ("r",))  # a row that was read without a place is older than changes
+            read = without & mine & _in(events.op, ("r",))  # a snapshot row without a position is older than changes
             place = pc.if_else(pa.array(read), 0, place)
             for at in np.flatnonzero(without & ~read & keep).tolist():
                 connector = parts["connector"][at].as_py()
@@ -436,7 +462,7 @@ class DebeziumDecoder:
 
 
 def _equal(one: pa.Array, other: pa.Array) -> np.ndarray:
-    """Which values are equal; a null is equal to a null."""
+    """Return a mask of equal values. Two nulls are equal."""
     found: np.ndarray = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
     return found | one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
 

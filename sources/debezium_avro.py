@@ -1,8 +1,7 @@
-"""Debezium's change events as Avro: the same rows as from JSON.
+"""Decoder for Debezium change events in Avro. It returns the same rows as the JSON decoder.
 
-Only how an event is read differs. Its columns come out of the decoder with types; what they stand for, such as the unit
-of a time, the schema says as Kafka Connect writes it (`connect.name`), or by a logical type of Avro. What becomes of
-events, the decoder of JSON says too (debezium.py).
+Decoded Avro columns have types. The meaning of a value, such as the unit of a time, is in the schema: as written by
+Kafka Connect (`connect.name`), or as an Avro logical type. `debezium.py` converts the events of both formats to rows.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _MEANINGS = {
     "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
     "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
 }
-"""What logical types of Avro mean, where Kafka Connect does not say it."""
+"""Meanings of Avro logical types, for schemas without a Kafka Connect name."""
 
 
 class DebeziumAvroDecoder(DebeziumDecoder):
-    """Decodes events of one topic, written as Avro, by the columns of a table."""
+    """Decoder of the Avro events of one topic into rows with the columns of a table."""
 
     def __init__(
         self,
@@ -61,19 +60,19 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Take what is asked for.
+        """Create a decoder. All arguments but `schemas` are those of `DebeziumDecoder`.
 
         Args:
-            topic: As `DebeziumDecoder` takes it, as the five that follow.
-            columns: See above.
-            unknown: See above.
-            placing: See above.
-            truncate: See above.
-            before: See above.
+            topic: The name of the topic in errors.
+            columns: The columns of the table.
+            unknown: True to read columns that are not in `columns`.
+            placing: The key, partition and ordering columns of the table.
+            truncate: Handling of a truncate event.
+            before: The source of a row's former partition.
             schemas: The schemas of the registry, with times as numbers.
 
         Raises:
-            ColumnError: The table is ordered by a column that says nothing of changes.
+            ColumnError: The table is ordered by a column that events do not contain.
         """
         super().__init__(topic, columns, unknown, placing, truncate, before)
         self._schemas, self._avro = schemas, AvroReader(schemas)
@@ -85,18 +84,18 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         """Decode events.
 
         Args:
-            numbers: The numbers of messages that have a value, in order.
-            keys: Their keys.
-            values: Their values.
-            bad: Where those go that are no events.
+            numbers: The numbers of the messages with a value, in order.
+            keys: The keys of these messages.
+            values: The values of these messages.
+            bad: Collects the messages that are not valid events.
 
         Yields:
-            Rows in the order of the events, and the number of the message of each.
+            Rows in the order of the events, and the number of each row's message.
 
         Raises:
-            DataError: The topic is none that the table can follow.
+            DataError: The table cannot follow the topic.
             SourceUnavailable: The registry does not answer.
-            OptionError: It refuses to.
+            OptionError: The registry refuses access.
         """
         bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
@@ -109,12 +108,12 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         for content in (key, value):
             if content and len(content) >= HEAD and not content[0]:
                 number = int.from_bytes(content[1:HEAD], "big")
-                with suppress(HoodooError):  # the registry does not have it, which may be what is wrong
+                with suppress(HoodooError):  # the missing schema may be the reason why the message is bad
                     found[str(number)] = self._schemas.texts(number)
         return found
 
     def _block(self, whole: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Rows of each schema in turn."""
+        """Yield the rows of one schema after the other."""
 
         def note(at: int, why: str) -> None:
             bad.note(whole.numbers[at], why, whole.values[at])
@@ -141,7 +140,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
 
 
 class _AvroKeys(KeyReader):
-    """Reads keys of messages that are Avro too."""
+    """Reader of Avro message keys."""
 
     def __init__(
         self,
@@ -155,16 +154,16 @@ class _AvroKeys(KeyReader):
         self._avro = avro
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Read keys.
+        """Decode keys.
 
         Args:
-            contents: Keys, as messages have them.
+            contents: The keys of messages.
 
         Returns:
-            Their columns; None where one of them is no record.
+            The columns of the keys, or None if a key is not a valid record.
 
         Raises:
-            DataError: They have other columns than the key of the table.
+            DataError: The keys have other columns than the key of the table.
         """
         flaws = list[int]()
         parts = list[tuple[pa.Table, list[int]]]()
@@ -193,7 +192,7 @@ def _at(where: np.ndarray, note: Any) -> Any:
 
 # ---- events
 def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
-    """Why a record of these fields is no event; '' if it is one."""
+    """Return why a record with these fields is not an event, or '' if it is one."""
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
         return "no change event: it has no op"
@@ -217,7 +216,7 @@ def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
 
 
 def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
-    """The fields of a struct, null where the struct is; none where there is no such column."""
+    """Return the fields of a struct column, null where the struct is null. Returns {} if the column does not exist."""
     if name not in rows.column_names:
         return {}
     values = rows[name].combine_chunks()
@@ -225,14 +224,14 @@ def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
 
 
 def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
-    """A field of `source`; nulls where it is none that says a place."""
+    """Return a field of `source`, or nulls if it is missing or has another type."""
     alike = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
     return values.cast(kind) if values is not None and alike(values.type) else pa.nulls(count, kind)
 
 
-# ---- what schemas say
+# ---- column descriptions from schemas
 def _said_of_fields(node: Any) -> dict[str, Said]:
-    """What the schema of a row says of its columns."""
+    """Return the column descriptions in the schema of a row."""
     return {field["name"]: _said(field["type"]) for field in _single(node)["fields"]}
 
 
@@ -246,7 +245,7 @@ def _said(node: Any) -> Said:
 
 
 def _single(node: Any) -> dict[str, Any]:
-    """The one type beside null; a name as what it names."""
+    """Return the single type other than null. A type name is returned as a type object."""
     if isinstance(node, list):
         node = next((one for one in node if one != "null"), "null")
     return {"type": node} if isinstance(node, str) else node

@@ -1,7 +1,9 @@
-"""Debezium's events as Arrow has them: together by Arrow's reader, and what that refuses one by one.
+"""Decoder for Debezium JSON events into Arrow columns.
 
-An event is an envelope: what happened (`op`), the row after it and the row before it, and where the change stands in
-the log of the database (`source`). Values are spelt as in JSON (debezium_values.py). Knows no keys, and makes no rows.
+All events are decoded together by Arrow's JSON reader. Events that the reader rejects are decoded one by one.
+
+An event is an envelope: the operation (`op`), the row after and before the change, and the position of the change in
+the database's log (`source`). Values are in their JSON encoding (debezium_values.py).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from hoodoo.sources.one_type import seen, several_types
 UPDATE = "u"
 _BOTH = (False, True)
 _LOOKED_AT = 100
-_CAREFUL = 1_000  # messages that are looked at one by one where one of them is refused
+_CAREFUL = 1_000  # number of messages that are decoded one by one if one of them is rejected
 SOURCE = pa.struct(
     [
         ("connector", pa.string()),
@@ -47,17 +49,16 @@ _SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)
 
 @dataclass(frozen=True)
 class Events:
-    """Events as Arrow has them; values are spelt as in JSON.
+    """Events as Arrow columns, with values in their JSON encoding.
 
     Attributes:
         of: The messages, one for each event.
-        op: What happened.
-        after: The row after it, by column; null in all of them where there is none.
-        there: Is there a row after it?
-        before: The row before it, by column, as far as the database logs it.
-        lacking: By column, which rows after a change do not have the column; columns that all of them have are left
-            out.
-        source: Where the change stands in the log of the database.
+        op: The operation.
+        after: The row after the change, by column. All values are null for events without this row.
+        there: Mask of the events with a row after the change.
+        before: The row before the change, by column, as far as the database logs it.
+        lacking: Mask of the rows after a change without the column, by column. Columns that all rows have are left out.
+        source: The position of the change in the log of the database.
     """
 
     of: Messages
@@ -70,22 +71,22 @@ class Events:
 
 
 class EventReader:
-    """Reads events by the columns of a table.
+    """Reader of events with the columns of a table.
 
     Attributes:
         known: The columns of the table that an event may have.
-        spelt: How values of each are spelt; None where an event cannot bring them.
-        left_out: Columns that the table does not have, and that nobody asked for, as far as they have been met.
-        skipped: Messages that are no events, so far, such as heartbeats.
+        spelt: The JSON encoding type of each column, or None if events cannot contain the column.
+        left_out: Columns of events so far that are not in the table and were not requested.
+        skipped: The number of messages so far that are not change events, such as heartbeats.
     """
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
-        """Take what is asked for.
+        """Create a reader.
 
         Args:
             known: The columns of the table that an event may have.
-            unknown: Are other columns wanted?
-            before: Does the row before a change matter?
+            unknown: True to read other columns too.
+            before: True to read the row before a change.
         """
         self.known, self.unknown = known, unknown
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
@@ -94,7 +95,7 @@ class EventReader:
         self._scaled = set[str]()
 
     def learn(self, name: str, kind: pa.DataType) -> None:
-        """Read a column that the table does not have as if it had.
+        """Add a column that is not in the table.
 
         Args:
             name: The column.
@@ -104,11 +105,11 @@ class EventReader:
         self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Read events: together, or in halves, and at last one by one.
+        """Decode events: together, in halves, and finally one by one.
 
         Args:
             some: Messages of one schema.
-            bad: Where those go that are none.
+            bad: Collects the messages that are not valid events.
 
         Yields:
             The events, in the order of the messages.
@@ -124,7 +125,7 @@ class EventReader:
             yield from self._one_by_one(some, bad)
 
     def _together(self, some: Messages) -> Events | None:
-        """Decode envelopes by Arrow's reader; None where it refuses one, or an envelope says not what it is."""
+        """Decode envelopes with Arrow's reader. Returns None if the reader rejects one, or if an envelope has no op."""
         text = objects_of(some.payloads)
         if text is None:
             return None
@@ -175,8 +176,10 @@ class EventReader:
         unsaid: Collection[str],
         there: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        """Find out which rows after a change do not have a column. Arrow's reader makes nulls of what is not there, so
-        where there are nulls, those that are written in the text are found by another reading.
+        """Return masks of the rows after a change that do not contain a column.
+
+        Arrow's reader returns null for a missing value. If a column has nulls, a second pass over the text finds the
+        nulls that are written in it.
         """
         if not there.any():
             return {}
@@ -197,8 +200,9 @@ class EventReader:
         return found
 
     def _look_for_others(self, some: Messages) -> None:
-        """Note columns that the table does not have, where they are left out: Arrow's reader passes over them unseen.
-        A schema names all; without one, every hundredth event and the last one are looked at.
+        """Note columns that are not in the table, if they are left out. Arrow's reader ignores them silently.
+
+        A schema names all columns. Without a schema, every hundredth event and the last one are inspected.
         """
         if self.unknown:
             return
@@ -209,12 +213,12 @@ class EventReader:
         for payload in (*some.payloads[::_LOOKED_AT], some.payloads[-1]):
             try:
                 after = json.loads(payload).get("after") or {}
-            except ValueError:  # Arrow's reader takes some text that is no JSON
+            except ValueError:  # Arrow's reader accepts some text that is not JSON
                 continue
             self.left_out.update(name for name in after if name not in self.known)
 
     def _never_said(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
-        """Columns that occur in no envelope: Arrow makes nulls of them."""
+        """Return the columns that occur in no envelope. Arrow fills them with nulls."""
         empty = [name for name, values in images.items() if values.null_count == len(values)]
         return [
             name
@@ -223,13 +227,14 @@ class EventReader:
         ]
 
     def _one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode envelopes by Python, and note those that are none."""
+        """Decode envelopes with Python, and note the invalid ones."""
         kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
         for at, payload in enumerate(some.payloads):
             try:
                 event = json.loads(payload, parse_float=Decimal)
                 if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
-                    if event["schema"] is not None:  # it says what values are, so that it is never left aside
+                    # the schema defines the meaning of values, so it must not be ignored
+                    if event["schema"] is not None:
                         raise ValueError("the schema does not stand before the payload")
                     event = event["payload"]
                 if self._is_none(event):
@@ -274,8 +279,9 @@ class EventReader:
         yield Events(picked, op, after, there, before, lacking, _places(pa.array(sources, SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
-        """Is this a message that changes no row: a heartbeat, the mark of a transaction? Raises ValueError where it is
-        nothing that Debezium sends.
+        """Return whether a message changes no row, such as a heartbeat or a transaction marker.
+
+        Raises ValueError for a message that Debezium does not send.
         """
         if not isinstance(event, dict):
             raise ValueError("no JSON object")
@@ -286,7 +292,7 @@ class EventReader:
         raise ValueError("no change event: it has no op")
 
     def _plain_image(self, image: Any) -> dict[str, Any] | None:
-        """The image of a row, with values as `spelt` says. Raises ValueError."""
+        """Return the image of a row, with values in their JSON encoding. Raises ValueError."""
         if image is None:
             return None
         if not isinstance(image, dict):
@@ -303,13 +309,13 @@ class EventReader:
             try:
                 found[name] = plain(value, field.type)
                 if is_scaled(value) and not pa.types.is_struct(field.type):
-                    self._scaled.add(name)  # so are those that come
+                    self._scaled.add(name)  # later values of the column are scaled too
             except UNFIT as problem:
                 raise ValueError(f"Column {name!r}: {_why(problem)}") from None
         return found
 
     def _column(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
-        """Values as a column. place: where the event of each stands. Raises ColumnError."""
+        """Convert values to a column. `place` returns the location of a value's event. Raises ColumnError."""
         texts = {value for value in values if isinstance(value, str)}
         if name not in self.known and texts <= FLOATS.keys() and any(isinstance(value, float) for value in values):
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
@@ -335,23 +341,23 @@ class EventReader:
 
 
 def is_none(names: Set[str]) -> bool:
-    """Tell whether a message without an op is one that changes no row.
+    """Return whether a message without an op changes no row.
 
     Args:
-        names: The fields that it has.
+        names: The fields of the message.
 
     Returns:
-        True for a heartbeat, the mark of a transaction, or a change of a schema.
+        True for a heartbeat, a transaction marker, or a schema change.
     """
     return names == {"ts_ms"} or {"status", "id"} <= names or "ddl" in names
 
 
 def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Find by column which rows after a change have a null that is written in the text of the events.
+    """Find the rows after a change with a null that is written in the text of the events.
 
     Args:
         text: The events.
-        counts: By column how many of these rows have a null, written or not.
+        counts: The number of these rows with a null, written or not, by column.
 
     Returns:
         bool[n] by column. Columns whose nulls are all written are left out.
@@ -383,14 +389,14 @@ def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarr
 
 
 def _has_spaces(text: bytes) -> bool:
-    """Tell whether there may be space around a colon behind a name."""
+    """Return whether there may be whitespace around a colon after a name."""
     data = np.frombuffer(text, np.uint8)
     quote, space = data == ord('"'), data <= ord(" ")
     return bool((quote[:-2] & (data[1:-1] == ord(":")) & space[2:]).any() or (quote[:-1] & space[1:]).any())
 
 
 def _has_value(text: bytes, name: str) -> bool:
-    """Tell whether an event may have a value, other than null, of that name."""
+    """Return whether an event may contain a non-null value with this name."""
     encoding = re.escape(json.dumps(name, ensure_ascii=False).encode())
     return re.search(encoding + rb"\s*:\s*(?!null)\S", text) is not None
 
@@ -400,21 +406,24 @@ def _null_of(name: str, ascii: bool = False) -> bytes:
 
 
 def _places(source: pa.Array) -> dict[str, pa.Array]:
-    """What counts of `source`: names of others may be no text."""
+    """Return the fields of `source` that are used.
+
+    Other fields are ignored, because their names may be invalid UTF-8.
+    """
     return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in SOURCE}
 
 
 def _is_sound(name: str, value: Any) -> bool:
-    """Can Arrow hold this value of `source`?"""
+    """Return whether Arrow can represent this value of `source`."""
     if isinstance(value, str):
-        value.encode()  # raises for half a character
+        value.encode()  # raises for an unpaired surrogate
     elif isinstance(value, bool) or isinstance(value, int) and value.bit_length() > 63:
         return False
     return isinstance(value, _SAID[name])
 
 
 def _children(values: pa.Array) -> dict[str, pa.Array]:
-    """The fields of a struct, null where the struct is."""
+    """Return the fields of a struct, null where the struct is null."""
     return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
 
 

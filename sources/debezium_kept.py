@@ -1,6 +1,6 @@
-"""Change events as the quarantine stores them: an event is only complete with the key of its message.
+"""Change events in the quarantine. An event is stored with the key of its message.
 
-The stored form also contains what the decoder was told, so that a replay decodes the event in the same way.
+The stored form also contains the settings of the decoder, so that a replay decodes the event in the same way.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KEY, VALUE = "key", "payload"
 
 @dataclass(frozen=True)
 class EventContext:
-    """What a decoder was told, apart from the table.
+    """Settings of a decoder, without the table.
 
     Attributes:
-        topic: What errors call the topic.
-        before: What tells in which partition the row before a change was.
-        unavailable: The string that stands for a value that was not sent.
-        units: Units of times whose unit no schema says, by column.
-        schemas: Of Avro, by its id the texts of each schema that the event needs. None: the event is JSON.
+        topic: The name of the topic in errors.
+        before: The source of a row's former partition.
+        unavailable: The placeholder string for a value that was not sent.
+        units: Units of times without a unit in the schema, by column.
+        schemas: The texts of each Avro schema that the event needs, by schema id. None: the event is JSON.
     """
 
     topic: str
@@ -69,11 +69,11 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
     Args:
         key: The key of its message.
         value: The value of its message.
-        more: Columns that the broker adds to its row. None: there are none.
-        context: What the decoder was told.
+        more: Columns that the broker adds to its row, or None.
+        context: The settings of the decoder.
 
     Returns:
-        A row in Arrow's format.
+        A row in Arrow's IPC stream format.
     """
     row = pa.table({KEY: _readable(key), VALUE: _readable(value)})
     if more is not None:
@@ -87,10 +87,10 @@ def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
     Args:
         row: A table of one row.
         name: The name of the note.
-        note: What a replay has to know of the row.
+        note: Information that a replay of the row needs.
 
     Returns:
-        A row in Arrow's format.
+        A row in Arrow's IPC stream format.
     """
     row = row.replace_schema_metadata({**(row.schema.metadata or {}), name: note})
     sink = pa.BufferOutputStream()
@@ -113,10 +113,10 @@ def event_in(row: pa.Table) -> StoredEvent:
 
 
 class KeptSchemas(AvroSchemas):
-    """Schemas of Avro that are stored with an event: no registry is asked."""
+    """Avro schemas that are stored with an event. No registry is used."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
-        """Take the texts of the schemas by their ids."""
+        """Create a cache from the texts of the schemas by their ids."""
         super().__init__(_Texts(texts), times=False)
 
 
@@ -131,7 +131,7 @@ class _Texts:
 
 
 def _readable(content: bytes | None) -> pa.Array:
-    """A value as text if it is UTF-8, so that people can read it."""
+    """Return a value as text if it is UTF-8, so that it is human-readable. Otherwise return bytes."""
     try:
         return pa.array([None if content is None else content.decode()], pa.string())
     except UnicodeDecodeError:

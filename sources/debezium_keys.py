@@ -1,4 +1,4 @@
-"""The keys that messages have: which row an event is of. An event of a delete says it nowhere else for sure."""
+"""Reader of message keys, which identify the row of an event. For a delete, only the key identifies it reliably."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.sources.source import Placing
 
 
 class KeyReader:
-    """Reads keys of messages, and holds them against the key of the table."""
+    """Reader of message keys, which compares their columns with the key of the table."""
 
     def __init__(
         self,
@@ -26,26 +26,26 @@ class KeyReader:
         known: Mapping[str, pa.Field],
         spelt: Mapping[str, pa.DataType | None],
     ) -> None:
-        """Take what is asked for.
+        """Create a reader.
 
         Args:
-            topic: What errors call the topic.
-            placing: How the table tells rows apart.
+            topic: The name of the topic in errors.
+            placing: The key, partition and ordering columns of the table.
             known: The columns of the table.
-            spelt: How values of each column are spelt.
+            spelt: The JSON encoding type of each column.
         """
         self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
         self._messages = Unwrapping()
         self._fits = False
 
     def require(self, keys: Sequence[bytes | None]) -> None:
-        """Hold the keys of changes against the table.
+        """Check the keys of changes against the key of the table.
 
         Args:
             keys: The keys of some changes.
 
         Raises:
-            DataError: There is none, or it has other columns than that of the table.
+            DataError: A key is missing, or has other columns than the key of the table.
         """
         if None in keys:
             raise DataError(
@@ -57,16 +57,16 @@ class KeyReader:
             self.columns(keys[:1])
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Read keys.
+        """Decode keys.
 
         Args:
-            contents: Keys, as messages have them.
+            contents: The keys of messages.
 
         Returns:
-            Their columns, spelt as in a row; None where one of them is no object with such values.
+            Their columns, encoded as in a row. None if a key is not an object with valid values.
 
         Raises:
-            DataError: They have other columns than the key of the table.
+            DataError: The keys have other columns than the key of the table.
         """
         found = list[Mapping[str, pa.Array]]()
         for _, _, payloads, _ in self._messages.unwrapped([one or b"" for one in contents]):
@@ -78,7 +78,7 @@ class KeyReader:
         return {name: pa.concat_arrays([one[name] for one in found]) for name in found[0]}
 
     def _together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Read keys by Arrow's reader; None where it refuses one."""
+        """Decode keys with Arrow's reader. Returns None if the reader rejects a key."""
         text = objects_of(payloads)
         if text is None:
             return None
@@ -97,7 +97,7 @@ class KeyReader:
         return {name: table[name].combine_chunks() for name in table.column_names}
 
     def _one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Read keys by Python; None where one is no object with values of the columns."""
+        """Decode keys with Python. Returns None if a key is not an object with valid values."""
         try:
             keys = [json.loads(one, parse_float=Decimal) for one in payloads]
             there = list(dict.fromkeys(name for one in keys for name in dict(one)))
@@ -111,12 +111,12 @@ class KeyReader:
             return None
 
     def _require(self, there: Sequence[str]) -> None:
-        """Raise DataError where these are not the columns of the table's key."""
+        """Raise DataError if these are not the columns of the table's key."""
         if self.placing.key and (missing := set(there) ^ self._key_said(there)):
             raise self._other_key(there, missing)
 
     def _key_said(self, there: Sequence[str]) -> set[str]:
-        """The names of the table's key, each as messages have it."""
+        """Return the names of the table's key columns, as used in the messages."""
         return {next((name for name in names if name in there), names[0]) for names in self.placing.key}
 
     def _other_key(self, there: Sequence[str], missing: set[str]) -> DataError:

@@ -1,7 +1,7 @@
-"""What lies in messages of Kafka Connect: the payload, and what the schema beside it says, where there is one.
+"""Messages of Kafka Connect: the payload and the schema, if the message contains one.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
-that each schema is read once. Knows no events.
+each schema is parsed once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _KNOWN_MAX = 32
 
 @dataclass(frozen=True)
 class Messages:
-    """Some messages of one topic, in order.
+    """Messages of one topic, in order.
 
     Attributes:
-        numbers: The number of each.
-        keys: The key of each as it came, or None.
-        values: The bytes of each as they came.
-        payloads: What counts of these bytes.
-        schema: What the messages say of their payloads; None where they say nothing.
+        numbers: The number of each message.
+        keys: The original key of each message, or None.
+        values: The original bytes of each message.
+        payloads: The payload of each message.
+        schema: The schema in the messages, or None if they have no schema.
     """
 
     numbers: Sequence[int]
@@ -61,19 +61,20 @@ class Messages:
 
 
 class Unwrapping:
-    """Takes payloads out of messages, and remembers the schemas that it has met."""
+    """Extraction of the payloads of messages. It caches the schemas of earlier messages."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Any] = {}
 
     def unwrapped(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
-        """Take out the payloads.
+        """Extract the payloads.
 
         Args:
             contents: Messages, or keys of messages.
 
         Yields:
-            Where messages of one schema begin and end, their payloads, and the schema; None where there is none.
+            The start and the end of a run of messages with one schema, their payloads, and the schema. The schema is
+            None for messages without a schema.
         """
         start = 0
         while start < len(contents):
@@ -96,7 +97,7 @@ class Unwrapping:
             start = stop
 
     def _prefix(self, content: bytes) -> bytes:
-        """What stands before the payload, once its schema is known; b'' where there is no schema."""
+        """Return the bytes before the payload, and cache the schema in them. Returns b'' if there is no schema."""
         for prefix in self._known:
             if content.startswith(prefix):
                 return prefix
@@ -120,13 +121,13 @@ class Unwrapping:
 
 
 def objects_of(objects: Sequence[bytes]) -> bytes | None:
-    """Put objects into lines of their own, as Arrow's reader takes them.
+    """Write JSON objects on one line each, as Arrow's reader requires.
 
     Args:
-        objects: Their bytes.
+        objects: The bytes of the objects.
 
     Returns:
-        The lines; None where one is no object or is nested too deeply, which would take the process down with it.
+        The lines. None if an item is not an object, or is nested too deeply, which would crash the process.
     """
     text = b"\n".join(objects)
     if not _are_objects(text, len(objects)):
@@ -141,7 +142,7 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
 
 
 def _are_objects(text: bytes, count: int) -> bool:
-    """Are these so many lines, of which each begins and ends as an object does?"""
+    """Return whether the text has `count` lines, and each line begins and ends like an object."""
     data = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     if len(ends) != count:

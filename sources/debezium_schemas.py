@@ -1,4 +1,4 @@
-"""What schemas in messages of Kafka Connect say of columns."""
+"""Column descriptions in the schemas of Kafka Connect messages."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class Said:
-    """What the schema in a message says of a column.
+    """Description of a column in the schema of a message.
 
     Attributes:
-        type: The name of its type, as Kafka Connect has it: 'int64', 'bytes', 'array', ...
-        meaning: What values of that type stand for, such as 'io.debezium.time.Date'; '' where they are just that.
+        type: The name of the type in Kafka Connect: 'int64', 'bytes', 'array', ...
+        meaning: The semantic type, such as 'io.debezium.time.Date'. '' for plain values.
         scale: The scale of a decimal in bytes.
-        items: What the schema says of the items, where the type is 'array'.
+        items: The description of the items, for the type 'array'.
     """
 
     type: str
@@ -57,14 +57,14 @@ class Said:
 
 
 def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
-    """Read what a schema in a message says of columns.
+    """Read the column descriptions in the schema of a message.
 
     Args:
-        schema: The schema, as JSON has it.
-        image: The field whose fields are the columns, such as 'after'. '': the fields of the message itself are.
+        schema: The schema, as parsed JSON.
+        image: The field that contains the columns, such as 'after'. '': the fields of the message are the columns.
 
     Returns:
-        What it says of each column, or None where it says nothing of such columns.
+        The description of each column, or None if the schema does not describe them.
     """
     try:
         fields = schema["fields"]
@@ -82,13 +82,13 @@ def _said(node: Any) -> Said:
 
 
 def kind_of(said: Said) -> pa.DataType | None:
-    """Return the type that a column has which a table gets from a schema.
+    """Return the table type for a column that is created from a schema.
 
     Args:
-        said: What the schema says.
+        said: The description of the column.
 
     Returns:
-        The type; None where the values have to show it.
+        The type, or None if it depends on the values.
     """
     unit = UNITS.get(said.meaning)
     if said.meaning == DECIMAL:

@@ -1,4 +1,4 @@
-"""Units of times whose unit no schema says: what the caller says of them."""
+"""Units of times that the caller gives, for events without a unit in their schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIME_UNITS = {
 
 
 def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, Said]:
-    """Return what schemas would say of the times in a table.
+    """Return column descriptions for the times in a table.
 
     Args:
         units: Units by column, as `hoodoo.arguments.time_units` returns them.
@@ -27,7 +27,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
         unknown: True if events may have other columns too.
 
     Returns:
-        What a schema would say of each time column whose unit is known.
+        The description of each time column whose unit is known.
 
     Raises:
         ColumnError: A column with a unit is not in the table, or has no times without a zone.
@@ -50,7 +50,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 
 
 def with_units(said: Mapping[str, Said], units: Mapping[str, Said]) -> Mapping[str, Said]:
-    """Return what a schema says of columns, and the units of times that it does not say."""
+    """Return the column descriptions of a schema, completed with the given units of times."""
     return {**said, **{name: one for name, one in units.items() if not _says_unit(said.get(name))}} if units else said
 
 

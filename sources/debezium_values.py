@@ -1,15 +1,14 @@
-"""Values as Debezium spells them in JSON, or as Avro brings them, as values of a table's columns.
+"""Conversion of Debezium values, from their JSON encoding or from Avro, to the types of a table's columns.
 
-Arrow's JSON reader is asked for the type that a value is spelt in (`spelt`): days, numbers of a unit, texts. A whole
-column of these is made what the table has (`meant`). What Arrow's reader refuses, such as "NaN" for a float, a value
-made `plain` brings to the same types one by one.
+Arrow's JSON reader reads a value in its encoding type (`spelt`): days, numbers of a unit, or strings. `meant` then
+converts a whole column to the type of the table. If Arrow's reader rejects a value, such as "NaN" for a float, `plain`
+converts single values to the encoding type.
 
-Avro's values have types of their own, among them numbers that stand for times. Those that JSON spells otherwise
-(decimals, bytes, numbers of another size) are made what the table has where that says the same.
+Avro values have their own types, which include numbers that represent times. Values that JSON encodes differently
+(decimals, bytes, numbers of another size) are converted if the value stays the same.
 
-What a schema in the message says of a column counts (`Said`). Without one a time is in
-microseconds where it can be nothing else, and a decimal is text: in bytes, 12345 at scale 2 and at scale 4 look the
-same. Knows neither messages nor tables.
+The schema in a message defines the meaning of a column (`Said`). Without a schema, a time is in microseconds if no
+other unit is possible. A decimal is then a string, because in bytes, 12345 with scale 2 and with scale 4 look the same.
 """
 
 from __future__ import annotations
@@ -29,32 +28,41 @@ from hoodoo.sources.debezium_schemas import DECIMAL, UNITS, Said
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 SCALED = pa.struct([("scale", pa.int32()), ("value", pa.string())])
-"""How a NUMERIC is spelt that has no scale of its own."""
+"""Encoding of a NUMERIC value without a fixed scale."""
 FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
 _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEVER}
-"""In microseconds: tables hold the years 1 to 9999, and infinity is the last moment of these, or the first. Debezium
-sends the words for timestamps with a zone, and such numbers for others.
+"""Infinite timestamps in microseconds, and the values stored for them.
+
+Tables store the years 1 to 9999, so infinity becomes the last or the first moment of these. Debezium sends words for
+timestamps with a zone, and these numbers for other timestamps.
 """
 HSTORE = pa.map_(pa.string(), pa.string())
-"""PostgreSQL's hstore as Avro has it."""
+"""Arrow type of PostgreSQL's hstore in Avro."""
 _ENDLESS_DAYS = {(-622_191_236, -622_191_231): 2_932_896, (-625_821_274, -625_821_269): -719_162}
-"""What Debezium sends for an infinite date: the day overflows, and depends by one on the time zone of its process."""
+"""Numbers that Debezium sends for an infinite date.
+
+The day overflows, and varies by one with the time zone of Debezium's process.
+"""
 _TIMESTAMP_MS, _DAY_MS = 10**14, 86_400_000
-"""More milliseconds than timestamps have until the year 5138, and the milliseconds of a day. As microseconds that is
-March 1973, and a minute and a half after midnight.
+"""Limits for values in milliseconds: timestamps until the year 5138, and the milliseconds of a day.
+
+As microseconds, they are March 1973, and one and a half minutes after midnight.
 """
 _TINY = 1_000
-"""Numbers nearer to zero are within a second of it in both units."""
+"""Numbers closer to zero are within a second of it in both units."""
 _SCALE_MAX = 16_384
-"""More than any database has: few bytes could stand for a text without end."""
+"""Maximum scale of a decimal.
+
+No database has a larger one, and a few bytes could otherwise become an endless string.
+"""
 UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
-"""How a value says that it is none of its column. A ColumnError is about the whole column."""
+"""Errors for a value that does not match its column. A ColumnError concerns the whole column."""
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type in which values of a type are spelt in JSON; None where Arrow's reader cannot bring them."""
+    """Return the JSON encoding type of a column type, or None if Arrow's reader cannot read such values."""
     if pa.types.is_timestamp(kind):
         return pa.string() if kind.tz else pa.int64()
     if pa.types.is_date(kind):
@@ -74,19 +82,19 @@ def spelt(kind: pa.DataType) -> pa.DataType | None:
 
 # ---- a column
 def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
-    """Make values what the table has.
+    """Convert values to the type of a table column.
 
     Args:
-        values: They, in the type that `spelt` gives, or in one of Avro's.
+        values: The values, in the type that `spelt` returns, or in an Avro type.
         field: The column of the table.
-        said: What a schema says of the column.
+        said: The description of the column in a schema.
 
     Returns:
         The values, in the column's type.
 
     Raises:
-        ColumnError: It is a decimal in bytes, and nothing says its scale.
-        ArrowInvalid: A value is none of that type. Others of UNFIT say the same.
+        ColumnError: The column is a decimal in bytes, and its scale is unknown.
+        ArrowInvalid: A value does not match the type. The other errors of UNFIT mean the same.
     """
     kind = field.type
     if values.type != spelt(kind):
@@ -124,8 +132,9 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
-    """Values of Avro as the column's type, or as JSON spells it. Raises ArrowInvalid where that would be another value,
-    such as a number for a text.
+    """Convert Avro values to the column's type, or to its JSON encoding type.
+
+    Raises ArrowInvalid if the conversion would change the value, such as from a number to a string.
     """
     types, own, kind = pa.types, values.type, field.type
     if values.null_count == len(values):
@@ -160,7 +169,7 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Arr
 
 
 def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Array:
-    """One field of structs."""
+    """Return one field of structs."""
     if at is None:
         return pa.nulls(len(values), inner.type)
     return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
@@ -175,7 +184,7 @@ def _lists(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _dates(days: pa.Array) -> pa.Array:
-    """Days since 1970, with the last and the first day of tables for the infinities."""
+    """Return days since 1970, with infinities replaced by the last and the first day that tables support."""
     for (least, greatest), kept in _ENDLESS_DAYS.items():
         endless = pc.and_(pc.greater_equal(days, least), pc.less_equal(days, greatest))
         if pc.any(endless).as_py():
@@ -184,7 +193,7 @@ def _dates(days: pa.Array) -> pa.Array:
 
 
 def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
-    """Times without a zone from numbers of a unit. None: the numbers have to show it."""
+    """Convert numbers to times without a zone. If `unit` is None, it is derived from the numbers."""
     known, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
     unit = unit or _unit_of(numbers, kind, _TIMESTAMP_MS)
     per = units.get(unit, 1)
@@ -198,19 +207,20 @@ def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
 
 
 def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
-    """Tell the unit of numbers whose schema says none: microseconds, as PostgreSQL has them unless a column or a
-    connector says milliseconds.
+    """Return the unit of numbers without a unit in their schema.
+
+    Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds.
 
     Args:
         numbers: The numbers.
         kind: The type of the column.
-        most_ms: Numbers up to this one may be milliseconds, and larger ones are not.
+        most_ms: The largest number that may be in milliseconds.
 
     Returns:
         The unit.
 
     Raises:
-        ArrowInvalid: A number may be either.
+        ArrowInvalid: A number may be in either unit.
     """
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
@@ -228,7 +238,7 @@ def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
 
 
 def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Moments from ISO 8601, or from the words for what lies beyond all of them."""
+    """Convert ISO 8601 strings to moments. The words for infinity become the first or the last supported moment."""
     moments = pa.timestamp("us", "UTC")
     endless = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
     if not pc.any(endless).as_py():
@@ -257,7 +267,7 @@ def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _is_bytes(text: str | None) -> bool:
-    """Is this no number, and base64?"""
+    """Return whether a string is base64 and not a number."""
     if not text or text in FLOATS or not _BASE64.fullmatch(text):
         return False
     try:
@@ -268,7 +278,7 @@ def _is_bytes(text: str | None) -> bool:
 
 
 def _unscaled(content: str | bytes, scale: int) -> str:
-    """The number of which these are the bytes, as text. Raises ValueError for a scale that no database has."""
+    """Return the number in these bytes as a string. Raises ValueError for an unsupported scale."""
     if abs(scale) > _SCALE_MAX:
         raise ValueError(f"a decimal has the scale {scale}")
     if isinstance(content, str):
@@ -280,16 +290,16 @@ def _unscaled(content: str | bytes, scale: int) -> str:
 
 
 def texts_of(scaled: pa.Array) -> pa.Array:
-    """Write decimals that say their own scale as decimals are spelt otherwise.
+    """Convert decimals with their own scale to strings.
 
     Args:
-        scaled: They, as SCALED; the value may also be the bytes.
+        scaled: The decimals, as SCALED. The value may also be bytes.
 
     Returns:
-        The numbers, as text.
+        The numbers, as strings.
 
     Raises:
-        ValueError: One is none.
+        ValueError: A value is invalid.
     """
     return pa.array(
         [None if one is None else _unscaled(one["value"] or "", one["scale"] or 0) for one in scaled.to_pylist()],
@@ -299,29 +309,29 @@ def texts_of(scaled: pa.Array) -> pa.Array:
 
 # ---- a value
 def is_scaled(value: object) -> bool:
-    """Tell whether a value is a decimal that says its own scale.
+    """Return whether a value is a decimal with its own scale.
 
     Args:
-        value: The value, as Python reads JSON.
+        value: The value, as parsed JSON.
 
     Returns:
-        True if it is.
+        True for an object with `scale` and `value`.
     """
     return isinstance(value, dict) and value.keys() == {"scale", "value"}
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Make one value, as Python reads JSON, what `spelt` says of its type.
+    """Convert one value to the JSON encoding type of a table type.
 
     Args:
-        value: The value.
-        kind: The type that the table has.
+        value: The value, as parsed JSON.
+        kind: The type of the table's column.
 
     Returns:
         The value.
 
     Raises:
-        ValueError: It is none of that type.
+        ValueError: The value does not match the type.
     """
     if value is None:
         return None
@@ -350,21 +360,21 @@ def plain(value: Any, kind: pa.DataType) -> Any:
         if whole and -1 << number.bit_width - 1 <= value < 1 << number.bit_width - 1:
             return value
     if isinstance(value, str) and types.is_string(spelt(kind) or kind):
-        value.encode()  # JSON can bring half a character, which is no text
+        value.encode()  # raises for an unpaired surrogate, which is valid in JSON
         return value
     raise ValueError(f"{printable(value)} is no {kind}")
 
 
 def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tuple[int, str]]:
-    """Find the values that are none of a column.
+    """Find the values that do not match a column.
 
     Args:
-        values: As `meant` takes them.
+        values: The values, as in `meant`.
         field: The column of the table.
-        said: What a schema says of the column.
+        said: The description of the column in a schema.
 
     Returns:
-        The position of each, and what is wrong with it.
+        The position of each such value, and the reason.
     """
     try:
         meant(values, field, said)
@@ -380,7 +390,7 @@ def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tupl
 def _shown(values: pa.Array) -> str:
     try:
         return printable(values[0].as_py())
-    except UnicodeDecodeError:  # Arrow's reader takes what is no UTF-8
+    except UnicodeDecodeError:  # Arrow's reader accepts bytes that are not UTF-8
         return "a value"
 
 

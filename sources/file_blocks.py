@@ -1,7 +1,7 @@
 """Content of a file in bounded blocks: text in whole records, Parquet and Avro in batches of rows.
 
-Nothing is held but the block, so a file may be much larger than the memory. A reader can begin anywhere that another
-reader has stopped.
+Memory holds only one block, so a file may be much larger than memory. A reader can begin at the position where another
+reader stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is small
 _BATCH_ROWS = 65_536
 _TEXT = (pa.string(), pa.binary())
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
-_AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes that stand beside the quotes of a CSV field
+_AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes next to the quotes of a CSV field
 _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
 
@@ -103,7 +103,7 @@ class TextBlocks:
             most = min(2 * max(most, 64 << 10), self._record_max)
 
     def ended(self) -> bool:
-        """Tell whether the file was read to its end."""
+        """Return whether the file was read to its end."""
         self._fill(0)
         return not self._rest
 
@@ -112,7 +112,7 @@ class TextBlocks:
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill(self, size: int) -> None:
-        """Read until `size` bytes are there, or the file ends."""
+        """Read until `size` bytes are available, or the file ends."""
         parts, there = [self._rest], len(self._rest)
         while not self._ended and there <= size:  # one byte more tells whether the file ends here
             more = self._stream.read(size + 1 - there)
@@ -123,10 +123,10 @@ class TextBlocks:
 
 
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
-    """Return the positions behind each whole record, and the position of a quote that is not closed (-1: none).
+    """Return the end positions of all whole records, and the position of an unclosed quote (-1: none).
 
-    A quote of CSV opens a field only at the beginning of the field. Elsewhere it is a character like any other. A
-    carriage return ends a record of CSV. One at the end of `data` does not, since a newline may follow.
+    A quote opens a CSV field only at the beginning of the field. Elsewhere it is an ordinary character. A carriage
+    return ends a CSV record. At the end of `data` it does not, because a newline may follow.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE) + 1
@@ -200,7 +200,7 @@ class RowBatches:
         return self._moments(self._decoded(rows)) if self._file is not None else rows
 
     def ended(self) -> bool:
-        """Tell whether the file was read to its end."""
+        """Return whether the file was read to its end."""
         self._load(_RECORD_MAX, _BATCH_ROWS)
         return self._left is None
 
@@ -234,8 +234,9 @@ class RowBatches:
                 skip = max(0, skip - len(rows))
 
     def _repeating(self) -> list[str]:
-        """Return the columns of text and bytes whose values may be much larger than the file: a dictionary has each
-        value once. They stay dictionaries until it is known how many rows fit.
+        """Return the text and binary columns whose values may be much larger than the file, because of dictionaries.
+
+        These columns stay dictionaries until the number of rows that fit into a batch is known.
         """
         found, names = self._file.metadata, set[str]()
         for number in range(found.num_row_groups):
@@ -254,7 +255,10 @@ class RowBatches:
         return rows
 
     def _moments(self, rows: pa.Table) -> pa.Table:
-        """Give INT96 columns the time zone of the table's column: INT96 has none, and its writers store UTC."""
+        """Cast INT96 columns to UTC if the table's column has a time zone.
+
+        INT96 has no zone, and its writers store UTC.
+        """
         for name in self._int96():
             if name in self._columns.names and name in rows.column_names:
                 kind = self._columns.field(name).type
@@ -273,7 +277,7 @@ def _is_text_dictionary(kind: pa.DataType) -> bool:
 
 
 def _decoded_bytes(rows: pa.Table) -> int:
-    """Return the size of rows in memory, each value counted as often as it occurs."""
+    """Return the size of rows in memory. Each occurrence of a dictionary value counts."""
     size = 0
     for column in rows.columns:
         size += column.nbytes

@@ -1,8 +1,8 @@
-"""Blocks of files as rows, and what in them is not a row.
+"""Conversion of blocks of files to rows and bad rows.
 
-A block is decoded as a whole, which is fast. If that fails, a line is bad or the file is damaged. Text is then halved
-until each bad line stands alone, so a few bad lines cost little and the other lines become rows. Damage is an error of
-the file.
+A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. Text is then halved
+until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged file raises an
+error.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class FileRows:
     """Decoder of the blocks of one file.
 
     Attributes:
-        name: Path of the file, which places of bad rows contain.
+        name: Path of the file, which is part of the location of a bad row.
         columns: Columns of the table, whose types text is read as.
-        unknown: True if columns are wanted that `columns` does not have.
-        bad_max: With more bad rows than this, decoding a block ends.
+        unknown: True to read columns that `columns` does not have.
+        bad_max: Maximum number of bad rows in a block. One more raises TooManyBadRows.
     """
 
     name: str
@@ -55,24 +55,24 @@ class FileRows:
         return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
-        """Take rows of a file that has types. Raises ColumnError if a column is there twice, or a key column lacks."""
+        """Convert rows of a typed file. Raises ColumnError if a column occurs twice, or a key column is missing."""
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
         rows = decoder.wanted(sound(rows))
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
 
     def json(self, text: bytes, line: int = 0) -> Part:
-        """Decode a JSON object a line.
+        """Decode one JSON object per line.
 
         Args:
             text: The lines.
-            line: How many lines of the file are before them.
+            line: The number of lines of the file before them.
 
         Returns:
             The rows, the bad lines, and the columns that were left out.
 
         Raises:
-            TooManyBadRows: There are more bad lines. `details` has them as `found`.
+            TooManyBadRows: There are more than `bad_max` bad lines. `details` contains them as `found`.
         """
         decoder = JsonDecoder(self.columns, self.unknown)
         text = text[3:] if not line and text.startswith(_MARK) else text
@@ -99,14 +99,14 @@ class FileRows:
         Args:
             header: The first record of the file.
             text: Other records.
-            line: How many lines of the file are before them, without the header.
+            line: The number of lines of the file before them, without the header.
 
         Returns:
             The rows, the bad records, and the columns that were left out.
 
         Raises:
             DataError: The file is not CSV.
-            TooManyBadRows: There are more bad records. `details` has them as `found`.
+            TooManyBadRows: There are more than `bad_max` bad records. `details` contains them as `found`.
         """
         decoder = JsonDecoder(self.columns, self.unknown)
         data = pa.py_buffer(header + text)
@@ -132,12 +132,12 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as text: a file system may have paths that are not."""
+    """Return the path of a file as valid text. Bytes that are not UTF-8 are escaped."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
-    """Return the bad row, as BAD, that stands for a whole file. stamp: differs if the file is rewritten."""
+    """Return the bad row, as BAD, for a whole file. `stamp` differs if the file is rewritten."""
     row = {
         "place": _place(shown(name), "file", 0, stamp.encode()),
         "reason": "file",
@@ -148,7 +148,7 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
 
 
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
-    """Raise ColumnError where a file has a column twice, or lacks one that each row needs."""
+    """Raise ColumnError if a file has a column twice, or lacks a required column."""
     if twice := [one for one in there if there.count(one) > 1]:
         raise ColumnError(
             f"{printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
@@ -163,12 +163,15 @@ def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: 
 
 
 def _place(name: str, unit: str, number: int, payload: bytes) -> str:
-    """Return the place of a record in a file. It contains a digest of the record: the file may be rewritten."""
+    """Return the location of a record in a file.
+
+    It contains a digest of the record, because the file may be rewritten.
+    """
     return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
-    """Return the error for a file that cannot be decoded. kind: the format that its name says."""
+    """Return the error for a file that cannot be decoded. `kind` is the expected format."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
         f"{_OTHERWISE}",
@@ -178,10 +181,12 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
 
 # ---- CSV
 def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int) -> Iterator[pa.Table]:
-    """Yield the good rows. All rows are read as strings first, so that a row is bad alone if it has too few or too many
-    fields, a cell that is not UTF-8, or a value that does not match its column. line: lines before `data`.
+    """Yield the good rows.
+
+    All rows are first read as strings. A row is bad if it has the wrong number of fields, a cell that is not UTF-8, or
+    a value that does not match its column. `line` is the number of lines before `data`.
     """
-    if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
+    if data[-1] != ord("\n"):  # otherwise Arrow reads an empty last field as an empty string
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     content = data.to_pybytes()
     ends, _ = record_ends(content, True)
@@ -209,7 +214,10 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
 
 
 def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None) -> pa.Table:
-    """Read all cells as strings. odd: called for a row with another number of fields. None: such a row is an error."""
+    """Read all cells as strings.
+
+    `odd` is called for each row with a wrong number of fields. None: such a row is an error.
+    """
     texts = pa.csv.ConvertOptions(
         check_utf8=False,
         column_types=dict.fromkeys(header, pa.string()),
@@ -225,10 +233,12 @@ def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.In
 def _without_bytes(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Note the records that are not UTF-8. They are found in the bytes: Arrow decodes each row that it cannot parse.
+    """Remove and note the records that are not UTF-8.
+
+    They are searched in the bytes, because Arrow decodes each invalid row.
 
     Returns:
-        The other records, and a function that returns the number in `data` of the record with a number in them.
+        The other records, and a function that maps the number of a record in them to its number in `data`.
     """
     content = data.to_pybytes()
 
@@ -254,7 +264,7 @@ def _without_bytes(
 
 
 def _why_no_text(header: Sequence[str], record: bytes) -> str:
-    """Return what is wrong with a record that is not UTF-8. record: with the header before it."""
+    """Return the reason why a record is not UTF-8. `record` includes the header."""
     try:
         rows = _as_strings(pa.py_buffer(record), header, None)
     except pa.ArrowInvalid as problem:
@@ -266,7 +276,7 @@ def _why_no_text(header: Sequence[str], record: bytes) -> str:
 
 
 def _header(content: bytes, starts: np.ndarray, ends: np.ndarray) -> list[str]:
-    """Return the names of the columns. starts, ends: positions of the records."""
+    """Return the column names. `starts` and `ends` are the positions of the records."""
     records = (content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     first = next((record for record in records if record.strip(b"\r\n")), b"")
     return list(pa.csv.read_csv(pa.BufferReader(first), parse_options=_PARSING).schema.names)
@@ -289,6 +299,6 @@ def _good_rows(
         yield from _good_rows(rows.slice(middle), numbers[middle:], parse, bad)
         return
     why = said(problem)
-    if isinstance(problem, ColumnError):  # of a file of one row
+    if isinstance(problem, ColumnError):  # remove the position in the single-row file
         why = why.replace(", line 2", "").replace(" Correct the file.", "")
-    bad.note(numbers[0], why, text.to_pybytes().rstrip(b"\n"))  # with the header, so that it can be decoded again
+    bad.note(numbers[0], why, text.to_pybytes().rstrip(b"\n"))  # includes the header, so that it can be decoded again

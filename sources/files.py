@@ -1,4 +1,4 @@
-"""Files of a folder, or of a prefix of a bucket, as a source: each file is read once."""
+"""Source for the files of a folder, or of a bucket prefix. Each file is read once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
-_BLOCK = 8 << 20  # decoded bytes of a file that are read at once
+_BLOCK = 8 << 20  # decoded bytes of a file per block
 _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 
@@ -57,15 +57,15 @@ class _Work:
 
 
 class Files(Source):
-    """Source that reads the files of a folder, in any depth.
+    """Source that reads the files of a folder and its subfolders.
 
-    Each file is read once, in the order of modification times and then of names. A file is known by its path, its size
-    and its modification time; on S3, by its key and its ETag. Files whose names begin with '.' or '_', empty files, and
-    files that still grow are not read.
+    Each file is read once, sorted by modification time and then by name. A file is identified by its path, size and
+    modification time. On S3, it is identified by its key and ETag. Files whose names begin with '.' or '_', empty
+    files, and files that are still growing are not read.
 
     Attributes:
         name: 'files:' and the address of the folder.
-        passed_over: Files and subfolders that the newest look skipped: their names do not say their format, or they
+        passed_over: Files and subfolders that the latest listing skipped: their names do not indicate a format, or they
             cannot be read.
     """
 
@@ -82,27 +82,27 @@ class Files(Source):
         on_bad_file: str = "fail",
         storage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Describe a folder. Nothing is read yet.
+        """Create a source for a folder. Nothing is read yet.
 
         Args:
-            path: A folder of this machine, or s3://bucket/prefix.
-            format: Format of all files: 'json' (a JSON object a line), 'csv' (with a header), 'parquet' or 'avro'. None
-                (default): the format that the name of each file says, such as `trips.jsonl.gz`.
-            pattern: Files to read, by their paths below the folder. '*' stands for any characters, including '/'.
+            path: A local folder, or s3://bucket/prefix.
+            format: Format of all files: 'json' (one JSON object per line), 'csv' (with a header), 'parquet' or 'avro'.
+                None (default): the format in the name of each file, such as `trips.jsonl.gz`.
+            pattern: Pattern for the paths of files, relative to the folder. '*' matches any characters, including '/'.
                 Default: all files.
-            grace_s: For how long a file is remembered after it left the folder, in seconds. A file that comes back
+            grace_s: Time for which a file is remembered after it left the folder, in seconds. A file that comes back
                 unchanged within this time is not read again. Default: one day.
-            settle_s: For how long a file must be unchanged before it is read, in seconds. None (default): 2 in a folder
-                of this machine, 0 on S3, where an object appears as a whole.
-            on_change: What to do if a file that was read is rewritten: 'fail' (default) stops the job, 'again' reads
-                the file once more.
-            on_bad_file: What to do if a file is damaged, cannot be read, lacks a key column, or has a column whose type
-                does not match the table: 'fail' (default) stops the job, 'quarantine' adds a row for the file to the
-                quarantine and goes on.
-            storage: Options for S3, as `hoodoo.open` takes them.
+            settle_s: Time for which a file must be unchanged before it is read, in seconds. None (default): 2 for a
+                local folder, and 0 on S3, where an object appears as a whole.
+            on_change: Handling of a file that is rewritten after it was read: 'fail' (default) stops the job, 'again'
+                reads the file once more.
+            on_bad_file: Handling of a file that is damaged, cannot be read, lacks a key column, or has a column whose
+                type does not match the table: 'fail' (default) stops the job, 'quarantine' adds a row for the file to
+                the quarantine and continues.
+            storage: Options for S3, as in `hoodoo.open`.
 
         Raises:
-            OptionError: An argument is not one of the values above.
+            OptionError: An argument is invalid.
             CallError: The path is not a path.
         """
         wanted = None if format is None else _SPELLINGS.get(str(format).lower(), format)
@@ -128,12 +128,12 @@ class Files(Source):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest files that were not read.
+        """Choose the oldest files that have not been read.
 
         Args:
-            position: The position of an earlier plan; '' for none.
-            limits: Limits of the batch. Files are chosen up to `limits.bytes`, at least one; a larger file is read in
-                several batches.
+            position: The position of an earlier plan, or '' for the first batch.
+            limits: Limits of the batch. Files are chosen up to `limits.bytes`, but at least one. A larger file is read
+                in several batches.
 
         Returns:
             The files, or None if there is no new file.
@@ -247,14 +247,14 @@ class Files(Source):
         yield Part(pa.table({}), position=position())
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Set aside a file whose columns do not match the table.
+        """Quarantine a file whose columns do not match the table.
 
         Args:
-            origin: Path of the file, as the part with the columns has it.
+            origin: Path of the file, as in the part with the columns.
             problem: The error.
 
         Returns:
-            A row for the file, as `BAD`. None: on_bad_file is 'fail', so the error stops the job.
+            A row for the file, as `BAD`. None if on_bad_file is 'fail': the error then stops the job.
         """
         file = self._planned.get(origin)
         if file is None or self.on_bad_file == "fail":
@@ -263,7 +263,7 @@ class Files(Source):
         return bad_file(file.name, file.stamp, problem)
 
     def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
-        """Return a reader of a file that goes on where the file was left."""
+        """Return a reader of a file that continues at the previous position."""
         partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
         kept, self._open = self._open, None
@@ -274,7 +274,7 @@ class Files(Source):
         return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
     def _partial_first(self, taken: TakenFiles, new: list[Listed], everything: list[Listed]) -> list[Listed]:
-        """Put the file first that was read in part. Raises SourceLost if it is gone or was rewritten."""
+        """Move the partially read file to the front. Raises SourceLost if it is gone or was rewritten."""
         partial = taken.partial
         if partial is None:
             return new
@@ -289,7 +289,7 @@ class Files(Source):
         )
 
     def _new(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
-        """Return the files to read, the oldest first, and files whose time has changed and whose content has not.
+        """Return the files to read, oldest first, and the files with a changed time but unchanged content.
 
         Raises SourceLost if a file was rewritten and on_change is 'fail'.
         """
@@ -312,7 +312,7 @@ class Files(Source):
         return new, same
 
     def _is_same(self, file: Listed, read: Entry | ReadSoFar) -> bool:
-        """Tell whether a file has the content that was read. Small files are compared if their times differ."""
+        """Return whether a file has the content that was read. Small files are compared if their times differ."""
         if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
             return True
         same = bool(read.digest) and read.digest == self.folder.digest(file)
@@ -321,13 +321,13 @@ class Files(Source):
         return same
 
     def lag(self, position: str) -> SourceLag:
-        """Count the files that were not read, including files that still grow or cannot be read.
+        """Count the files that have not been read, including files that are still growing or cannot be read.
 
         Args:
-            position: How far the folder was read.
+            position: The position of an earlier plan, or '' for the beginning.
 
         Returns:
-            The number of files, and for how long the oldest has been waiting.
+            The number of files, and the age of the oldest file.
         """
         now_ms = _now_ms()
         taken = TakenFiles.of(position, self.folder.uri)
@@ -340,18 +340,18 @@ class Files(Source):
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, place: str) -> str:
-        """Return the position of a place.
+        """Return the position for a named point.
 
         Args:
-            place: 'earliest', 'latest' (all files that are there count as read), a time (files that were modified
-                before it count as read), or a position. The position of another folder counts for this one: use it
-                after a folder was moved.
+            place: 'earliest', 'latest' (all current files count as read), a time (files modified before it count as
+                read), or a position. The position of another folder is applied to this folder, for use after a folder
+                was moved.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: The place is not one of these.
+            OptionError: `place` is not one of these values.
             SourceLost: The position belongs to another source.
         """
         if place == EARLIEST:
@@ -365,7 +365,10 @@ class Files(Source):
         return super().position_at(place)
 
     def _read_before(self, time: int | None) -> TakenFiles:
-        """Count files as read that were modified before a time. None: all files that do not grow any more."""
+        """Return the position at which files modified before a time count as read.
+
+        None: all files that no longer grow.
+        """
         now_ms = _now_ms()
         everything, ready = self._files(now_ms)
         old = ready if time is None else [one for one in everything if one.time_ms < time]
@@ -374,16 +377,16 @@ class Files(Source):
         return taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, place: str) -> str:
-        """Return the position of a checkpoint of Apache Hudi's streamer.
+        """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: Modification time of the youngest file that the streamer read, in ms since 1970.
+            place: Modification time of the newest file that the streamer read, in ms since 1970.
 
         Returns:
             The position after all files up to that time.
 
         Raises:
-            OptionError: The place is not such a time.
+            OptionError: `place` is not such a time.
         """
         if not place.isascii() or not place.isdigit():
             raise OptionError(
@@ -393,13 +396,13 @@ class Files(Source):
         return self._read_before(int(place) + 1).text()
 
     def to_hudi(self, position: str) -> str:
-        """Return a position as Apache Hudi's streamer writes it.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
             position: The position of a plan.
 
         Returns:
-            The modification time up to which all files were read, in ms since 1970; '' for none.
+            The modification time up to which all files were read, in ms since 1970. '' if no file was read.
         """
         return TakenFiles.of(position).to_hudi()
 
@@ -407,7 +410,7 @@ class Files(Source):
         return f"<files of {self.folder.uri}>"
 
     def _files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
-        """Return all files of the folder, and those that match and do not grow any more."""
+        """Return all files of the folder, and the matching files that no longer grow."""
         settle = self.settle_ms if settle_ms is None else settle_ms
         everything, ready, odd = list[Listed](), list[Listed](), list[str]()
         first_seen = dict[Listed, tuple[int, float]]()
@@ -422,7 +425,7 @@ class Files(Source):
                 odd.append(file.name)
             elif file.changed_ms <= now_ms - settle or not settle:
                 ready.append(file)
-            else:  # its time may lie, so what this process sees of it counts
+            else:  # its time may be wrong, so this process also measures how long the file stays unchanged
                 changed, since = self._first_seen.get(file, (file.changed_ms, clock))
                 since = since if changed == file.changed_ms else clock
                 first_seen[file] = (file.changed_ms, since)
@@ -437,9 +440,9 @@ class _Reader:
     """One open file.
 
     Attributes:
-        offset: How much of the file was read, as `file_blocks` counts.
-        line: How many lines of text were read.
-        size: Decoded bytes of the newest block: of its text or of its rows, whichever are more.
+        offset: The amount of the file that was read, in the unit of `file_blocks`.
+        line: The number of lines of text that were read.
+        size: Decoded bytes of the newest block: the larger one of its text and its rows.
     """
 
     def __init__(
@@ -492,7 +495,7 @@ class _Reader:
             return part
 
     def ended(self) -> bool:
-        """Tell whether the file was read to its end."""
+        """Return whether the file was read to its end."""
         with self._named():
             return self._blocks.ended()
 
@@ -502,7 +505,7 @@ class _Reader:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turn whatever a decoder or a file system raises into an error that names the file."""
+        """Convert errors of decoders and file systems to an error that names the file."""
         name = self._file.name
         try:
             yield

@@ -1,7 +1,7 @@
-"""Folders of a machine and prefixes of a bucket that are read as sources: their files, and the bytes of each file.
+"""Local folders and bucket prefixes that are read as sources: their files, and the bytes of each file.
 
-A folder is not a store: other programs own its files. Nothing is written, and a network file system will do. Links to
-files are followed. Links to folders are not, since they may form a circle; they count as unreadable.
+A folder is not a store: other programs own its files. Nothing is written, and network file systems are supported. Links
+to files are followed. Links to folders are not followed, because they may form a cycle. They count as unreadable.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hoodoo.redact import printable
 if TYPE_CHECKING:
     from hoodoo.storage.s3 import S3Store
 
-_SMALL = 64 << 10  # bytes of a file whose content is compared if its time has changed
+_SMALL = 64 << 10  # maximum bytes of a file whose content is compared if its time has changed
 _PASSING = frozenset(
     {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE}
     | {errno.ENOMEM, errno.ENOBUFS, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
     | {errno.ECONNRESET, errno.ECONNABORTED, errno.ENODEV, errno.ENXIO}
-)  # failures of a disk or a network that may pass
+)  # transient failures of a disk or a network
 
 
 @dataclass(frozen=True, order=True)
@@ -53,9 +53,9 @@ class Folder(Protocol):
 
     Attributes:
         uri: Address of the folder.
-        settle_ms: For how long a file may still grow after its last change.
-        unreadable: What could not be looked at in the newest listing, with the reason: files, and subfolders with a `/`
-            at the end of their names.
+        settle_ms: Time for which a file may still grow after its last change, in ms.
+        unreadable: Files and subfolders that the newest listing could not inspect, with the reason. Names of subfolders
+            end with `/`.
     """
 
     uri: str
@@ -63,8 +63,9 @@ class Folder(Protocol):
     unreadable: dict[str, str]
 
     def files(self) -> Iterator[Listed]:
-        """Yield all files, in any depth and any order. Raises CallError if the folder does not exist, and
-        SourceUnavailable if it has existed.
+        """Yield all files, including those in subfolders, in any order.
+
+        Raises CallError if the folder does not exist, and SourceUnavailable if it existed before.
         """
         ...
 
@@ -82,7 +83,7 @@ class Folder(Protocol):
 
 
 def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Folder:
-    """Return the folder at a path or an s3:// address. storage: as `hoodoo.open` takes it."""
+    """Return the folder at a path or an s3:// address. `storage` contains the options of `hoodoo.open`."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise CallError(f"A folder of files is a path or s3://bucket/prefix, got {printable(path)}.", path=str(path))
@@ -146,7 +147,7 @@ class _LocalFolder:
                 raise unreadable(file.name, problem) from None
 
     def _require_there(self) -> None:
-        """Raise CallError for a folder that never existed: its path is wrong. One that existed may come back."""
+        """Raise CallError for a folder that never existed, and SourceUnavailable for a folder that existed before."""
         if os.path.isdir(self.uri):
             self._was_there = True
         elif self._was_there:
@@ -161,7 +162,7 @@ class _LocalFolder:
         return os.path.relpath(path, self.uri).replace(os.sep, "/")
 
     def _note(self, problem: OSError) -> None:
-        """Note a file or a subfolder that cannot be looked at. Raises SourceUnavailable if that may pass."""
+        """Note a file or a subfolder that cannot be inspected. Raises SourceUnavailable for a transient failure."""
         path = os.fspath(problem.filename)
         if path == self.uri and not isinstance(problem, FileNotFoundError):
             if problem.errno in _PASSING:
@@ -200,7 +201,7 @@ class _Prefix:
     settle_ms = 0  # an object appears as a whole
 
     def __init__(self, uri: str, storage: Mapping[str, Any] | None) -> None:
-        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import, so only its users load it
+        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import, so it is loaded on demand
 
         self.store: S3Store = S3Store(uri, storage)
         self.uri = self.store.uri
@@ -223,7 +224,7 @@ class _Prefix:
             raise _changed(self.uri, file)
 
     def digest(self, file: Listed) -> str:
-        return ""  # the ETag tells
+        return ""  # the ETag identifies the content
 
 
 def _changed(uri: str, file: Listed) -> SourceChanged:

@@ -1,7 +1,7 @@
-"""JSON objects, one a message or a line, as rows.
+"""Decoder for JSON objects, one per message or line.
 
-All are decoded together, fast. Where that fails, they are cut in halves until each bad one stands alone. Each message
-is one object: half an object in one and half in another are two bad ones, never a row that stands for neither.
+All messages are decoded together, which is fast. If this fails, they are split in halves until each bad message is
+alone. Each message must be one object. Half an object in one message and half in the next are two bad messages.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from hoodoo.writers.batches.json_text import objects_in, require_exact
 from hoodoo.writers.batches.row_files import rows_of
 
 PROBLEMS = (pa.ArrowException, DataError, ValueError)
-"""How text says that it is not what it should be."""
-AT_ONCE = 20_000  # messages that are tried together
+"""Errors for text that is not valid."""
+AT_ONCE = 20_000  # number of messages that are decoded together
 
 
 _EVENTS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "payload"})
-"""The fields by which a change event of Debezium is known, without a schema or with one."""
+"""Fields that identify a Debezium change event, without or with a schema."""
 
 
 class JsonDecoder(WantedRows):
-    """Decodes messages by the columns of a table: text is read as what they are."""
+    """Decoder of messages into rows with the columns of a table. Text is converted to the types of the columns."""
 
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
-        """Take what is asked for.
+        """Create a decoder.
 
         Args:
-            columns: As `WantedRows` takes it.
-            unknown: As `WantedRows` takes it.
-            events: How change events of Debezium are read instead, to be said of messages without a key that look like
-                such. '' (default): they cannot be.
+            columns: The columns of the table, as in `WantedRows`.
+            unknown: True to read other columns too, as in `WantedRows`.
+            events: The option that reads Debezium change events, for a hint about messages without a key that look like
+                events. '' (default): no hint.
         """
         super().__init__(columns, unknown)
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Say that a message without a key looks like a change event, where such can be read."""
+        """Return a hint if a message without a key looks like a change event.
+
+        Returns '' otherwise, or if events are not supported.
+        """
         if not self._events:
             return ""
         try:
@@ -54,7 +57,7 @@ class JsonDecoder(WantedRows):
         return f"; it looks like a change event of Debezium, which {self._events} reads"
 
     def parse(self, content: pa.Buffer) -> pa.Table:
-        """Decode objects that follow each other. Raises one of PROBLEMS."""
+        """Decode concatenated objects. Raises one of PROBLEMS."""
         rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
         require_exact(rows, content, self.columns)
         return rows
@@ -63,11 +66,11 @@ class JsonDecoder(WantedRows):
         """Decode messages.
 
         Args:
-            messages: Their numbers and their bytes.
-            bad: Where those go that are no object.
+            messages: The numbers and bytes of the messages.
+            bad: Collects the messages that are not valid objects.
 
         Yields:
-            Rows in the order of the messages, and the numbers of these.
+            Rows in the order of the messages, and the numbers of the messages.
         """
         for start in range(0, len(messages), AT_ONCE):
             yield from self._halved(messages[start : start + AT_ONCE], bad)
@@ -93,13 +96,13 @@ class JsonDecoder(WantedRows):
 
 
 def sound(rows: pa.Table) -> pa.Table:
-    """Check and repair what Arrow's JSON reader returns.
+    """Validate and repair the result of Arrow's JSON reader.
 
     Args:
         rows: Rows of JSON text.
 
     Returns:
-        The same rows. Lists that hold nulls only have too few items when the reader returns them.
+        The rows. Lists that only contain nulls are repaired, because the reader returns them with too few items.
 
     Raises:
         UnicodeDecodeError: A name, at any level, is not UTF-8.
@@ -112,7 +115,10 @@ def sound(rows: pa.Table) -> pa.Table:
 
 
 def _has_lists_of_nulls(field: pa.Field) -> bool:
-    """Tell whether a column has lists of nulls at any level, after it decoded all names: Arrow does so only now."""
+    """Return whether a column has lists of nulls at any level.
+
+    Also decodes all names, because Arrow validates them lazily.
+    """
     kind, _ = field.type, field.name
     inner = [_has_lists_of_nulls(kind.field(at)) for at in range(kind.num_fields)]
     return any(inner) or pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
@@ -133,7 +139,7 @@ def _repaired(values: pa.Array) -> pa.Array:
 
 
 def _lines(messages: Sequence[bytes]) -> bytes:
-    """An object on each line, as far as its first and its last character tell. Raises ValueError."""
+    """Return one object per line, judged by the first and the last character of each line. Raises ValueError."""
     text = b"\n".join([*messages, b""])
     if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
         text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
@@ -143,7 +149,7 @@ def _lines(messages: Sequence[bytes]) -> bytes:
 
 
 def _why(message: bytes, problem: BaseException) -> str:
-    """What is wrong with a message, in words that point into it where it is no JSON at all."""
+    """Return the reason why a message is bad. For invalid JSON, it includes the position in the message."""
     try:
         json.loads(message)
     except ValueError as syntax:

@@ -86,7 +86,7 @@ class Kafka(Source):
         before: str = EVENT,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
-        """Describe a topic. The broker is not contacted yet.
+        """Create a source for a topic. The broker is not contacted yet.
 
         Args:
             servers: Addresses of one or more brokers, such as "broker-1:9092,broker-2:9092".
@@ -100,22 +100,22 @@ class Kafka(Source):
             settings: More settings of librdkafka, such as {"security.protocol": "SSL"}. Read secrets from the
                 environment: the source neither logs nor stores them.
             format: Format of the messages: 'json' (default) or 'avro' for rows, 'debezium-json' (with or without
-                schemas) or 'debezium-avro' for change events. An Avro message begins with a zero byte and four bytes
-                of the id of its schema.
+                schemas) or 'debezium-avro' for change events. An Avro message begins with a zero byte and the schema id
+                in four bytes.
             truncate: Handling of a truncate event of Debezium: 'fail' (default), 'ignore', which keeps the rows, or
                 'delete', which deletes all rows of the table. 'delete' requires a topic with one partition.
             unavailable: Placeholder of Debezium for a large value that did not change: the connector's option
                 `unavailable.value.placeholder`. Default '__debezium_unavailable_value'.
-            told: True adds the four columns `_kafka_...` to the rows that a transform receives. False (default): only
-                the columns that the table has.
+            told: True adds the four columns `_kafka_...` to the rows that a transform receives. False (default) adds
+                only the columns that the table has.
             registry: Schema registry, or its address, such as "https://registry:8081". Required for 'avro' and
                 'debezium-avro'.
-            before: For change events, if the table is partitioned by columns outside the key: how the former partition
-                of a row is determined. 'event' (default) reads it from the event; the database must log whole rows.
-                'lookup' searches all partitions for each key of a batch.
+            before: For change events, if the table is partitioned by columns outside the key: source of a row's former
+                partition. 'event' (default) reads it from the event; the database must log whole rows. 'lookup'
+                searches all partitions for each key of a batch.
             time_unit: For change events without a schema: unit of times and of timestamps without a zone. 'ms', 'us' or
                 'ns' for all columns, or a mapping of columns to units, such as {"created": "ms"}. None (default):
-                microseconds if a value allows no other unit; other values are quarantined.
+                microseconds if no other unit is possible for a value; other values are quarantined.
 
         Raises:
             OptionError: An argument is invalid, or a setting would lose messages.
@@ -142,7 +142,7 @@ class Kafka(Source):
             )
         idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
-        # how large a message was in the mean when some were read: a guess, by which partitions share a batch evenly
+        # mean message size of the last batch, an estimate for sharing a batch among partitions
         self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"
         self._schemas = _schemas(format, registry)
@@ -194,7 +194,7 @@ class Kafka(Source):
             raise self._client.lost(f"partition {gone[0]} is gone")
         begin = {}
         for partition, (low, high) in bounds.items():
-            # a partition that came later is read from its beginning
+            # a partition that was added later is read from its beginning
             at = known.get(partition, high if was is None and self.start == "latest" else low)
             if not low <= at <= high:
                 if self.on_loss == "fail":
@@ -290,7 +290,7 @@ class Kafka(Source):
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
-        if decoder.emptied is not None:  # what was read after it is read again, into an empty table
+        if decoder.emptied is not None:  # later messages are read again, into an empty table
             return Part(
                 pa.table({}),
                 skipped=decoder.emptied + 1,
@@ -333,7 +333,7 @@ class Kafka(Source):
         )
 
     def position_at(self, place: str) -> str:
-        """Return the position of a place in the topic.
+        """Return the position for a named point in the topic.
 
         Args:
             place: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
@@ -344,7 +344,7 @@ class Kafka(Source):
             The position.
 
         Raises:
-            OptionError: The place is invalid, or the topic lacks a partition or an offset.
+            OptionError: `place` is invalid, or the topic lacks a partition or an offset.
             SourceLost: The position belongs to another topic.
             SourceUnavailable: The broker does not answer.
         """
@@ -391,27 +391,27 @@ class Kafka(Source):
         return was.to_hudi() if was else ""
 
     def to_spark(self, position: str) -> str:
-        """Spell the next offsets as the option `startingOffsets` of Spark's source for Kafka has them.
+        """Convert a position to the option `startingOffsets` of Spark's Kafka source.
 
         Args:
-            position: How far the topic was read.
+            position: Position of a plan, or '' for the beginning.
 
         Returns:
-            A text such as '{"shop.orders":{"0":123,"1":456}}'; where it was not read, `start`.
+            A string such as '{"shop.orders":{"0":123,"1":456}}'. If nothing was read, the value of `start`.
         """
         was = TopicPosition.of(position, self.topic)
         return was.to_spark() if was else self.start
 
 
 def _behind(message: Message, planned: str) -> str:
-    """The position behind a message of a topic of one partition, instead of the planned one."""
+    """Return the position after a message of a topic with one partition, instead of the planned position."""
     topic = cast("str", message.topic())
     was = cast("TopicPosition", TopicPosition.of(planned, topic))
     return replace(was, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 
 def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
-    """The schemas of messages, if the format has any. Raises OptionError."""
+    """Return the schemas of messages, or None for a format without schemas. Raises OptionError."""
     if (format in OF_REGISTRIES) != (registry is not None):
         needed = "needs" if registry is None else "does not take"
         raise OptionError(f"format={format!r} {needed} registry=, the address of a schema registry.", option="registry")

@@ -1,7 +1,7 @@
-"""What asks the brokers of Kafka: librdkafka's clients of one topic, their settings, and what their errors mean.
+"""Client for the brokers of one Kafka topic: librdkafka's clients, their settings, and their errors.
 
-Knows nothing of positions, of plans, and of what is in a message. A client is closed as soon as nobody needs it: it has
-threads and connections. So what librdkafka calls back knows no client.
+A client has threads and connections, and is closed as soon as it is no longer referenced. Callbacks of librdkafka
+therefore hold no reference to the client.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ OURS = {
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
 }
-"""What decides that each message is read once: no setting of a user may say otherwise."""
+"""Settings that ensure that each message is read once. Users cannot override them."""
 _OF_CONSUMERS = {
     "group.id": "hoodoo",
     "queued.max.messages.kbytes": 65_536,
     "fetch.queue.backoff.ms": 10,
-    "fetch.wait.max.ms": 20,  # nobody waits for new messages, but for the end of a range behind the last one
+    "fetch.wait.max.ms": 20,  # new messages are not awaited, only the end of a range after the last message
 }
 _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
-_AT_ONCE, _AT_LEAST = 10_000, 100  # messages of one call of the client: as many may come beyond a bound of bytes
+_AT_ONCE, _AT_LEAST = 10_000, 100  # messages per call; up to this many may arrive beyond the byte limit
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 _FIRST_S = 0.5
-"""So long the first try to ask waits, each further one twice as long: between two of them librdkafka says why."""
+"""Timeout of the first request in seconds. It doubles for each retry. In between, librdkafka reports errors."""
 _LISTEN_S = 0.05
 _PASSING = ("SSL transport error", "Failed to acquire")
-"""How librdkafka begins to say that a connection broke, or that who gives tokens did not answer: that passes."""
+"""Prefixes of librdkafka errors for transient failures: a broken connection, or a token service that did not answer."""
 
 _NO_PROTOCOL = (
     " A broker that wants a password, or speaks TLS, may not answer who does not: if it is one, set security.protocol "
@@ -54,12 +54,12 @@ _NO_PROTOCOL = (
 
 @dataclass(frozen=True)
 class Taken:
-    """What was read.
+    """Messages that were read.
 
     Attributes:
         messages: The messages, by partition and offset.
-        upto: The offset behind what was read of each partition. There is no other message before it.
-        size: How many bytes their keys and values have.
+        upto: The offset after the last read message of each partition. No message before it is missing.
+        size: The number of bytes in their keys and values.
     """
 
     messages: list[Message]
@@ -68,27 +68,30 @@ class Taken:
 
 
 class _Amount:
-    """How much was read, and how much more may be.
+    """Counter of the messages that were read, with an upper limit.
 
     Attributes:
-        messages: Messages that were read.
+        messages: The number of messages that were read.
         bytes: The bytes of their keys and values.
     """
 
     def __init__(self, bytes_max: int | None) -> None:
-        """Begin with nothing. bytes_max: the most bytes; one message is read whatever it has. None: any number."""
+        """Start at zero.
+
+        `bytes_max` is the maximum number of bytes, or None for no limit. One message is always read.
+        """
         self.messages = self.bytes = 0
         self._bytes_max = bytes_max
 
     def at_once(self) -> int:
-        """How many messages are asked for, so that few come beyond the bound."""
+        """Return the number of messages to request, so that only a few exceed the limit."""
         if self._bytes_max is None:
             return _AT_ONCE
         mean = self.bytes / self.messages if self.messages else self._bytes_max
         return min(_AT_ONCE, max(_AT_LEAST, int((self._bytes_max - self.bytes) / max(1.0, mean))))
 
     def add(self, messages: Sequence[Message]) -> int:
-        """Take as many of these messages as may be, and return how many."""
+        """Count these messages up to the limit, and return how many were counted."""
         sizes = [len(message) + len(message.key() or b"") for message in messages]
         taken, size = len(sizes), sum(sizes)
         if self._bytes_max is not None and self.bytes + size > self._bytes_max:
@@ -100,9 +103,9 @@ class _Amount:
 
 
 class _Heard:
-    """What librdkafka says of its connections, beside the answers to what it is asked.
+    """Listener for librdkafka's connection errors, which are reported outside of responses.
 
-    It knows no client, so that none is kept by what librdkafka calls.
+    It holds no reference to a client, so that librdkafka's callbacks do not keep a client alive.
     """
 
     def __init__(self, refusals: Collection[int], says_nothing: int) -> None:
@@ -121,22 +124,22 @@ class _Heard:
 
 
 class KafkaClient:
-    """What asks about one topic. Nothing is asked before it is needed.
+    """Client for one topic. It connects on first use.
 
     Attributes:
         topic: The topic.
-        servers: Some brokers.
+        servers: Addresses of brokers.
     """
 
     def __init__(self, servers: str, topic: str, settings: Mapping[str, Any], idle_s: float, skips_lost: bool) -> None:
-        """Name a topic.
+        """Create a client.
 
         Args:
-            servers: Some brokers, as "broker-1:9092,broker-2:9092".
+            servers: Addresses of brokers, such as "broker-1:9092,broker-2:9092".
             topic: The topic.
             settings: More settings of librdkafka.
-            idle_s: For how long a broker may send nothing of what is there, in seconds.
-            skips_lost: Does the reader go on where messages are gone?
+            idle_s: Time for which brokers may send nothing of the existing messages, in seconds.
+            skips_lost: True if the reader continues after lost messages.
 
         Raises:
             OptionError: A setting would lose messages.
@@ -162,16 +165,16 @@ class KafkaClient:
         self._admin: AdminClient | None = None
         self._tells_no_id = False
 
-    # ---- what there is
+    # ---- offsets and topic id
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Ask for the first offset of each partition, and the one after the last that is committed.
+        """Request the first offset of each partition, and the offset after the last committed message.
 
         Returns:
-            Both, by partition, as they are now.
+            Both current offsets, by partition.
 
         Raises:
-            OptionError: The client refuses a setting, or the brokers refuse the client.
-            SourceLost: There is no such topic.
+            OptionError: The client rejects a setting, or the brokers reject the client.
+            SourceLost: The topic does not exist.
             SourceUnavailable: No broker answers.
         """
 
@@ -189,24 +192,24 @@ class KafkaClient:
         return self._asked(ask)
 
     def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Ask for the offset behind the last message of each partition, whether or not its transaction has ended.
+        """Request the offset after the last message of each partition, including messages of open transactions.
 
         Args:
             partitions: The partitions.
 
         Returns:
-            The offset by partition; empty if the brokers do not answer.
+            The offset by partition. Empty if the brokers do not answer.
         """
         from confluent_kafka import IsolationLevel, admin
 
-        specs: Any = admin  # its type information leaves OffsetSpec out
+        specs: Any = admin  # its type information lacks OffsetSpec
         latest = {self._kafka.TopicPartition(self.topic, one): specs.OffsetSpec.latest() for one in partitions}
         uncommitted = IsolationLevel.READ_UNCOMMITTED
         asked = self._administrator.list_offsets(latest, isolation_level=uncommitted, request_timeout=_ASK_ID_S)
         try:
             return {one.partition: int(found.result(_ASK_ID_S).offset) for one, found in asked.items()}
         except (self._kafka.KafkaException, TimeoutError):
-            return {}  # the lag then counts only what can be read
+            return {}  # the lag then only counts readable messages
 
     @property
     def _administrator(self) -> AdminClient:
@@ -218,16 +221,16 @@ class KafkaClient:
         return self._admin
 
     def topic_id(self, known: str) -> str:
-        """Ask for the id of the topic, which another topic of that name does not have.
+        """Request the id of the topic. A recreated topic with the same name has another id.
 
         Args:
-            known: What it was when it was asked for before, '' if it never was.
+            known: The id from an earlier request, or '' for the first request.
 
         Returns:
-            The id; '' where the broker is too old to say.
+            The id, or '' if the broker is too old to support ids.
 
         Raises:
-            SourceUnavailable: The broker does not say it, and has said it before.
+            SourceUnavailable: The broker does not return the id, and returned it before.
         """
         if self._tells_no_id and not known:
             return ""
@@ -237,7 +240,7 @@ class KafkaClient:
         try:
             return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
         except (self._kafka.KafkaException, TimeoutError) as problem:
-            if known:  # it has told before: without it nobody would see that the topic is another one
+            if known:  # without the id, a recreated topic would not be noticed
                 raise SourceUnavailable(
                     f"Kafka did not say whether topic {self.topic!r} is still the same: {problem}.", topic=self.topic
                 ) from None
@@ -245,14 +248,14 @@ class KafkaClient:
             return ""
 
     def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
-        """Ask for the first offset of each partition whose message is not older than a moment.
+        """Request the first offset of each partition whose message is not older than a moment.
 
         Args:
             moment: The moment, in ms since 1970.
             partitions: The partitions.
 
         Returns:
-            The offset by partition; a negative one where all messages are older.
+            The offset by partition. It is negative if all messages are older.
 
         Raises:
             SourceUnavailable: No broker answers.
@@ -266,20 +269,19 @@ class KafkaClient:
 
     # ---- messages
     def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> Taken:
-        """Read the messages in ranges, all of them or as many as come until there are too many bytes.
+        """Read the messages in ranges, up to a maximum number of bytes.
 
         Args:
-            ranges: Of each partition from an offset up to another one, that excluded.
-            bytes_max: How many bytes their keys and values have at most; one message is read whatever it has. None: any
-                number.
+            ranges: The first offset of each partition, and the offset after the last one.
+            bytes_max: The maximum number of bytes in keys and values. One message is always read. None: no limit.
 
         Returns:
-            What was read.
+            The messages.
 
         Raises:
             SourceLost: Messages are gone.
-            SourceChanged: They are, and the reader goes on.
-            OptionError: The brokers refuse the client.
+            SourceChanged: Messages are gone, and `skips_lost` is True.
+            OptionError: The brokers reject the client.
             SourceUnavailable: The brokers sent nothing for `idle_s`.
         """
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
@@ -299,11 +301,11 @@ class KafkaClient:
     def _arriving(
         self, ranges: Mapping[int, tuple[int, int]], read: _Amount
     ) -> Generator[tuple[int, list[Message]], None, None]:
-        """All messages in ranges, some of a partition at a time, in the order of their offsets. read: those before.
+        """Yield all messages in ranges, in runs of one partition, sorted by offset within a partition.
 
-        A range ends at its last offset, or where the partition ends behind it: behind the last message there may be
-        marks of transactions only, and what was aborted or compacted away. A partition that ends within the range does
-        not end it: a replica may lag behind the one that was asked for its end.
+        `read` counts the messages so far. A range ends at its last offset, or when the partition ends after it. After
+        the last message, there may be only transaction markers, or aborted and compacted messages. If a partition ends
+        within the range, the range continues, because a replica may lag behind the one that returned the end.
         """
         if not ranges:
             return
@@ -312,11 +314,11 @@ class KafkaClient:
         heard, offsets = time.monotonic(), sum(stop - start for start, stop in ranges.values())
         try:
             while left:
-                # it returns once it has so many, so that a small range does not wait for more
+                # consume() returns when it has this many messages, so a small range does not wait for more
                 some = consumer.consume(max(1, min(read.at_once(), offsets - read.messages)), 0.2)
                 for partition, messages, end in self._sorted(some):
                     if partition not in left:
-                        continue  # others say nothing of those that are waited for
+                        continue  # this partition is complete
                     heard, stop = time.monotonic(), ranges[partition][1]
                     if messages and end > stop:
                         messages = [message for message in messages if cast("int", message.offset()) < stop]
@@ -335,9 +337,9 @@ class KafkaClient:
             consumer.unassign()
 
     def _sorted(self, some: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
-        """What the client was given, in runs: the partition, its messages, and the offset behind them.
+        """Yield the results of the client in runs: the partition, its messages, and the offset after them.
 
-        A partition that ends is a run without messages. Raises what the client was told instead of messages.
+        The end of a partition is a run without messages. Raises the error if the client returned one.
         """
         for failed, run in groupby(some, _has_failed):
             if not failed:
@@ -350,16 +352,16 @@ class KafkaClient:
                 if problem.code() == self._kafka.KafkaError._PARTITION_EOF:
                     yield cast("int", told.partition()), [], cast("int", told.offset())
                 elif not problem.retriable() and problem.code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise self._failed(problem)  # partitions are assigned: no group is needed
+                    raise self._failed(problem)  # partitions are assigned, so no group is needed
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        """Say that what comes next is gone.
+        """Return the error for missing messages after the position.
 
         Args:
-            why: How that is known.
-            can_skip: Is there something to go on with?
-            details: More names that the message is about.
+            why: The reason.
+            can_skip: True if the job can continue with later messages.
+            details: More details of the error.
 
         Returns:
             The error.
@@ -385,7 +387,10 @@ class KafkaClient:
         return self._made
 
     def _asked(self, ask: Callable[[float], T]) -> T:
-        """What `ask` returns, which is told how many seconds it may wait."""
+        """Return the result of `ask`, which is called with a timeout in seconds.
+
+        Transient failures are retried for 10 seconds.
+        """
         ends, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
@@ -403,11 +408,11 @@ class KafkaClient:
             return answer
 
     def _listen(self, seconds: float) -> None:
-        """Let librdkafka say what it has to. Nothing is assigned, so that no message comes."""
+        """Process librdkafka's callbacks. No partition is assigned, so no message arrives."""
         self._consumer.poll(seconds)
 
     def _failed(self, problem: Any) -> HoodooError:
-        """The error that an answer of librdkafka is."""
+        """Return the error for a librdkafka error."""
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
         gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
         if problem.code() in lost and self._skips_lost:
@@ -432,8 +437,9 @@ class KafkaClient:
         )
 
     def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
-        """The error that nothing came, with the reason where librdkafka says one. guess: what is said where it says
-        none.
+        """Return the error for a missing response, with librdkafka's reason if it reported one.
+
+        Otherwise, add `guess`.
         """
         if self._heard.refusal is not None:
             return self._refused(self._heard.refusal)
@@ -454,7 +460,7 @@ def _has_failed(message: Message) -> bool:
 
 
 def _remedies(codes: Any, topic: str) -> dict[int, str]:
-    """What to do about each error by which brokers refuse a client. It does not pass by itself."""
+    """Return remedies by error code, for errors with which brokers permanently reject a client."""
     known = (
         "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
         "(--setting, --settings-from) to what the brokers know."

@@ -1,10 +1,10 @@
-"""The position of a topic: the next offset of each partition, spelled as Apache Hudi's streamer spells it.
+"""Position of a topic: the next offset of each partition, in the format of Apache Hudi's streamer.
 
     {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
 
-Beside the offsets stands the topic's id: a topic that was deleted and made anew may be longer than the position, which
-offsets alone do not show. A stream on Spark says no id, and spells offsets in its own way, as a sink of a table with
-`positions=True` does:
+The position also contains the id of the topic. A recreated topic may be longer than the position, so the offsets alone
+do not show that it is another topic. A Spark stream has no id and its own format of offsets, which the sink of a table
+with `positions=True` stores:
 
     {"source": "spark", "offsets": [{"shop.orders": {"0": 123, "1": 456}}]}
 """
@@ -28,11 +28,11 @@ _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """How far a topic was read.
+    """Position of a reader in a topic.
 
     Attributes:
-        topic: Its name.
-        id: Its id, '' where the broker does not say.
+        topic: The name of the topic.
+        id: The id of the topic, or '' if the broker does not return one.
         offsets: The next offset of each partition that has ever been seen.
     """
 
@@ -42,7 +42,7 @@ class TopicPosition:
 
     @classmethod
     def of(cls, position: str, topic: str) -> TopicPosition | None:
-        """Read a position; None where the topic was never read. Raises SourceLost where it is none of the topic."""
+        """Parse a position. Returns None for ''. Raises SourceLost if it is not a position of the topic."""
         if not position:
             return None
         try:
@@ -62,7 +62,7 @@ class TopicPosition:
 
     @classmethod
     def _of_spark(cls, offsets: Any, topic: str) -> TopicPosition:
-        """Read what a stream on Spark says that reads one topic. Raises ValueError, KeyError or TypeError."""
+        """Parse the position of a Spark stream that reads one topic. Raises ValueError, KeyError or TypeError."""
         (one,) = offsets
         ((found, pairs),) = one.items()
         said = {int(partition): offset for partition, offset in pairs.items()}
@@ -72,7 +72,7 @@ class TopicPosition:
 
     @classmethod
     def of_hudi(cls, place: str, topic: str, topic_id: str) -> TopicPosition:
-        """Read offsets as Hudi's streamer has them. Raises OptionError where they are none of the topic."""
+        """Parse offsets of Hudi's streamer. Raises OptionError if they are not offsets of the topic."""
         found = _offsets_in(place, topic)
         if not found:
             raise OptionError(
@@ -81,16 +81,19 @@ class TopicPosition:
         return cls(topic, topic_id, found)
 
     def text(self) -> str:
-        """The position as text."""
+        """Return the position as a string."""
         return json.dumps({"source": _KIND, "id": self.id, "offsets": self._spelled()}, separators=(",", ":"))
 
     def to_spark(self) -> str:
-        """The offsets as Spark's option `startingOffsets` has them."""
+        """Return the offsets in the format of Spark's option `startingOffsets`."""
         offsets = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
         return json.dumps({self.topic: offsets}, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """The offsets as Hudi's streamer has them; '' where no partition has been seen, which it could not read."""
+        """Return the offsets in the format of Hudi's streamer.
+
+        Returns '' without partitions, which Hudi cannot parse.
+        """
         return self._spelled() if self.offsets else ""
 
     def _spelled(self) -> str:
@@ -98,7 +101,7 @@ class TopicPosition:
 
 
 def is_position(place: str) -> bool:
-    """Tell whether a place is a position, of whatever source, and not offsets that somebody names."""
+    """Return whether a string is a position of any source, and not a list of offsets."""
     try:
         said = json.loads(place)
     except (ValueError, RecursionError):
@@ -107,17 +110,17 @@ def is_position(place: str) -> bool:
 
 
 def offsets_named(place: str, topic: str) -> dict[int, int]:
-    """Read offsets that somebody names, as Hudi's streamer spells them or Spark's option `startingOffsets` does.
+    """Parse offsets in the format of Hudi's streamer or of Spark's option `startingOffsets`.
 
     Args:
         place: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
         topic: The topic.
 
     Returns:
-        The next offset by partition, at least one; -2 is the beginning of a partition and -1 its end, as for Spark.
+        The next offset by partition, at least one. As in Spark, -2 is the beginning of a partition and -1 its end.
 
     Raises:
-        OptionError: They are none of the topic.
+        OptionError: They are not offsets of the topic.
     """
     named = _offsets_in_spark(place, topic) if place.startswith("{") else _offsets_in(place, topic)
     if not named:
@@ -131,18 +134,18 @@ def offsets_named(place: str, topic: str) -> dict[int, int]:
 
 
 def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
-    """Look up offsets that somebody names.
+    """Validate offsets against the topic, and replace -2 and -1 by real offsets.
 
     Args:
-        named: What `offsets_named` gave.
-        bounds: The first offset of each partition that there is, and the one behind its last.
-        topic: The topic, for the error.
+        named: The result of `offsets_named`.
+        bounds: The first offset of each existing partition, and the offset after its last message.
+        topic: The topic, for errors.
 
     Returns:
         The next offset of each partition.
 
     Raises:
-        OptionError: A partition does not exist, is not named, or does not have its offset.
+        OptionError: A partition does not exist or is not listed, or its offset does not exist.
     """
     offsets = dict[int, int]()
     for partition, at in sorted(named.items()):
@@ -174,7 +177,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
 
 
 def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
-    """Offsets of a topic as Hudi's streamer spells them; None where they are none of it."""
+    """Parse offsets in the format of Hudi's streamer. Returns None if they are not offsets of the topic."""
     found = _OFFSETS.fullmatch(text)
     if not found or found["topic"] != topic:
         return None
@@ -183,7 +186,7 @@ def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
 
 
 def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
-    """Offsets of a topic as Spark spells them; None where they are none of it."""
+    """Parse offsets in the format of Spark. Returns None if they are not offsets of the topic."""
     try:
         ((found, pairs),) = json.loads(text).items()
         said = {int(partition): offset for partition, offset in pairs.items()}
@@ -194,14 +197,14 @@ def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Share a number of messages among partitions.
+    """Distribute a number of messages among partitions.
 
     Args:
-        waiting: How many messages each has.
-        most: How many are taken in all; one at least.
+        waiting: The number of messages in each partition.
+        most: The total number of messages to read, at least one.
 
     Returns:
-        How many are taken of each: even shares, and what one does not need the others get.
+        The number of messages to read from each partition: even shares. Unused parts of a share go to other partitions.
     """
     left, taken = max(most, 1), dict[int, int]()
     for at, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):

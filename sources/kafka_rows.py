@@ -1,4 +1,4 @@
-"""Rows of messages of Kafka, with what the broker says of each message, and nobody else. Asks no broker."""
+"""Rows of Kafka messages with the columns that the broker provides. Senders cannot set these columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OF_BROKERS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def of_senders(columns: pa.Schema) -> pa.Schema:
-    """Pick the columns that messages are asked for: what senders say under the other names is not even decoded.
+    """Return the columns to decode from messages. The broker's columns are not decoded.
 
     Args:
         columns: The columns of the table.
 
     Returns:
-        They, without those that the broker fills, with the same metadata.
+        The columns without those that the broker fills, with the same metadata.
     """
     return pa.schema([field for field in columns if field.name not in _OF_BROKERS], columns.metadata)
 
 
 def added_columns(message: Message) -> pa.Table:
-    """Return what the broker says of a message, as a table of one row."""
+    """Return the broker's columns for a message, as a table of one row."""
     return _told(pa.table({"": pa.nulls(1)}), [message], _OF_BROKERS).drop_columns([""])
 
 
@@ -42,16 +42,16 @@ def rows_of_messages(
     told: bool,
     left_out: set[str],
 ) -> pa.Table:
-    """Put decoded rows together, with what the broker says of the message of each.
+    """Concatenate decoded rows, and add the broker's columns.
 
     Args:
         topic: The topic.
-        decoded: Rows, and which message each was.
+        decoded: Rows, and the number of each row's message.
         messages: All messages.
         columns: The columns of the table.
-        told: Are all four columns wanted, or those only that the table has?
-        left_out: Columns of messages that were left out. It gets those that a sender has by a name of the broker's, but
-            for those that the broker fills.
+        told: True to add all four columns. False to add only those that the table has.
+        left_out: Columns of messages that were left out. The broker's columns in messages are added to it, unless the
+            broker fills them.
 
     Returns:
         The rows.
@@ -76,7 +76,7 @@ def rows_of_messages(
 
 
 def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
-    """`rows` with what the broker says of each message, in columns of these names."""
+    """Return `rows` with the broker's columns of these names."""
     said: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),

@@ -1,7 +1,4 @@
-"""Rows that were decoded apart as one table, and the words for a column whose values have several types.
-
-Knows no source: where a value stands, its caller says.
-"""
+"""Concatenation of rows that were decoded separately, and errors for columns with values of several types."""
 
 from __future__ import annotations
 
@@ -16,26 +13,29 @@ from hoodoo.format.column_text import column_text
 from hoodoo.redact import printable
 
 Unite = Callable[[pa.DataType, pa.DataType], pa.DataType]
-"""The type of values of two types. Raises ArrowInvalid or ArrowTypeError where there is none."""
+"""Function that returns the common type of two types.
+
+Raises ArrowInvalid or ArrowTypeError if there is no common type.
+"""
 Place = Callable[[int, int], str]
-"""Where a row of a part stands, by their numbers; '' where nobody knows."""
+"""Function that returns the location of a row from the indexes of its part and row, or '' if it is unknown."""
 UNFIT_TYPES = (pa.ArrowInvalid, pa.ArrowTypeError)
 
 
 def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: "") -> pa.Table:
-    """Put rows of one source together.
+    """Concatenate the rows of one source.
 
     Args:
-        name: What errors call the source.
-        parts: Its rows.
-        columns: The columns of the table, for where there are no rows.
-        place: Where a row stands.
+        name: The name of the source in errors.
+        parts: The rows.
+        columns: The columns of the table, used if there are no rows.
+        place: Returns the location of a row.
 
     Returns:
         All rows.
 
     Raises:
-        ColumnError: A column has values of several types; `details` are those of `several_types`.
+        ColumnError: A column has values of several types. `details` are those of `several_types`.
     """
     try:
         return pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
@@ -66,19 +66,19 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
 
 
 def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
-    """The type of a column in all parts that have it.
+    """Return the common type of a column in all parts that have it.
 
     Args:
-        column: Its name.
-        parts: Rows that were decoded apart.
-        unite: How two types become one.
-        place: Where a row stands.
+        column: The name of the column.
+        parts: Rows that were decoded separately.
+        unite: Returns the common type of two types.
+        place: Returns the location of a row.
 
     Returns:
-        The type; that of nulls where no part has the column.
+        The type. The null type if no part has the column.
 
     Raises:
-        ColumnError: There is none; `details` are those of `several_types`.
+        ColumnError: There is no common type. `details` are those of `several_types`.
     """
     kinds = {number: part.schema.field(column).type for number, part in enumerate(parts) if column in part.column_names}
     whole, before = pa.null(), list[int]()
@@ -95,28 +95,28 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
 
 
 def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
-    """The error for a column with values of several types.
+    """Return the error for a column with values of several types.
 
     Args:
-        column: Its name.
-        types: The types, in words.
-        places: Where a value of each stands; '' where nobody knows.
+        column: The name of the column.
+        types: The types, as text.
+        places: The location of a value of each type, or '' if it is unknown.
 
     Returns:
-        The error, for a caller to raise or to say in words of its own: `details` has `column`, `types` and `places`.
+        The error. A caller may raise it, or use its `details` for another message: `column`, `types` and `places`.
     """
     found = ColumnError("", column=column, types=list(types), places=list(places))
     return ColumnError(f"Column {column!r} has values of several types: {seen(found)}.", **found.details)
 
 
 def seen(problem: ColumnError) -> str:
-    """The types and the places of an error of `several_types`, as a part of a sentence."""
+    """Return the types and locations in an error of `several_types`, as part of a sentence."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 
 
 def promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """As Arrow unites types where it puts tables together."""
+    """Return the common type that Arrow uses when it concatenates tables."""
     return pa.unify_schemas([pa.schema([("", one)]), pa.schema([("", other)])], promote_options="permissive")[0].type
 
 
@@ -129,7 +129,7 @@ def _go_together(unite: Unite, one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _words(kind: pa.DataType) -> str:
-    """A type as `create --schema` takes it, or as Arrow calls it where no table has it."""
+    """Return a type as `create --schema` accepts it, or Arrow's name for a type that tables do not support."""
     try:
         return column_text(normalise(pa.schema([("c", kind)]))).removeprefix("c ")
     except SchemaError:

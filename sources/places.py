@@ -1,4 +1,4 @@
-"""Places in a source that people can name: the beginning, the end, or a time."""
+"""Named points in a source: the beginning, the end, or a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 
 EARLIEST, LATEST = "earliest", "latest"
 KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:00Z'"
-"""List of places for error messages."""
+"""The supported values, for error messages."""
 
 
 def time_ms(place: str) -> int | None:

@@ -1,7 +1,7 @@
-"""A schema registry: which schema a number stands for that a message begins with.
+"""Client for a schema registry, which returns the schema for the id in a message.
 
-It is asked over HTTP, as Confluent's is and those that speak like it (Karapace, Apicurio's `/apis/ccompat/v7`). The
-answer to a number never changes, so that each is asked for once. Knows nothing of what schemas say.
+It uses the HTTP API of Confluent's registry, which Karapace and Apicurio (`/apis/ccompat/v7`) also support. The schema
+of an id never changes, so each schema is requested once.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from hoodoo.errors import DataError, OptionError, SourceUnavailable
 from hoodoo.redact import printable, redact
 
 _ANSWER_MAX = 4 << 20
-"""Bytes of one answer."""
+"""Maximum number of bytes of one response."""
 _KEPT_MAX = 1_000
 _REFERENCES_MAX = 64
 _NOT_THERE = (40401, 40402, 40403)
-"""What a registry says where it has no such subject, version or schema; other answers of 404 are of other servers."""
+"""Error codes for a missing subject, version or schema. A 404 with another code comes from another kind of server."""
 _PASSING = (408, 425, 429)
 
 
 class SchemaRegistry:
-    """A schema registry, asked over HTTP.
+    """Client for a schema registry, over HTTP.
 
     Attributes:
-        url: Its address, without what is secret.
+        url: The address, without secrets.
     """
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None, timeout_s: float = 10.0) -> None:
-        """Name a registry. Nothing is asked yet.
+        """Create a client. Nothing is requested yet.
 
         Args:
-            url: Its address, as "https://registry:8081". A user and a password in it count as those given.
-            user: Who asks, if the registry wants to know. Default: nobody.
+            url: The address, such as "https://registry:8081". It may contain a user and a password.
+            user: The user, if the registry requires a login. Default: no login.
             password: The password. It is never shown, logged or stored.
-            timeout_s: For how long one answer may take, in seconds. Default 10.
+            timeout_s: The maximum time of one response, in seconds. Default 10.
 
         Raises:
-            OptionError: An argument is none.
+            OptionError: An argument is invalid.
         """
         try:
             parts = urlsplit(url)
@@ -83,18 +83,19 @@ class SchemaRegistry:
         return f"<schema registry at {self.url}>"
 
     def schema(self, number: int) -> list[str]:
-        """Ask for a schema of Avro, unless it is known.
+        """Return an Avro schema. It is requested only once.
 
         Args:
-            number: Its number.
+            number: The schema id.
 
         Returns:
-            The texts of the schemas that it refers to, each before those that refer to it, and its own as the last.
+            The texts of the referenced schemas, each before the schemas that refer to it, and last the text of the
+            schema.
 
         Raises:
-            DataError: The registry has no schema of that number, or one that is not Avro's.
+            DataError: The registry has no schema with this id, or it is not an Avro schema.
             SourceUnavailable: The registry does not answer, and may do so later.
-            OptionError: It refuses to, or is none.
+            OptionError: The registry refuses access, or the address is not a schema registry.
         """
         if number not in self._kept:
             found = self._whole(self._asked(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}")
@@ -104,7 +105,7 @@ class SchemaRegistry:
         return self._kept[number]
 
     def _whole(self, answer: Mapping[str, Any], what: str) -> list[str]:
-        """The schema in an answer, behind those that it refers to."""
+        """Return the schema in a response, after the schemas that it refers to."""
         found, seen = list[str](), set[tuple[str, int]]()
 
         def take(said: Mapping[str, Any]) -> None:
@@ -128,7 +129,7 @@ class SchemaRegistry:
         return found
 
     def _references(self, said: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
-        """Subject and version of each schema that one refers to."""
+        """Return subject and version of each schema that a schema refers to."""
         try:
             found = [(one["subject"], one["version"]) for one in said.get("references") or ()]
             sound = all(isinstance(name, str) and type(version) is int for name, version in found)
@@ -140,7 +141,7 @@ class SchemaRegistry:
 
     # ---- HTTP
     def _asked(self, path: str, what: str) -> Mapping[str, Any]:
-        """What the registry says of something. Raises as `schema`."""
+        """Send a request, and return the parsed response. Raises the errors of `schema`."""
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
             with self._ask_by.open(request, timeout=self.timeout_s) as answer:
@@ -166,7 +167,7 @@ class SchemaRegistry:
         return said
 
     def _content(self, answer: Any) -> bytes:
-        """The bytes of an answer, as many as there may be, as long as it may take."""
+        """Return the bytes of a response, within the limits of size and time."""
         found, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
         while some := answer.read1(1 << 16):
             found.append(some)
@@ -180,7 +181,7 @@ class SchemaRegistry:
         return b"".join(found)
 
     def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
-        """What an answer other than 200 means."""
+        """Return the error for a response other than 200."""
         if problem.code >= 500 or problem.code in _PASSING:
             return self._silent(f"it answers {problem.code}")
         if problem.code in (401, 403):
@@ -213,14 +214,14 @@ class SchemaRegistry:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows none: another server would be told the password."""
+    """Handler that follows no redirects, because another server would receive the password."""
 
     def redirect_request(self, *args: Any, **named: Any) -> None:
-        """Say that there is nothing to ask instead."""
+        """Return None, so that the redirect is not followed."""
 
 
 def _shown(url: object) -> object:
-    """An address without a user and a password, also if it is none."""
+    """Return an address without a user and a password, even if the address is invalid."""
     return f"***@{url.rpartition('@')[2]}" if isinstance(url, str) and "@" in url else url
 
 

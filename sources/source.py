@@ -1,7 +1,7 @@
 """Interface of a source, and the values that its methods take and return.
 
-A position is a string that only its source understands. The table stores it in the commit of the rows that were read up
-to it. So a source stores nothing itself, and several processes may use it at once. A source does not know the table.
+A position is a string in the source's own format. The table stores it in the commit of the rows that were read up to
+it. The source itself stores nothing, so several processes may use it at once. A source does not know the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hoodoo.errors import DataError, OptionError
 from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
-"""Schema of bad rows: the location in the source, a short reason, a line of detail, and the original bytes."""
+"""Schema of bad rows: the location in the source, a short reason, details in one line, and the original bytes."""
 REPLAYABLE = BAD.append(pa.field("kept", pa.binary()))
 """`BAD` with the form in which the quarantine stores a message for a replay. Null: the original bytes are stored."""
 
@@ -118,10 +118,10 @@ class Part:
 
     Attributes:
         rows: The rows, with the columns of the source.
-        bad: The bad rows, as `BAD`. The place of a bad row is equal each time that the row is read.
+        bad: The bad rows, as `BAD`. The location of a bad row is equal each time that the row is read.
         unknown: Columns that were left out.
         skipped: Number of messages that change no row.
-        unavailable: String that stands for a value that was not sent. None: there is no such string.
+        unavailable: Placeholder string for a value that was not sent. None: no placeholder is used.
         position: Position after the part, if reading ended before the end of the planned range. '' (default): reading
             reached the end.
         emptied: True if the source was truncated at `position`. Then all rows of the table are deleted, and no row of
@@ -250,15 +250,15 @@ class Source(ABC):
         """
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Set aside a file whose columns do not match the table.
+        """Quarantine a file whose columns do not match the table.
 
         Args:
             origin: The `origin` of the part that has the columns.
             problem: The error.
 
         Returns:
-            What the quarantine stores instead of the file, as `BAD`. The source then yields no more rows of the file
-            from this `read`. None (default): the error stops the job.
+            A row for the file, as `BAD`, for the quarantine. The source then yields no more rows of the file from this
+            `read`. None (default): the error stops the job.
         """
         return None
 
@@ -288,7 +288,7 @@ class Source(ABC):
         raise OptionError(f"{printable(self.name)} cannot go on from where Apache Hudi's streamer is.", option="place")
 
     def position_at(self, place: str) -> str:
-        """Return the position of a place in the source.
+        """Return the position for a named point in the source.
 
         Args:
             place: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
@@ -297,7 +297,7 @@ class Source(ABC):
             The position.
 
         Raises:
-            OptionError: The source does not support the place. By default, only positions are supported.
+            OptionError: The source does not support `place`. By default, only positions are supported.
             SourceLost: The position belongs to another source.
         """
         if not place.startswith("{"):

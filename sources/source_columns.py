@@ -1,7 +1,7 @@
-"""Which columns a source has, found by a look at its first rows: for whoever is about to make a table for it.
+"""Detection of the columns of a source from its first rows, for creating a table.
 
-What the source knows of types is kept: those of Parquet, of Avro, of a registry, of Debezium's schemas. Text says
-nothing of them, so there a type is what all values that were looked at are.
+Types that the source knows are kept: those of Parquet, Avro, a registry, or Debezium's schemas. Text has no types. Its
+type is the one that matches all inspected values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
 _READ_AS_MOMENT = pa.timestamp("s")
-"""What Arrow makes of a moment and of a day in text alike; no other reader gives seconds."""
+"""Arrow's type for both timestamps and dates in text. No other reader returns seconds."""
 _MOMENT_OF_UTC = pa.timestamp("us", "UTC")
 _UNITS = ("s", "ms", "us", "ns")
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
@@ -40,10 +40,10 @@ class SourceColumns:
     """The columns of a source.
 
     Attributes:
-        schema: They, with the types that a table gives them.
-        rows: How many rows were looked at.
-        guessed: Those of which no row had a value, so that their type (string) is a guess.
-        bad: How many lines or messages were no rows, for each reason.
+        schema: The columns, with the types that a table would have.
+        rows: The number of inspected rows.
+        guessed: The columns without a value in these rows. Their type (string) is a guess.
+        bad: The number of bad lines or messages, by reason.
     """
 
     schema: pa.Schema
@@ -56,17 +56,17 @@ _ORIGIN = b"hoodoo.origin"
 
 
 def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
-    """Look at the first rows of a source. Nothing is written, and no job moves on.
+    """Inspect the first rows of a source. Nothing is written, and no job's position changes.
 
     Args:
         source: The source.
-        rows: At how many rows to look, about.
+        rows: The approximate number of rows to inspect.
 
     Returns:
-        Its columns.
+        The columns of the source.
 
     Raises:
-        DataError: It has no row to look at, or none of them can be read.
+        DataError: The source has no rows, or none of them can be read.
         ColumnError: A column has values of several types.
     """
     planned = source.plan("", Limits(rows=rows, bytes=_BYTES_MAX, bad_rows=rows))
@@ -98,7 +98,10 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
 def _read(
     source: Source, planned: Planned, asked: Mapping[str, pa.DataType], most: int
 ) -> tuple[list[pa.Table], Counter[str]]:
-    """The first rows as they were decoded, and how much is bad for each reason. asked: the types to read text as."""
+    """Return the first rows as decoded, and the number of bad rows by reason.
+
+    `asked` contains the types for text columns.
+    """
     parts, bad = list[pa.Table](), Counter[str]()
     try:
         for part in source.read(planned, pa.schema(list(asked.items())), True):
@@ -124,13 +127,13 @@ def _names(parts: Iterable[pa.Table]) -> list[str]:
 
 
 def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """The values of a column, without nulls."""
+    """Return the non-null values of a column."""
     there = (part[name].drop_null() for part in parts if name in part.column_names)
     return [chunk for column in there for chunk in column.chunks if len(chunk)]
 
 
 def _texts(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """Those of the values that are text."""
+    """Return the values that are strings."""
     return [chunk for chunk in _values(parts, name) if pa.types.is_string(chunk.type)]
 
 
@@ -139,14 +142,15 @@ def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
 
 
 def _place(parts: Sequence[pa.Table]) -> Place:
-    """Return a function that names the file of a part, if parts come from files."""
+    """Return a function that returns the file of a part, if parts come from files."""
     origins = [(part.schema.metadata or {}).get(_ORIGIN, b"").decode() for part in parts]
     return lambda part, row: printable(origins[part]) if origins[part] else ""
 
 
 def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> Sequence[pa.Table]:
-    """The rows again, with text read as what all of it means, as far as the source reads it as such: a moment or a day;
-    and text where only some of it looks like something else.
+    """Read the rows again, with text columns as timestamps or dates if all their values match.
+
+    Columns with values of several kinds become strings.
     """
     moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
     texts: Sequence[pa.Table] = found
@@ -159,14 +163,14 @@ def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most:
             if all(pc.all(pc.match_substring_regex(chunk, pattern)).as_py() for chunk in values):
                 kinds[name] = kind
         if kinds.get(name) == pa.timestamp("us") and any(map(_is_of_zone, _kinds(texts, name))):
-            kinds[name] = _MOMENT_OF_UTC  # as a job reads text where the column of the table is one
+            kinds[name] = _MOMENT_OF_UTC  # as a job reads text if the table's column is a timestamp in UTC
         if values and len(_kinds(found, name)) > 1:
             kinds.setdefault(name, pa.string())
     if not kinds:
         return found
     read, _ = _read(source, planned, kinds, most)
     mixed = [name for name in kinds if len(there := _kinds(read, name)) > 1 and pa.string() in there]
-    if mixed:  # there is text that nobody reads as anything else, such as Parquet's
+    if mixed:  # some text cannot be read as another type, such as strings in Parquet
         kinds |= dict.fromkeys(mixed, pa.string())
         read, _ = _read(source, planned, kinds, most)
     return read if _count(read) == _count(found) else found
@@ -177,8 +181,11 @@ def _is_of_zone(kind: pa.DataType) -> bool:
 
 
 def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """One type for values of two. Moments of several zones are moments of UTC, and text is what the others are; but a
-    job takes no moment without a zone into a column of UTC. Raises ArrowInvalid or ArrowTypeError where there is none.
+    """Return the common type of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
+
+    Timestamps of several zones become timestamps in UTC. Text read as timestamps gets the zone of the other values. A
+    timestamp without a zone and one in UTC have no common type, because a job cannot write the former into a UTC
+    column.
     """
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
         finer = max(one.unit, other.unit, key=_UNITS.index)
@@ -196,7 +203,10 @@ def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
-    """`schema` as a table has it; as it is where no table can: `hoodoo.create` says why."""
+    """Return `schema` with the types of a table, or unchanged if a table does not support it.
+
+    `hoodoo.create` then raises.
+    """
     try:
         return normalise(schema)
     except SchemaError:
@@ -204,7 +214,7 @@ def _stored(schema: pa.Schema) -> pa.Schema:
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
-    """`kind`, and where no value told what is in it, a guess."""
+    """Return `kind` with null types replaced by string, as a guess for columns without values."""
     if pa.types.is_null(kind) or (pa.types.is_struct(kind) and not kind.num_fields):
         return pa.string()
     if kind == _READ_AS_MOMENT:

@@ -1,8 +1,8 @@
-"""The position of a table in a database: the value of its growing column, and the key, of the last row that was read.
+"""Position of a database table: the growing column's value and the key of the last row that was read.
 
     {"source": "sql", "table": "shop.orders", "value": ["time", "2026-03-01T12:30:00+00:00"], "key": ["int", "17"]}
 
-Two columns, since many rows may have one value, and a limit may cut between them.
+Two columns are needed, because many rows may have one value, and a limit may cut between them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
     ("float", float, float.hex, float.fromhex),
     ("decimal", decimal.Decimal, str, decimal.Decimal),
     ("text", str, str, str),
-    ("time", dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),  # before the date, which it is, too
+    # before date, because a datetime is also a date
+    ("time", dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
     ("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     ("bytes", bytes, bytes.hex, bytes.fromhex),
 )
-"""A word for a type, the type, its values as text, and back."""
+"""Name of a type, the type, and functions that convert its values to and from text."""
 
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """Which row was read last.
+    """The last row that was read.
 
     Attributes:
         table: The table.
-        value: What the row has in the growing column.
-        key: What it has in the key.
+        value: The value of the growing column.
+        key: The value of the key.
     """
 
     table: str
@@ -46,7 +47,7 @@ class SqlPosition:
 
     @classmethod
     def of(cls, position: str, table: str) -> SqlPosition | None:
-        """Read a position; None where nothing was read. Raises SourceLost where it is none of the table."""
+        """Parse a position. Returns None for ''. Raises SourceLost if it is not a position of the table."""
         if not position:
             return None
         try:
@@ -62,7 +63,7 @@ class SqlPosition:
         )
 
     def text(self) -> str:
-        """The position as text. Raises DataError for a value of a type that has none."""
+        """Return the position as a string. Raises DataError for a value of an unsupported type."""
         said = {"source": _KIND, "table": self.table, "value": _said(self.value), "key": _said(self.key)}
         return json.dumps(said, separators=(",", ":"))
 

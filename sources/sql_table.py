@@ -19,7 +19,7 @@ from hoodoo.redact import printable, redact
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.sql_position import SqlPosition
 
-_AT_ONCE = 10_000  # rows of one call of the driver
+_AT_ONCE = 10_000  # number of rows per call of the driver
 Connect = Callable[[], Any]
 
 
@@ -41,7 +41,7 @@ class SqlTable(Source):
     def __init__(
         self, connect: Connect, table: str, column: str, key: str, lag: dt.timedelta | int | float, dialect: str = ""
     ) -> None:
-        """Describe a table. The database is not contacted yet.
+        """Create a source for a table. The database is not contacted yet.
 
         Args:
             connect: Function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each query
@@ -73,7 +73,7 @@ class SqlTable(Source):
             raise OptionError(f"lag takes a timedelta or a number from 0, got {printable(lag)}.", option="lag")
         try:
             sqlglot.Dialect.get_or_raise(dialect or None)
-            self._table = exp.to_table(table, dialect=dialect or None)  # what is no name becomes one, in quotes
+            self._table = exp.to_table(table, dialect=dialect or None)  # an invalid name is quoted
         except (ValueError, sqlglot.ParseError) as problem:
             said = printable(str(problem).partition("\n")[0], 300)
             raise OptionError(
@@ -112,7 +112,7 @@ class SqlTable(Source):
                 return None
             wanted = self._select(after, until)
             last = self._rows(connection, wanted.limit(1).offset(limits.rows - 1))
-            if not last:  # there are fewer: up to the last of them
+            if not last:  # fewer rows than the limit: read up to the last one
                 last = self._rows(connection, self._select(after, until, newest_first=True).limit(1))
         if not last:
             return None
@@ -200,7 +200,10 @@ class SqlTable(Source):
         return select.where(exp.not_(self._beyond(value, key)))
 
     def _beyond(self, value: Any, key: Any) -> exp.Condition:
-        """Return the condition for rows after a value and a key: not all databases compare pairs."""
+        """Return the condition for rows after a value and a key.
+
+        Tuple comparison is not used, since some databases lack it.
+        """
         column, tie = (exp.column(name, quoted=True) for name in (self.column, self.key))
         larger = exp.GT(this=column, expression=exp.convert(value))
         equal = exp.EQ(this=column.copy(), expression=exp.convert(value))
@@ -219,7 +222,7 @@ class SqlTable(Source):
             return ask()
         except HoodooError:
             raise
-        except Exception as problem:  # each driver has errors of its own
+        except Exception as problem:  # each driver raises its own errors
             said = printable(redact(str(problem)).partition("\n")[0], 300)
             raise SourceUnavailable(
                 f"The database did not answer for {self.table}: {said}.", table=self.table

@@ -110,7 +110,7 @@ class TableChanges(Source):
             Rows. Rows whose `_hoodie_is_deleted` is true are deletes.
 
         Raises:
-            SourceLost: The range was cleaned away or taken back since it was planned.
+            SourceLost: The range was cleaned away or rolled back after `plan`.
         """
         after, until = cast("tuple[int, int]", planned.what)
         found = self._asked(lambda: self.table.changes(after if after else "earliest", until))
@@ -168,7 +168,7 @@ class TableChanges(Source):
         return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, place: str) -> str:
-        """Return the position of a place in the table.
+        """Return the position for a named point in the table.
 
         Args:
             place: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
@@ -178,8 +178,8 @@ class TableChanges(Source):
             The position.
 
         Raises:
-            OptionError: The place is invalid.
-            PositionError: The table has no changes of that time any more.
+            OptionError: `place` is invalid.
+            PositionError: The table no longer has the changes of that time.
             SourceLost: The position belongs to another table.
         """
         if place.startswith("{"):
@@ -221,7 +221,7 @@ class TableChanges(Source):
         return slot
 
     def _hold(self, after: int) -> None:
-        """Have cleaning keep what comes after a slot. Positions of consumers only grow."""
+        """Move the consumer, so that cleaning keeps the changes after a slot. A consumer only moves forward."""
         assert self.hold is not None
         consumer = self.table.consumer(self.hold)
         if after > consumer.position.seq:

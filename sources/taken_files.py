@@ -1,9 +1,9 @@
-"""Position of a folder: which of its files were taken, and how far a large file was read. Reads no file.
+"""Position of a folder: the files that were read, and the position in a partially read file.
 
-A file is known by its path below the folder and by its stamp, which contains the size and the modification time (of an
-object: the ETag). Times say nothing about whether a file is new: clocks are set, files are moved, and their status
-changes. So the position names every file that was taken, for as long as the file is in the folder, and for a grace
-period after that.
+A file is identified by its path in the folder and by its stamp. The stamp contains the size and the modification time,
+or the ETag of an object. Times do not show whether a file is new: clocks are changed, files are moved, and their status
+changes. The position therefore lists every file that was read, as long as it is in the folder, and for a grace period
+after that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _KIND = "files"
 
 
 class Entry(NamedTuple):
-    """A file that was taken.
+    """A file that was read.
 
     Attributes:
         stamp: Stamp of the file when it was read.
-        digest: Digest of the content of a small file; '' for other files.
-        gone_ms: Time at which the file was found to have left the folder, in ms since 1970. 0: it is there.
+        digest: Digest of the content of a small file. '' for other files.
+        gone_ms: Time at which the file was first missing in the folder, in ms since 1970. 0: the file exists.
     """
 
     stamp: str
@@ -35,14 +35,14 @@ class Entry(NamedTuple):
 
 
 class ReadSoFar(NamedTuple):
-    """A file that was read in part.
+    """A partially read file.
 
     Attributes:
-        name: Path of the file below the folder.
+        name: Path of the file, relative to the folder.
         stamp: Stamp of the file.
-        offset: How much was read: decoded bytes of text, rows of Parquet and Avro.
+        offset: The amount that was read: decoded bytes of text, or rows of Parquet and Avro.
         line: Lines of text before the offset.
-        digest: Digest of the content of a small file; '' for other files.
+        digest: Digest of the content of a small file. '' for other files.
     """
 
     name: str
@@ -54,15 +54,15 @@ class ReadSoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """Files of a folder that were taken.
+    """Files of a folder that were read.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.
         seen: The files, by path.
-        partial: The file that was read in part. None: there is no such file.
-        before_ms: Every file that was last changed before this time counts as taken, in ms since 1970. Only positions
-            of earlier versions have it.
-        hudi_ms: Modification time before which all files were taken, for Apache Hudi's streamer.
+        partial: The partially read file, or None.
+        before_ms: Files last changed before this time count as read, in ms since 1970. Only positions of earlier
+            versions have it.
+        hudi_ms: Modification time before which all files were read, for Apache Hudi's streamer.
     """
 
     folder: str = ""
@@ -76,7 +76,7 @@ class TakenFiles:
         """Parse a position.
 
         Args:
-            position: The position. '' for a folder that was never read.
+            position: The position, or '' for a folder that was never read.
             folder: Address of the folder that the position must belong to. '': any folder.
 
         Raises:
@@ -123,7 +123,7 @@ class TakenFiles:
         )
 
     def text(self) -> str:
-        """Return the position as text: the same text for the same files."""
+        """Return the position as a string. Equal files give equal strings."""
         content: dict[str, Any] = {
             "source": _KIND,
             "folder": self.folder,
@@ -135,18 +135,18 @@ class TakenFiles:
         return json.dumps(content, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return the time of the youngest file that Apache Hudi's streamer must not read again; '' for none.
+        """Return the time of the newest file that Apache Hudi's streamer must not read again, or ''.
 
-        The streamer reads every file that is younger. It may read some files once more, and it leaves none out.
+        The streamer reads every newer file. It may read some files again, but misses none.
         """
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
     def is_taken(self, file: Listed) -> bool:
-        """Tell whether a file was taken, whatever it contains now."""
+        """Return whether a file was read, whatever its current content."""
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """Return the files that were not taken and those that were rewritten since, the oldest first."""
+        """Return the files that were not read or were rewritten since, oldest first."""
         return sorted(
             file
             for file in listed
@@ -154,24 +154,24 @@ class TakenFiles:
         )
 
     def with_files(self, files: Collection[Listed]) -> TakenFiles:
-        """Count files as taken. A file that was taken before keeps its digest."""
+        """Return the position with these files as read. A file that was read before keeps its digest."""
         digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
         entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})
 
     def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
-        """Compare the files that were taken with those in the folder.
+        """Compare the read files with the files in the folder.
 
         Args:
             listed: All files in the folder.
-            unread: Subfolders, with a `/` at the end, and files that could not be looked at. What is below them counts
-                as there.
-            now_ms: The time, in ms since 1970.
-            grace_ms: For how long a file is remembered after it left the folder.
+            unread: Files and subfolders (with a `/` at the end) that could not be inspected. Files in these subfolders
+                count as existing.
+            now_ms: The current time, in ms since 1970.
+            grace_ms: Time for which a file is remembered after it left the folder, in ms.
 
         Returns:
-            The same files without those that left the folder longer than `grace_ms` ago. Files that count as taken by
-            `before_ms` are named.
+            The position without the files that left the folder longer than `grace_ms` ago. Files that count as read
+            because of `before_ms` are listed by name.
         """
         there = {file.name for file in listed}
         seen = dict[str, Entry]()

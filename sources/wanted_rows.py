@@ -1,7 +1,4 @@
-"""Rows of messages as far as a table asks for them: without what nobody wants, and with what each row needs.
-
-Knows columns, not what messages are written in.
-"""
+"""Selection of the requested columns of decoded rows, and of rows with all required values."""
 
 from __future__ import annotations
 
@@ -18,34 +15,34 @@ Numbered = tuple[int, bytes]
 
 
 class WantedRows:
-    """What a table asks for.
+    """Selection of the columns of a table.
 
     Attributes:
-        columns: Its columns.
-        unknown: Are others wanted too?
-        left_out: Columns that nobody asked for, as far as they have been met.
+        columns: The columns of the table.
+        unknown: True to keep other columns too.
+        left_out: Columns so far that are not in the table and were not requested.
     """
 
     def __init__(self, columns: pa.Schema, unknown: bool) -> None:
-        """Take what is asked for.
+        """Create a selection.
 
         Args:
-            columns: The columns of the table. A row needs those that are not nullable.
-            unknown: Are columns wanted that `columns` does not have?
+            columns: The columns of the table. Columns that are not nullable are required.
+            unknown: True to keep columns that `columns` does not have.
         """
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 
     def wanted(self, rows: pa.Table) -> pa.Table:
-        """Leave out what nobody asked for.
+        """Remove the columns that are not in the table.
 
         Args:
             rows: Some rows.
 
         Returns:
-            They, without such columns, and without such fields of structs.
+            The rows without these columns, and without unknown fields of structs.
         """
-        names = list(rows.schema.names)  # Arrow decodes the names only now
+        names = list(rows.schema.names)  # decodes the names, which Arrow does lazily
         if self.unknown:
             return rows
         self.left_out.update(one for one in names if one not in self.columns.names and one != IS_DELETED)
@@ -56,7 +53,7 @@ class WantedRows:
         return rows
 
     def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """Structs without the fields that nobody asked for."""
+        """Return structs without the fields that are not in the table."""
         kind = self.columns.field(name).type
         if not pa.types.is_struct(kind):
             return values
@@ -75,13 +72,13 @@ class WantedRows:
         return pa.chunked_array(chunks, pa.struct(fields))
 
     def lacking(self, rows: pa.Table) -> dict[str, np.ndarray]:
-        """Find the rows that have no value in a column that each needs.
+        """Find the rows without a value in a required column.
 
         Args:
             rows: Some rows.
 
         Returns:
-            By column, which do not (bool[n]), where there are such rows.
+            A mask of these rows (bool[n]) by column, for columns with such rows.
         """
         found = dict[str, np.ndarray]()
         for name in self.needed:
@@ -92,21 +89,21 @@ class WantedRows:
         return found
 
     def meant(self, message: bytes) -> str:
-        """Say what a message without a key seems to be instead of a row; '' where nobody knows."""
+        """Return a hint about a message without a key, or '' if nothing is known."""
         return ""
 
     def complete(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Pick the rows that have all that each needs.
+        """Select the rows with all required values.
 
         Args:
             rows: Some rows.
-            messages: The message of each.
-            bad: Where the messages of the others go.
+            messages: The message of each row.
+            bad: Collects the messages of the other rows.
 
         Yields:
-            The rows, and the numbers of their messages, if there are any.
+            The rows, and the numbers of their messages. Nothing if there are no rows.
         """
         lacks = self.lacking(rows)
         there = np.ones(len(rows), bool)

@@ -1,1 +1,1 @@
-"""Stores of bytes with put-if-absent; they know nothing of tables."""
+"""Stores of bytes with put-if-absent. They are independent of tables."""

@@ -1,7 +1,7 @@
-"""A folder on a local disk as a Store.
+"""Store in a folder on a local disk.
 
-Put-if-absent is: temporary file, fsync, link to the final name, fsync of the folder. Nothing else is atomic and
-durable: rename overwrites silently, and O_EXCL followed by a write leaves a torn file behind a kill.
+Put-if-absent consists of: temporary file, fsync, link to the final name, fsync of the folder. No other method is atomic
+and durable: rename overwrites silently, and O_EXCL followed by a write leaves a partial file after a kill.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _sync_folder(path: str) -> None:
 
 
 def _root_of(text: str) -> str:
-    """The absolute path that `text`, a path or a `file:` URI, means. Raises OptionError."""
+    """Return the absolute path of `text`, a path or a `file:` URI. Raises OptionError."""
     if text.startswith("file:"):
         rest = text.removeprefix("file:")
         host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
@@ -118,7 +118,7 @@ def _root_of(text: str) -> str:
 
 
 def _require_no_file(root: str) -> None:
-    """Raise OptionError where `root`, or what it lies in, is a file."""
+    """Raise OptionError if `root` or one of its parents is a file."""
     path = root
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
@@ -131,7 +131,10 @@ def _require_no_file(root: str) -> None:
 
 
 class LocalStore(Store):
-    """`root` may hold `~`; symbolic links are not followed at the last segment of a key."""
+    """Store in a local folder.
+
+    `root` may begin with `~`. Symbolic links in the last segment of a key are not followed.
+    """
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         self._options = dict(options or {})
@@ -159,7 +162,7 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """The device of the file system. '' for network file systems, whose servers may change."""
+        """Device of the file system. '' for network file systems, whose servers may change."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
@@ -169,16 +172,16 @@ class LocalStore(Store):
         return os.path.join(self.root, key)
 
     def _make_folder(self, folder: str) -> None:
-        """Make `folder` and the folders above it.
+        """Create `folder` and its parents.
 
-        The store's own folder is made only where it never existed. Raises TableNotFound where it was dropped or
-        renamed: a late write would create half a table under its old path.
+        The store's own folder is created only if it never existed. Raises TableNotFound if it was dropped or renamed,
+        because a late write would create an incomplete table at its old path.
         """
         if os.path.isdir(folder):
             return
         if folder == self.root and self._was_there:
             if os.path.isdir(folder):
-                return  # another thread made it just now
+                return  # another thread created it
             raise TableNotFound(
                 f"{self.root} is gone: it was dropped or renamed while this process had it open. Open the table where "
                 "it is now.",
@@ -186,8 +189,8 @@ class LocalStore(Store):
             )
         parent = os.path.dirname(folder)
         self._make_folder(parent)
-        with contextlib.suppress(FileExistsError):  # another thread or process made it
-            os.mkdir(folder, 0o775)  # never for everybody, who could forge commits, whatever the umask says
+        with contextlib.suppress(FileExistsError):  # another thread or process created it
+            os.mkdir(folder, 0o775)  # never world-writable, whatever the umask is, because commits could be forged
             _sync_folder(parent)
         self._was_there |= folder == self.root
 
@@ -227,15 +230,19 @@ class LocalStore(Store):
         return self.version(key)
 
     def settle(self, key: str) -> None:
-        """Until its folder is synced a key may not survive a power cut: then it is neither done nor refused."""
+        """Sync the folder of `key`.
+
+        Before that, a power failure may remove the key, so the outcome of its creation is unknown.
+        """
         try:
             _sync_folder(os.path.dirname(self._path(key)))
         except OSError as problem:
             raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
 
     def _link(self, scratch: str, target: str) -> None:
-        """Link, making folders as needed; others may remove them while they are empty (prune_folders), so it is tried
-        again.
+        """Create the link, and folders if needed.
+
+        It is retried, because other processes may remove empty folders (prune_folders).
         """
         for _ in range(_FOLDER_ATTEMPTS):
             try:
@@ -250,7 +257,8 @@ class LocalStore(Store):
         try:
             scratch = self._scratch(data, True)
             self._make_folder(os.path.dirname(target))
-            # Hadoop checks the sidecar it left beside a file: a stale one would make the new bytes unreadable for it.
+            # Hadoop verifies a file with its checksum file. With a stale checksum file, it could not read the new
+            # bytes.
             Path(os.path.dirname(target), f".{os.path.basename(target)}.crc").unlink(missing_ok=True)
             os.replace(scratch, target)
         except OSError as problem:
@@ -276,7 +284,7 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def above(self) -> Iterator[Store]:
-        known = self._options | {_ALLOW_NETWORK: True}  # nothing is created there
+        known = self._options | {_ALLOW_NETWORK: True}  # no files are created there
         return (LocalStore(str(folder), known) for folder in Path(self.root).parents)
 
     def beside(self, suffix: str) -> LocalStore:
@@ -321,7 +329,7 @@ class LocalStore(Store):
                 try:
                     yield key, entry.stat(follow_symlinks=False).st_size
                 except FileNotFoundError:
-                    continue  # deleted since the folder was read
+                    continue  # deleted after the folder was read
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
         try:
@@ -332,9 +340,9 @@ class LocalStore(Store):
             raise found from None
 
     def delete(self, key: str) -> None:
-        """Delete `key` as Store says, but never through a symbolic link to a folder, which may be outside the table.
+        """Delete `key`.
 
-        Raises CorruptTable for such a link.
+        Raises CorruptTable if a folder in its path is a symbolic link, which may lead outside the table.
         """
         try:
             folder = self._folder_of(key)
@@ -350,7 +358,7 @@ class LocalStore(Store):
             os.close(folder)
 
     def _folder_of(self, key: str) -> int:
-        """Descriptor of the folder that holds `key`, reached step by step from the root."""
+        """Return a descriptor of the folder of `key`, opened step by step from the root."""
         try:
             descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             for segment in key.split("/")[:-1]:
@@ -368,7 +376,7 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def require_private(self) -> None:
-        """Raise StoreRefused if anybody on this machine may write the table's timeline."""
+        """Raise StoreRefused if the table's timeline is world-writable."""
         try:
             mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -383,7 +391,7 @@ class LocalStore(Store):
             )
 
     def prune_folders(self, key: str) -> None:
-        """Remove the folders of `key` that are empty, up to the root."""
+        """Remove the empty folders in the path of `key`, up to the root."""
         folder = os.path.dirname(self._path(key))
         while folder.startswith(self.root + os.sep):
             try:
@@ -405,4 +413,4 @@ class LocalStore(Store):
             return source.read_buffer()
 
     def url(self, key: str) -> str:
-        return f"file://{self._path(key)}"  # Hadoop takes the path as it is, without percent decoding
+        return f"file://{self._path(key)}"  # Hadoop uses the path without percent decoding

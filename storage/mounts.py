@@ -1,6 +1,4 @@
-"""Which file system a path is on, as Linux tells; elsewhere nothing is known. Knows names of file systems, not what
-they do.
-"""
+"""Detection of network file systems, on Linux only."""
 
 from __future__ import annotations
 
@@ -15,7 +13,10 @@ _NETWORK = re.compile(
 
 
 def network_file_system(path: str) -> str:
-    """The type of the file system that `path` is or would be on, if it is one that several machines share; else ''."""
+    """Return the type of the file system of `path` if several machines can share it, otherwise ''.
+
+    `path` need not exist.
+    """
     try:
         with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
             kind = _type_of(os.path.realpath(path), file.read())
@@ -25,8 +26,11 @@ def network_file_system(path: str) -> str:
 
 
 def _type_of(path: str, mountinfo: str) -> str:
-    """The type of the mount with the longest mount point above `path`; of several on one point, the newest. See
-    proc_pid_mountinfo(5).
+    """Return the type of the mount with the longest mount point above `path`.
+
+    If several have one mount point, the newest.
+
+    See proc_pid_mountinfo(5).
     """
     best, kind = "", ""
     for line in mountinfo.splitlines():

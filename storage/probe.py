@@ -1,8 +1,7 @@
-"""Tests whether a store keeps the promises that commits depend on. It uses fresh random keys, and leaves nothing
-behind.
+"""Test of the guarantees of a store that commits depend on. It uses new random keys, and deletes them at the end.
 
-Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote; one let two
-writers win a race.
+Of seven S3-compatible servers that were tested, three answered 200 to a second `If-None-Match: *` and overwrote the
+object. One let two writers win a race.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from hoodoo.storage.store import Store
 
 PROBES = ".hoodie/.hoodoo/probe/"
 _ATTEMPTS = 5
-_RACES, _KEYS = 3, 4  # two threads a key: some servers let a third wait for a second
+_RACES, _KEYS = 3, 4  # two threads per key, because some servers delay a third one by a second
 _LARGE = 1 << 20
 _READ_AGAIN_S = 0.001
-_conforming: set[str] = set()  # identities of the stores that have passed in this process, and their file systems
+_conforming: set[str] = set()  # identities, and file systems, of stores that passed in this process
 
 
 class PromiseResult(NamedTuple):
-    """Whether a store kept one promise. name: the promise in words."""
+    """The result of the test of one guarantee. `name` describes the guarantee."""
 
     name: str
     passed: bool
 
 
 class _Probe:
-    """The keys of one probe, and a method for each promise that says whether it was kept."""
+    """The keys of one test, and one method per guarantee, which returns whether the store met it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -49,7 +48,7 @@ class _Probe:
         if not _absent(self.store.get, self.key):
             return False
         self.store.put_if_absent(self.key, b"first")
-        return self.store.get(self.key) == b"first"  # also where the miss just before was remembered
+        return self.store.get(self.key) == b"first"  # also if the server caches the previous miss
 
     def refused(self) -> bool:
         try:
@@ -67,9 +66,9 @@ class _Probe:
         )
 
     def _race(self, keys: list[str]) -> bool:
-        """Tell whether one of two threads wins each of `keys`, which all threads create at once.
+        """Return whether exactly one of two threads wins each of `keys`, which all threads create at once.
 
-        A thread whose outcome is unknown may be the winner.
+        A thread with an unknown outcome may be the winner.
         """
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
@@ -108,13 +107,13 @@ class _Probe:
         return self._whole(key, self.store.put, before)
 
     def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
-        """Tell whether `key` only ever reads as before or as after, while `put` writes it."""
+        """Return whether reads of `key` only return the bytes before or after, while `put` writes it."""
         after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
         def write() -> None:
             try:
                 put(key, after)
-            except Exception as problem:  # shown by the thread that asked
+            except Exception as problem:  # raised by the calling thread
                 failures.append(problem)
 
         writer = threading.Thread(target=write)
@@ -161,7 +160,7 @@ class _Probe:
     def tidy(self) -> None:
         for key in self.made:
             self.store.delete(key)
-        prune = getattr(self.store, "prune_folders", None)  # only disks have folders to leave behind
+        prune = getattr(self.store, "prune_folders", None)  # only local disks have empty folders
         if prune:
             prune(self.key)
 
@@ -191,9 +190,9 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test every promise of a store, and leave nothing behind.
+    """Test the guarantees of a store, and delete all test keys. Raises StoreUnavailable.
 
-    briefly: test only the promises that keep two writers apart. Raises StoreUnavailable.
+    `briefly` only tests the guarantees that prevent conflicts of two writers.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -215,7 +214,7 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
                 passed = False
             checks.append(PromiseResult(name, passed))
     except (BucketNotFound, CredentialsError):
-        run.made.clear()  # to delete what was made would be refused as well
+        run.made.clear()  # deleting the test keys would fail too
         raise
     finally:
         with contextlib.suppress(StoreUnavailable):
@@ -224,7 +223,7 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused, naming the promise, if `store` cannot carry commits.
+    """Raise StoreRefused, which names the guarantee, if commits in `store` would be unsafe.
 
     If another store on this file system has passed all checks in this process, the store is probed briefly.
     """
@@ -244,9 +243,10 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Probe a server before the first write of this process, and raise StoreRefused where it fails.
+    """Test a server before the first write of this process. Raises StoreRefused if it fails.
 
-    A server may have been replaced, or put behind a proxy, since the table was created. A disk is not probed again.
+    The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
+    again.
     """
     if store.changes_unseen and store.identity not in _conforming:
         require_conforming(store, briefly=True)

@@ -1,9 +1,9 @@
-"""A bucket prefix as a Store: boto3 for conditional writes, Arrow's file system for bulk reads.
+"""Store in a bucket prefix on S3. boto3 sends conditional writes, and Arrow's file system reads large objects.
 
-boto3's own retries would turn a lost reply into a 412 on our own write, so every request is sent once, and of a
-conditional put an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by
-looking. Requests that may be sent twice without harm are sent again here: boto3 gives up early on a store that fails
-often, since it retries against a quota.
+boto3's own retries are disabled, because after a lost reply, they would report a 412 for this process's own write. Each
+request is sent once. If the result of a conditional put is neither success nor refusal, it is *unknown*
+(StoreUnavailable), and the caller reads the key to find out. Requests that are safe to repeat are repeated in this
+module. boto3 would give up early on a store that fails often, because its retries are limited by a quota.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _EXISTS = {"412", "PreconditionFailed"}
 _DENIED = {"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"}
 _KEY_REFUSED = {"InvalidAccessKeyId", "InvalidToken", "ExpiredToken", "InvalidClientTokenId", "TokenRefreshRequired"}
 _SIGNATURE_REFUSED = {"SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
-_METADATA_DEFAULT_S, _METADATA_S = 1, 0.35  # botocore's, and ours
+_METADATA_DEFAULT_S, _METADATA_S = 1, 0.35  # botocore's default, and hoodoo's value
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 _WITHOUT_CREDENTIALS = (
     NoCredentialsError,
@@ -70,11 +70,11 @@ _WITHOUT_CREDENTIALS = (
     SSOError,
 )
 _ATTEMPTS = 8
-_CONNECTIONS = 32  # kept open, of a client that several tables and their threads may share
-_BEGINNING = 1 << 20  # bytes that opening an object reads at once
-_STREAMED = 8 << 20  # bytes from which an upload is read piece by piece instead of copied
-_PATIENCE_S = 30.0  # nothing is sent again after so long
-_PASSING = {408, 409, 429}  # as every 5xx: the same request may succeed later
+_CONNECTIONS = 32  # open connections of a client, which several tables and their threads may share
+_BEGINNING = 1 << 20  # bytes read when an object is opened
+_STREAMED = 8 << 20  # larger uploads are streamed instead of copied
+_PATIENCE_S = 30.0  # no retries after this time
+_PASSING = {408, 409, 429}  # like every 5xx, transient: the request may succeed later
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -87,8 +87,9 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """An endpoint comes from the caller only, is https unless on this machine, and carries no user part. Raises
-    OptionError.
+    """Return the endpoint if it is valid. Raises OptionError.
+
+    It must be https, except on this machine or with `allow_http`, and must contain no user or password.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
@@ -101,7 +102,7 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
 
 
 def _bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """(bucket, prefix) of s3://bucket/prefix. Raises OptionError."""
+    """Return (bucket, prefix) of s3://bucket/prefix. Raises OptionError."""
     bucket, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
     if not _BUCKET.fullmatch(bucket):
@@ -116,22 +117,26 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
 
 
 def _session() -> boto3.session.Session:
-    """Missing credentials are told within a second, but where it is said how long to ask a cloud machine's service."""
+    """Return a session that reports missing credentials within a second.
+
+    The timeout of the cloud metadata service is reduced, unless it is configured.
+    """
     session = botocore.session.get_session()
     if session.get_config_variable("metadata_service_timeout") == _METADATA_DEFAULT_S:
         for provider in session.get_component("credential_provider").providers:
-            if (fetcher := getattr(provider, "_role_fetcher", None)) is not None:  # the option takes whole seconds only
+            # the option only accepts integer seconds
+            if (fetcher := getattr(provider, "_role_fetcher", None)) is not None:
                 fetcher._session = URLLib3Session(timeout=_METADATA_S)
     return boto3.session.Session(botocore_session=session)
 
 
 def _body(data: BytesLike) -> Any:
-    """What boto3 sends; it copies bytes, and reads a file."""
+    """Return the request body for boto3, which copies bytes and streams a file."""
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
 
 class _Clients:
-    """The clients of one set of options, made when first needed: to make one takes as long as several requests."""
+    """The clients for one set of options, created on first use, because creation takes as long as several requests."""
 
     def __init__(self) -> None:
         self.lock, self.pid = threading.Lock(), os.getpid()
@@ -142,8 +147,9 @@ _shared: WeakValueDictionary[tuple[Any, ...], _Clients] = WeakValueDictionary()
 
 
 def _clients_of(options: Mapping[str, Any]) -> _Clients:
-    """Those that the living stores of this process share which were given the same credentials; what is found in the
-    environment may be something else the next time, and a fork has none of its parent's connections.
+    """Return the clients that the stores of this process share if they were given the same credentials.
+
+    Credentials from the environment may change, so these clients are not shared. A forked process gets its own clients.
     """
     if not options.get("access_key"):
         return _Clients()
@@ -151,7 +157,7 @@ def _clients_of(options: Mapping[str, Any]) -> _Clients:
 
 
 class S3Store(Store):
-    """A prefix of a bucket on S3, or on a server that speaks its protocol."""
+    """Store in a bucket prefix on S3, or on an S3-compatible server."""
 
     lists_by_prefix = True
     changes_unseen = True
@@ -186,7 +192,10 @@ class S3Store(Store):
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
     def _of_this_process(self) -> _Clients:
-        """A fork has none of its parent's connections: two processes on one socket read each other's answers."""
+        """Return the clients of this process.
+
+        A forked process must not use its parent's connections, because both would read each other's responses.
+        """
         if self._clients.pid != os.getpid():
             self._clients = _clients_of(self._options)
         return self._clients
@@ -233,8 +242,9 @@ class S3Store(Store):
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _again(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which may be tried again while the store does not answer it. Raises StoreUnavailable in
-        the end.
+        """Return the result of `call`, with retries while the store does not answer.
+
+        Finally raises StoreUnavailable.
         """
         ends = time.monotonic() + _PATIENCE_S
         for attempt in range(1, _ATTEMPTS):
@@ -251,7 +261,7 @@ class S3Store(Store):
         return self._again(lambda: self._send(operation, key, **arguments))
 
     def _send(self, operation: str, key: str, **arguments: Any) -> Any:
-        """Send one request once."""
+        """Send one request without retries."""
         try:
             answer = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
             self._note_clock(answer)
@@ -262,7 +272,7 @@ class S3Store(Store):
                 raise FileNotFoundError(key) from None
             if code in _EXISTS:
                 raise FileExistsError(key) from None
-            if code in _DENIED and operation == "head_object":  # whose answer has no text that says why
+            if code in _DENIED and operation == "head_object":  # its response contains no reason
                 self._send("list_objects_v2", key, Prefix=self._key(key), MaxKeys=1)
             if refusal := self._refusal(code, operation, key):
                 raise refusal from None
@@ -274,7 +284,7 @@ class S3Store(Store):
                 **self._named,
             ) from None
         except _WITHOUT_CREDENTIALS as problem:
-            self._clients.made.pop("boto", None)  # it would not look for credentials again
+            self._clients.made.pop("boto", None)  # the client would not look for credentials again
             raise NoCredentials(
                 f"Nothing to sign requests for bucket {self.bucket!r} with ({type(problem).__name__}). Set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or pass "
@@ -305,7 +315,7 @@ class S3Store(Store):
         return {"bucket": self.bucket, "endpoint": self._endpoint}
 
     def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
-        """What an answer means that no second attempt changes; None if one may."""
+        """Return the error for a permanent failure, or None if a retry may help."""
         bucket = f"bucket {self.bucket!r} at {self._endpoint}"
         if code == "NoSuchBucket":
             return BucketNotFound(
@@ -338,7 +348,7 @@ class S3Store(Store):
             self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - time.time_ns() // 1_000_000
 
     def clock_ms(self) -> int | None:
-        """By the Date of the newest answer."""
+        """Return the server's time, based on the Date header of the newest response."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
@@ -349,7 +359,7 @@ class S3Store(Store):
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
     def _read(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:
-        """Bytes of `key` and the answer they came with."""
+        """Return the bytes of `key`, and the response."""
 
         def read() -> tuple[bytes, Mapping[str, Any]]:
             answer = self._send("get_object", key, Key=self._key(key), **arguments)
@@ -382,7 +392,7 @@ class S3Store(Store):
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
-        """(key, bytes, when it was written in ms since 1970, ETag) of every key that starts with `prefix`."""
+        """Yield (key, bytes, modification time in ms since 1970, ETag) of every key that starts with `prefix`."""
         for key, item in self._items(prefix, ""):
             yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
 
@@ -395,7 +405,7 @@ class S3Store(Store):
         return self._sibling(self.uri + suffix) if self.prefix else None
 
     def _sibling(self, uri: str) -> S3Store:
-        """Return the store of another prefix of the same bucket, which shares the clients of this one."""
+        """Return the store of another prefix of the bucket. It shares the clients of this store."""
         store = S3Store(uri, self._options)
         store._clients = self._clients
         return store
@@ -426,23 +436,24 @@ class S3Store(Store):
         return pa.PythonFile(_Reading(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """The first bytes of `key`, all of them if they are few, and its size: one request. Raises
-        FileNotFoundError.
+        """Return the first bytes of `key` (all bytes of a small object) and its size, with one request.
+
+        Raises FileNotFoundError.
         """
         try:
             data, answer = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
         except StoreUnavailable as problem:
-            if problem.details.get("status") == 416:  # no byte of an empty object can be asked for
+            if problem.details.get("status") == 416:  # a range request for an empty object fails
                 return b"", 0
             raise
         return data, int(answer.get("ContentRange", "").rpartition("/")[2] or len(data))
 
     def large(self, key: str) -> pa.NativeFile:
-        """`key` through Arrow's own client, which moves many bytes without holding up other threads."""
+        """Open `key` with Arrow's client, which transfers data without blocking other threads."""
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
-        """The result of `call`, tried again: Arrow's client does not by itself after 429 or where a reply broke off."""
+        """Return the result of `call` with retries. Arrow's client does not retry after a 429 or a broken response."""
 
         def once() -> T:
             try:
@@ -459,7 +470,7 @@ class S3Store(Store):
 
 
 class _Reading(io.RawIOBase):
-    """An object opened for Arrow. A small one is read whole by the request that opens it."""
+    """Object opened for Arrow. The request that opens a small object also reads it completely."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()
@@ -481,7 +492,7 @@ class _Reading(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> Any:
-        """A buffer of up to `size` bytes."""
+        """Return a buffer of up to `size` bytes."""
         start, end = self._at, self._size if size < 0 else min(self._size, self._at + size)
         self._at = max(start, end)
         if end <= len(self._data):

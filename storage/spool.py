@@ -1,8 +1,7 @@
-"""Bytes that may not fit into memory: collected once, then looked at as one buffer. In memory while they are few, else
-in a nameless file.
+"""Buffer for bytes that may not fit into memory. Bytes are written once, and then read as one buffer.
 
-The file lies where Python keeps temporary files ($TMPDIR) and goes with the object, however the process ends. Knows no
-store and no format.
+A small buffer is in memory, and a large one in an unnamed temporary file ($TMPDIR). The file disappears with the
+object, however the process ends.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """Takes bytes in order; pyarrow writes to it as to any file object. `buffer()` ends the writing."""
+    """File object for writing, for example by pyarrow. `buffer()` ends the writing."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False
@@ -55,12 +54,10 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Everything written. A large one is mapped from its file: it takes page cache, which the system may drop, and
-        no memory of its own.
-        """
+        """Return all bytes written. A large buffer is memory-mapped from its file, and uses only the page cache."""
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()
         mapped = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
-        self._file.close()  # the map keeps the bytes
+        self._file.close()  # the memory map keeps the bytes
         return pa.py_buffer(mapped)

@@ -1,9 +1,11 @@
-"""The interface of a store, which holds the bytes of a table: put-if-absent, get, list, delete.
+"""Interface of a store, which contains the bytes of a table: put-if-absent, get, list, delete.
 
-This is the only seam where faults enter. A store knows keys and bytes; it refuses to know tables.
-Keys are relative to the store's root, with `/` between segments.
-Outcomes have three kinds: done; refused (FileExistsError, FileNotFoundError, one of REFUSALS: nothing changed);
-and StoreUnavailable, which for a put means *unknown*: the bytes may be there now, later or never.
+A store only handles keys and bytes. All storage faults occur behind this interface. Keys are relative to the store's
+root, with `/` between segments.
+
+A request has one of three outcomes: success; refusal (FileExistsError, FileNotFoundError, or one of REFUSALS), which
+changed nothing; or StoreUnavailable. For a put, StoreUnavailable means *unknown*: the bytes may appear now, later or
+never.
 """
 
 from __future__ import annotations
@@ -20,36 +22,36 @@ from hoodoo.errors import BucketNotFound, CredentialsError, StoreDenied, StoreFu
 from hoodoo.storage.spool import IN_MEMORY, Spool
 
 _ATTEMPTS = 5
-_PIECE = 16 << 20  # bytes of one request of a large download
+_PIECE = 16 << 20  # bytes per request of a large download
 SCRATCH = ".hoodie/.hoodoo/tmp"
-"""Folder below a local root for half-written files; never listed by a reader."""
+"""Folder for incomplete files, relative to a local root. Readers never list it."""
 
 
 REFUSALS = (StoreFull, StoreDenied, BucketNotFound, CredentialsError)
-"""Errors of a store that say for certain that the request changed nothing."""
+"""Errors of a store after which the request certainly changed nothing."""
 
 
 BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def digest(data: BytesLike) -> str:
-    """XXH3-128 of `data` (any buffer) as 32 hex digits: guards against damage, not against an attacker."""
+    """Return XXH3-128 of `data` (any buffer) as 32 hex digits. It detects damage, but not attacks."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 class Store(ABC):
-    """A folder or a bucket prefix."""
+    """Interface of a folder or a bucket prefix."""
 
     uri: str
     lists_by_prefix: bool = False
-    """True where listing after a given key costs one request however much history lies before it."""
-    travels_once = True  # between a driver and its tasks (engine/parcels)
+    """True if a listing after a given key costs one request, regardless of the number of earlier keys."""
+    travels_once = True  # the driver sends it to its tasks once (engine/parcels)
     changes_unseen: bool = False
-    """True for a server, which another version or a proxy may replace while a table lives."""
+    """True for a server, which may be replaced by another version or a proxy while a table exists."""
 
     @property
     def identity(self) -> str:
-        """A text that is equal for two stores of one location on one server."""
+        """A string that is equal for two stores of one location on one server."""
         return self.uri
 
     @property
@@ -59,103 +61,105 @@ class Store(ABC):
 
     @abstractmethod
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
-        """Create `key` in one step; its version where that is known without asking. Raises FileExistsError if it is
-        there, StoreUnavailable if the outcome is unknown.
+        """Create `key` atomically. Returns its version if it is known without a request.
 
-        durable=False may lose the file in a power cut: for hints only.
+        Raises FileExistsError if the key exists, and StoreUnavailable if the outcome is unknown. With durable=False, a
+        power failure may remove the file; for hints only.
         """
 
     @abstractmethod
     def put(self, key: str, data: BytesLike) -> None:
-        """Create or replace `key` in one step."""
+        """Create or replace `key` atomically."""
 
     @abstractmethod
     def get(self, key: str) -> bytes:
-        """All bytes of `key`. Raises FileNotFoundError."""
+        """Return all bytes of `key`. Raises FileNotFoundError."""
 
     @abstractmethod
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes of `key` from `start`; fewer at its end."""
+        """Return `length` bytes of `key` from `start`, or fewer at its end."""
 
     @abstractmethod
     def size(self, key: str) -> int:
-        """Bytes in `key`. Raises FileNotFoundError."""
+        """Return the number of bytes in `key`. Raises FileNotFoundError."""
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
+        """Yield (key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
 
     def above(self) -> Iterator[Store]:
-        """The folders above this one, the nearest first."""
+        """Yield the stores of the parent folders, nearest first."""
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Return the store whose name is this one's followed by `suffix`; None where there is none."""
+        """Return the store whose name is the name of this one followed by `suffix`, or None if there is none."""
         return None
 
     def version(self, key: str) -> str:
-        """Differs whenever `key` was written anew; '' if it is not there."""
+        """Return a version that changes whenever `key` is written, or '' if the key does not exist."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
             return ""
 
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
-        """(key, version) as `list` finds them."""
+        """Yield (key, version) of the keys that `list` yields."""
         for key, _ in self.list(prefix, after):
             if version := self.version(key):
                 yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them.
-        Cheaper than `list`.
+        """Return the names directly in `folder` (ends in /) that sort after `after`, in order. Cheaper than `list`.
+
+        Names of subfolders may be included.
         """
         cut = len(folder)
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove `key`; one that is not there is no error."""
+        """Delete `key`. A missing key is not an error."""
 
     @abstractmethod
     def open_input(self, key: str) -> pa.NativeFile:
-        """Random-access reader of `key` for Arrow. Raises FileNotFoundError."""
+        """Open `key` for random access by Arrow. Raises FileNotFoundError."""
 
     def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
-        """All bytes of `key`, not held in memory where they are more than `in_memory`. Raises FileNotFoundError."""
+        """Return all bytes of `key`. More than `in_memory` bytes are not held in memory. Raises FileNotFoundError."""
         spool, at, total = Spool(in_memory), 0, self.size(key)
         while at < total:
             piece = self.get_range(key, at, min(_PIECE, total - at))
             if not piece:
-                break  # shorter than it was: its digest tells
+                break  # the file became shorter, which its digest check will detect
             spool.write(piece)
             at += len(piece)
         return spool.buffer()
 
     @abstractmethod
     def url(self, key: str) -> str:
-        """Where another program (Spark) finds `key`."""
+        """Return the URL of `key` for other programs such as Spark."""
 
     @abstractmethod
     def modified_ms(self, key: str) -> int | None:
-        """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
+        """Return the modification time of `key` in ms since 1970, or None if the key is missing.
+
+        The store's clock is used.
+        """
 
     def settle(self, key: str) -> None:
-        """Make sure that `key`, which was found to be there, stays there. Raises StoreUnavailable."""
+        """Ensure that the existing `key` is durable. Raises StoreUnavailable."""
         return
 
     def require_private(self) -> None:
-        """Raise StoreRefused where strangers may write the table; a bucket's policy is its owner's affair."""
+        """Raise StoreRefused if strangers may write the table. The policy of a bucket is not checked."""
         return
 
     def clock_ms(self) -> int | None:
-        """The store's own time in ms since 1970; None where it has no clock but this machine's, or has not answered
-        yet.
-        """
+        """Return the store's time in ms since 1970, or None if it has no clock of its own or has not answered yet."""
         return None
 
     def pause(self, seconds: float) -> None:
-        """Wait before another attempt; a simulated store lets its own time pass instead."""
+        """Wait before a retry. A simulated store advances its own time instead."""
         time.sleep(seconds)
 
     def exists(self, key: str) -> bool:
@@ -166,10 +170,10 @@ class Store(ABC):
         return True
 
     def create(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """put_if_absent, tried again while its outcome is unknown; so FileExistsError may mean that an attempt of ours
-        was first.
+        """Create `key` with put_if_absent, and retry while the outcome is unknown.
 
-        Raises StoreUnavailable after several unknown outcomes.
+        FileExistsError may therefore mean that an earlier attempt of this call succeeded. Raises StoreUnavailable after
+        several unknown outcomes.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -181,8 +185,9 @@ class Store(ABC):
                 self.pause(0.02 * 2**attempt)
 
     def write_once(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """`create` for content that is the same whoever writes it: equal bytes there are success, others raise
-        FileExistsError.
+        """Create `key` for content that does not depend on the writer.
+
+        Succeeds if equal bytes exist. Raises FileExistsError if other bytes exist.
         """
         try:
             self.create(key, data, durable)

@@ -1,8 +1,8 @@
-"""Reads the commit sequence: the head, slots, and the view as of any slot. Verifies the chain; writes nothing.
+"""Read access to the slots of a table: the head, slots, and the view as of any slot. Verifies the chain of slots.
 
-Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by
-probing names upwards, never by listing a folder that holds history; where listing from a key is one request, that is
-used.
+The cost does not grow with the history: the newest checkpoint is read, and then the few slots after it. On a local
+disk, slots are found by probing names upwards, because a listing would include the whole history. In object storage, a
+listing from a key is one request and is used instead.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from hoodoo.timeline.views.pages import PagedPartitions
 from hoodoo.timeline.views.view import View, apply
 
 _SLOTS_KEPT = 4096
-_FETCHED = 64  # slots asked for together: a checkpoint stands for more
+_FETCHED = 64  # maximum number of slots read at once; for more slots, there is a checkpoint
 _VIEWS_KEPT = 8
-_LOOKS = 5  # archiving moves on by many slots at once; nobody is overtaken more often
+_LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts are never needed
 
 
 class History:
-    """One table's slots, with a cache; safe to use from several threads."""
+    """The slots of one table, with a cache. Safe to use from several threads."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
         self._lock = threading.RLock()
         self._head: View | None = None
-        self._version = ""  # of the head's slot in the store, '' if it is not known
+        self._version = ""  # version of the head's slot in the store, or '' if it is unknown
         self._table = ""
-        self.backup_restores = 0  # times that the store had another history than the remembered one: a backup's
-        self.pleas: tuple[str, ...] = ()  # that stood among the slots at the newest look
+        self.backup_restores = 0  # number of times that the store's history was replaced by a backup
+        self.pleas: tuple[str, ...] = ()  # keys of the turn requests found by the newest listing
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
-        self._fetched: dict[int, bytes] = {}  # bytes of slots that are about to be read
+        self._fetched: dict[int, bytes] = {}  # bytes of slots that will be read next
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """The view as of the newest slot, looked up now. Raises TableNotFound, CorruptTable."""
+        """Read and return the view as of the newest slot. Raises TableNotFound, CorruptTable."""
         with self._lock:
             for _ in range(_LOOKS):
                 try:
                     return self._newest()
-                except SnapshotExpired:  # a slot was archived between the list and the read: a checkpoint stands for it
+                except SnapshotExpired:  # a slot was archived between listing and reading; a checkpoint replaces it
                     continue
             return self._newest()
 
@@ -84,9 +84,9 @@ class History:
             return view
 
     def took(self, slot: Slot, data: bytes, version: str) -> None:
-        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it.
+        """Record that this process wrote `slot` with the bytes `data`, so that the head need not be read again.
 
-        version: of the slot in the store, '' if it is not known.
+        `version` is the version of the slot in the store, or '' if it is unknown.
         """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
@@ -94,27 +94,35 @@ class History:
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def stands_on(self, seq: int) -> None:
-        """Note that there is a checkpoint of slot `seq`. Where the head is as of it, and its table is large, it goes on
-        from there: what slots changed until then need not be remembered.
+        """Record that there is a checkpoint of slot `seq`.
+
+        If it is the slot of the head, and the table is large, the head is loaded from the checkpoint. This frees the
+        memory for earlier changes.
         """
         with self._lock:
             self.checkpointed = seq
             head = self._head
             if head and head.seq == seq and isinstance(head.partitions, PagedPartitions):
-                with suppress(CorruptTable, FileNotFoundError):  # then the head stays as it is
+                with suppress(CorruptTable, FileNotFoundError):  # the head stays unchanged then
                     found = checkpoint.read(self.store, checkpoint_key(seq))
                     self._head = found if found.sha == head.sha else head
 
     def known(self) -> bool:
-        """Tell whether this process has seen a head."""
+        """Return whether this process has loaded a head."""
         return self._head is not None
 
     def known_head(self) -> View:
-        """The newest view this process has seen, without a look at the store."""
+        """Return the newest view that this process has loaded, without reading the store.
+
+        Loads the head if there is none.
+        """
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """The view as of slot `seq`. Raises SnapshotExpired below what is readable."""
+        """Return the view as of slot `seq`.
+
+        Raises SnapshotExpired if the slot does not exist or is no longer readable.
+        """
         with self._lock:
             head = self.known_head()
             if seq == head.seq:
@@ -125,15 +133,16 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """The view as of slot `seq`, whether or not its files are still there: for who keeps the table, not for
-        readers.
+        """Return the view as of slot `seq`, whether or not its files still exist.
+
+        For table maintenance, not for readers.
         """
         with self._lock:
             if seq not in self._views:
                 known = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
                 try:
                     view = self._follow(known or self._start(seq), seq)
-                except SnapshotExpired:  # slots since what is known here were archived meanwhile
+                except SnapshotExpired:  # slots after the known view were archived in the meantime
                     view = self._follow(self._start(seq), seq)
                 self._views[seq] = view
                 while len(self._views) > _VIEWS_KEPT:
@@ -141,19 +150,19 @@ class History:
             return self._views[seq]
 
     def begun(self) -> bool:
-        """Tell whether the table has a commit sequence."""
+        """Return whether the table has slots."""
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def instants(self) -> list[Instant]:
-        """The instants in Hudi's active timeline, in the order of their files' names."""
+        """Return the instants in Hudi's active timeline, in the order of their file names."""
         return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
-        """The oldest slot that is still there: those before it were archived. At least 1."""
+        """Return the oldest existing slot. Earlier slots were archived. At least 1."""
         return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
-        """Raise SnapshotExpired, naming the earliest usable position, if files of snapshot `seq` may be gone."""
+        """Raise SnapshotExpired, with the earliest usable position, if files of snapshot `seq` may be gone."""
         head = self.known_head()
         self.require_not_undone(seq)
         if not head.readable(seq):
@@ -165,7 +174,7 @@ class History:
             )
 
     def require_not_undone(self, seq: int) -> None:
-        """Raise RangeUndone if another engine took slot `seq` back."""
+        """Raise RangeUndone if another engine rolled back slot `seq`."""
         for first, last in self.known_head().undone:
             if first <= seq <= last:
                 raise RangeUndone(
@@ -178,11 +187,11 @@ class History:
                 )
 
     def slot(self, seq: int) -> Slot:
-        """Slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""
+        """Return slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
-        """Return the digest of slot `seq`, '' if the slot was archived or was never stored."""
+        """Return the digest of slot `seq`, or '' if the slot was archived or was never stored."""
         head = self.known_head()
         if seq == head.seq:
             return head.sha
@@ -192,12 +201,13 @@ class History:
             return ""
 
     def slots(self, after: int, up_to: int) -> list[Slot]:
-        """Slots with after < seq <= up_to, in order."""
+        """Return the slots with after < seq <= up_to, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least the oldest there is: slot times grow,
-        so a binary search finds it.
+        """Return the newest slot with completed_at <= ms (ms since 1970 UTC), or the oldest existing slot.
+
+        Slot times grow, so a binary search is used.
         """
         low, high = self.oldest_slot(), self.known_head().seq
         while low < high:
@@ -206,8 +216,9 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """The newest slot with completed_at <= ms: every slot that is newer than `ms` stands after it. Raises
-        PositionError if such slots were archived.
+        """Return the newest slot with completed_at <= ms. All slots after it are newer than `ms`.
+
+        Raises PositionError if such slots were archived.
         """
         oldest = self.oldest_slot()
         if self.slot(oldest).completed_at <= ms:
@@ -225,7 +236,7 @@ class History:
         while mark and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
             try:
                 return checkpoint.read(self.store, watermark.state_key(mark))
-            except FileNotFoundError:  # it was raised since
+            except FileNotFoundError:  # the watermark was raised in the meantime
                 mark = watermark.deleted_up_to(self.store)
             except CorruptTable:
                 break
@@ -241,7 +252,7 @@ class History:
         return found or View()
 
     def _follow(self, view: View, seq: int) -> View:
-        """`view` with the slots after it applied, up to `seq`."""
+        """Apply the slots after `view`, up to `seq`."""
         with self._fetching(range(view.seq + 1, seq + 1)):
             for number in range(view.seq + 1, seq + 1):
                 view = self._apply(view, number)
@@ -249,7 +260,7 @@ class History:
 
     @contextmanager
     def _fetching(self, wanted: Iterable[int]) -> Iterator[None]:
-        """Ask for some slots together, for a body that reads them: what opens a table waits for one, not for each."""
+        """Fetch some slots at once before the body reads them, so that it waits for one request instead of many."""
         missing = [seq for seq in wanted if seq not in self._slots][:_FETCHED]
         try:
             if len(missing) > 1:
@@ -259,30 +270,30 @@ class History:
             self._fetched.clear()
 
     def _fetch_one(self, seq: int) -> None:
-        with suppress(FileNotFoundError):  # who reads it says what that means
+        with suppress(FileNotFoundError):  # the reader of the slot handles this
             self._fetched[seq] = self.store.get(slot_key(seq))
 
     def _after(self, seq: int) -> dict[int, str] | None:
-        """Slots after `seq` and their versions in the store; None if a checkpoint has to help, because slots after
-        `seq` were archived, or the folder was put back from a backup: what is remembered is not what is there then.
+        """Return the slots after `seq` and their versions in the store.
 
-        Raises SnapshotExpired where a slot was archived between two requests. It is no end of the sequence: newer slots
-        stand after it.
+        Returns None if a checkpoint must be loaded: slots after `seq` were archived, or the folder was restored from a
+        backup. Raises SnapshotExpired if a slot was archived between two requests, so that newer slots exist after the
+        gap.
         """
         if not self.store.lists_by_prefix:
             after, last = dict[int, str](), seq
-            # the version before the bytes: what takes the slot's place in between is found by the next look
+            # read the version before the bytes, so that the next call notices a replaced slot
             while (version := self.store.version(slot_key(last + 1))) and self._exists(last + 1):
                 last += 1
                 after[last] = version
-            # Archiving deletes the oldest slot first. A slot that is still there after the next one was not found tells
-            # that none stands after it, archived or not.
+            # Archiving deletes the oldest slot first. If a slot still exists after the next one was not found, it is
+            # the newest.
             own = self.store.version(slot_key(seq)) if seq else ""
             if not self._is_head(seq, own):
                 return None
             there = self.store.version(slot_key(last)) if after else own
             return after if there or watermark.deleted_up_to(self.store) <= last else None
-        # from the head itself on, so that one list tells whether it is still there
+        # includes the head itself, so that one listing shows whether it still exists
         listed = dict(self.store.versions(SLOTS, slot_key(seq)[:-1]))
         self.pleas = tuple(key for key in listed if key.startswith(PLEAS))
         found = {int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(PLEAS)}
@@ -301,19 +312,19 @@ class History:
         return found
 
     def _is_head(self, seq: int, version: str) -> bool:
-        """Tell whether the store still has the slot of the remembered head.
+        """Return whether the store still contains the slot of the cached head.
 
-        seq: the slot that was looked up. version: its version in the store, '' where it was not found.
+        `seq` is the slot that was read, and `version` is its version in the store, or '' if it was not found.
         """
         if self._head is None or seq != self._head.seq:
-            return True  # a checkpoint's: its slot may be archived
+            return True  # the view of a checkpoint, whose slot may be archived
         if version and version == self._version:
             return True
         if version and self._holds(self._head):
             self._version = version
             return True
         if (mark := watermark.deleted_up_to(self.store)) == seq and not version:
-            return True  # it was archived, with all before it
+            return True  # it was archived, with all earlier slots
         self.backup_restores += seq > mark
         self._head, self._version = None, ""
         self._slots.clear()
@@ -360,7 +371,7 @@ class History:
             return self._keep(slot, sha(data))
 
     def _keep(self, slot: Slot, digest: str) -> tuple[Slot, str]:
-        """Remember a slot, and forget the ones that were remembered first."""
+        """Cache a slot, and evict the oldest ones."""
         self._slots[slot.seq] = slot, digest
         while len(self._slots) > _SLOTS_KEPT:
             self._slots.popitem(last=False)
@@ -372,7 +383,7 @@ class History:
             self._slots.pop(seq, None)
             raise replaced(self.store)
         if slot.prev != view.sha or (view.table and slot.table != view.table):
-            self._slots.pop(seq, None)  # what stands there once it is mended is read anew
+            self._slots.pop(seq, None)  # read the slot again after a repair
             raise CorruptTable(
                 f"{slot_key(seq)} does not follow slot {view.seq}: a slot was replaced, or a process wrote on after "
                 f"the table was put back from a backup. Put the whole folder back from one backup; or, to go on from "
@@ -384,7 +395,7 @@ class History:
 
 
 def replaced(store: Store) -> TableReplaced:
-    """What to tell who remembers another table than the one that is in `store`."""
+    """Return the error for a table that was replaced by another table in `store`."""
     return TableReplaced(
         (
             f"The table at {store.uri} was deleted and another one created in its place since it was opened here. "

@@ -1,1 +1,1 @@
-"""The operations that change rows."""
+"""Write operations: inserts, upserts, updates, deletes, overwrites and restores."""

@@ -1,9 +1,9 @@
-"""Adoption: what Apache Hudi committed, to its own table or to ours, becomes slots, in order of completion; then the
-protocol goes on from there.
+"""Adoption of commits that Apache Hudi made, to its own table or to a hoodoo table.
 
-Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What
-cannot be described so that both engines go on seeing the same rows is refused with a reason, before anything is
-written.
+They become slots in completion order.
+
+Each file of the new snapshot is inspected once, to get its digest and an index entry for writes. If hoodoo and Hudi
+could see different rows afterwards, the adoption is refused with a reason before anything is written.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """What the inspection of a file found.
+    """Result of the inspection of a file.
 
     Attributes:
-        file: The file, with what is known of it now.
-        keys: The hashes of the keys that a base file holds, or that a log file writes.
-        placed: True if each row lies in the partition that the table's transforms make.
+        file: The file with the attributes that the inspection found.
+        keys: The hashes of the keys in a base file, or of the keys that a log file writes.
+        placed: True if each row is in the partition that the table's transforms give.
     """
 
     file: DataFile
@@ -62,7 +62,7 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Inspects one foreign file and writes its index entry; it pickles."""
+    """Task that inspects one external file and writes its index entry. It can be pickled."""
 
     store: Store
     config: TableConfig
@@ -98,7 +98,10 @@ class InspectFile:
         return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes, placed)
 
     def _log(self, file: DataFile, data: bytes) -> InspectedFile:
-        """A log that is sound to the byte gets its digest; one with a torn block is taken as Hudi takes it, without."""
+        """Inspect a log.
+
+        An intact log gets its digest. A log with a torn block is read as Hudi does, and gets no digest.
+        """
         try:
             blocks = decode_log(data, columns=[RECORD_KEY])
         except CorruptTable:
@@ -123,7 +126,7 @@ class InspectFile:
             return True
         schema = slices.schema_of(config, dict.fromkeys([*config.merge_policy.needed_columns, *config.placing]))
         for part in slices.read_log(self.store, config, log, schema):
-            if part.columns is not None:  # it has no partition columns to hold its values against
+            if part.columns is not None:  # a partial update has no partition columns to compare with
                 if sources.intersection(part.columns):
                     return False
             elif (wrongly_placed(part.rows, config, part.delete) & ~part.delete).any():
@@ -136,10 +139,10 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """The hashes of the keys of a base file. Keys and paths spelled in another way than ours would make one row two:
-    that of its next upsert would not be found to be the same.
+    """Return the hashes of the keys of a base file. Raises UnsupportedTable.
 
-    rows: the record keys, and the columns that keys and paths are made of. Raises UnsupportedTable.
+    Record keys and paths must have hoodoo's encoding. Otherwise an upsert would not find the row, and would insert it
+    again. `rows` contains the record keys, and the columns from which keys and paths are derived.
     """
     try:
         keys = record_keys(rows, config.key, config.partition_by)
@@ -172,14 +175,14 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
 
 @dataclass(frozen=True)
 class CheckKeys:
-    """Looks at the keys of one foreign base file, and writes nothing; it pickles."""
+    """Task that checks the keys of one external base file without writing anything. It can be pickled."""
 
     store: Store
     config: TableConfig
     file: DataFile
 
     def __call__(self) -> None:
-        """Raises UnsupportedTable, CorruptTable."""
+        """Check the keys. Raises UnsupportedTable, CorruptTable."""
         names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
         schema = slices.schema_of(self.config, names)
         require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
@@ -190,13 +193,13 @@ def _check(task: CheckKeys) -> None:
 
 
 class Adopter:
-    """Adopts what stands in one table's Hudi timeline into its commit sequence."""
+    """Adopts the commits in a table's Hudi timeline into the table's slots."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def whole_table(self) -> None:
-        """Give a table that has only Hudi's timeline its commit sequence. Raises UnsupportedTable, TableNotFound."""
+        """Create the slots of a table that only has Hudi's timeline. Raises UnsupportedTable, TableNotFound."""
         theirs = ForeignHistory(self.store)
         head = theirs.head()
         if not head.seq:
@@ -220,20 +223,21 @@ class Adopter:
         for slot in slots:
             view = self._put(view, slot)
             if not view.seq:
-                return  # somebody else adopts; what is left to do the caller finds out
+                return  # another process adopts the table; the caller checks the result
         self.history.head()
 
     def newer(self, found: CompletedInstant) -> None:
-        """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if
-        somebody else is faster.
+        """Adopt one instant that completed after the head, or a plan, and the plans made before it.
+
+        Does nothing if another process is faster.
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
-            return  # somebody else has adopted it since it was found
+            return  # another process has adopted it in the meantime
         theirs = ForeignHistory(self.store, view.table)
         live = {
             entry.file.path for group in theirs.head().groups() for entry in group.files()
-        }  # of others files may be cleaned by now
+        }  # files of other groups may already be cleaned
         self._prepare(theirs)
         self._require_finished()
         names = foreign.names_since(self.store, view)
@@ -249,14 +253,12 @@ class Adopter:
         self._adopt(view, self._completed(slot, view, found, theirs), live)
 
     def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
-        """`slot`, with the table's columns from it on where `found` changed them, the schema of its files, and how far
-        its application has read.
-        """
+        """Add the changed columns, the schemas of files, and the position of an application to `slot`."""
         columns = ForeignColumns(configuration.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
             return ForeignPlaces(view).told(columns.told(slot, record), record)
-        # its record does not say; what came before does. Ids of schemas are theirs there: ours have the same columns
+        # the record of a restore has no schemas, but earlier commits have; hoodoo's schema ids differ from Hudi's
         then = replace(configuration.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas
         )
@@ -266,10 +268,11 @@ class Adopter:
             changed, files=tuple(replace(file, schema=one.id) for file in changed.files if (one := numbers[file.path]))
         )
 
-    # ---- what must hold
+    # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable where the base files of `view` have keys that hoodoo does not write. For a table that
-        becomes another one before it is adopted.
+        """Raise UnsupportedTable if the base files of `view` have keys that hoodoo does not write.
+
+        Used for a table that is converted before it is adopted.
         """
         _require_known_generator(config)
         index_of(self.store).require_valid_for(group.file_id for group in view.groups())
@@ -277,14 +280,15 @@ class Adopter:
         self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
 
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
-        """The configuration, with the columns that the newest commit says."""
+        """Return the configuration with the columns of the newest commit."""
         config = configuration.load(self.store)
         _require_known_generator(config)
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
-        """Spark leaves the columns to the commits, which may be archived; from the first slot on they have to stand
-        somewhere.
+        """Store the columns in the table properties if they are missing there.
+
+        Spark only stores the columns in commits, which may be archived.
         """
         if configuration.load(self.store).created != config.created:
             first = replace(config, schemas=SchemaHistory())
@@ -310,7 +314,10 @@ class Adopter:
                 )
 
     def _require_bases(self, view: View, looked: dict[str, InspectedFile]) -> None:
-        """Every key that a log writes must be in the base below: by nothing else does a write find it."""
+        """Raise UnsupportedTable if a log writes a key that is not in its base file.
+
+        Writes find keys only through base files.
+        """
         for group in view.groups():
             self._require_base(group, looked)
 
@@ -352,7 +359,7 @@ class Adopter:
         return self._put(view, slot)
 
     def _put(self, view: View, slot: Slot) -> View:
-        """Take the next slot; the view after it, or an empty one if somebody else took it."""
+        """Write the next slot. Returns the view after it, or an empty view if another process was faster."""
         slot = replace(slot, prev=view.sha)
         if used := features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
@@ -363,7 +370,7 @@ class Adopter:
         return self.history.head()
 
     def _described(self, view: View, found: CompletedInstant) -> Slot:
-        """The slot after `view` that describes `found`."""
+        """Return the slot after `view` that describes `found`."""
         record = found.record(self.store)
         return foreign.slot_of(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
@@ -380,8 +387,9 @@ class Adopter:
         return slot
 
     def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: CompletedInstant) -> Slot:
-        """What Hudi's timeline says now replaces what slots say: groups that differ go, and come
-        back as they are now.
+        """Return the slot of a restore by Hudi.
+
+        File groups that changed are replaced by their state in Hudi's timeline.
         """
         gone = found.record(self.store).get("instantsToRollback") or ()
         before = min((self._slot_that_completed(instant) for instant in gone), default=slot.seq) - 1

@@ -1,4 +1,4 @@
-"""What an operation works with: the parts of a table, and the services that it may call."""
+"""Context of a write operation: the parts of a table, and the services that the operation may call."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What an operation works with. run_plans: runs the open compaction plans of some file groups; alter: changes the
-    table's columns where that rewrites logs (services, handed down by the facade). evolution: of a batch that may
-    change the table's columns. begun: what the first attempt goes on from, where the table was looked at to prepare it.
-    head: the slot since which nobody may have written a row; None: that does not matter.
+    """Context of a write operation.
+
+    Attributes:
+        store: The store of the table.
+        timeline: The timeline of the table.
+        index: The index of the table.
+        engine: The engine that runs tasks.
+        run_plans: Runs the open compaction plans of a view.
+        alter: Changes the table's columns, if this rewrites logs.
+        evolution: Column changes that a batch may cause, or None.
+        begun: The table state for the first attempt, if the preparation already loaded it.
+        head: The slot after which no other writer may have written rows, or None for no such condition.
     """
 
     store: Store
@@ -37,5 +45,5 @@ class Context:
     head: int | None = None
 
     def on_head(self, slot: int | None) -> Context:
-        """The same for a write that goes on only if nobody wrote a row since `slot`; None: that does not matter."""
+        """Return a context for a write that fails if rows were written after `slot`. None: no condition."""
         return self if slot is None else replace(self, head=slot)

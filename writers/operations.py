@@ -1,8 +1,6 @@
-"""The operations that change rows: one loop that locates, routes, writes and completes, and on a conflict does it
-again.
+"""Write operations. One loop locates, routes, writes and completes, and repeats this after a conflict.
 
-What survives a retry (the prepared batch) is made once; what carries the old instant (files, meta columns) is made
-anew.
+The prepared batch is reused by a retry. Files and meta columns contain the old instant, so they are written again.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _SPENT = "Nothing was written. Write again, or raise max_retries."
 
 @dataclass
 class Committed:
-    """What a write did. `hoodoo.table.results.WriteResult`, which callers get, says what each field is."""
+    """Result of a write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
 
     cursor: Cursor
     instant: str = ""
@@ -61,7 +59,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """A plan took a key for a stored one with the same hash. Nothing was committed."""
+    """Raised if a plan mistook a key for a stored one with the same hash. Nothing was committed."""
 
 
 def commit(
@@ -71,14 +69,16 @@ def commit(
     transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
-    """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
-    nothing to do.
+    """Call `propose` on the newest view, write the plan and complete the commit.
 
-    comparing: what plans in place of `propose` once that took a key for a stored one with the same hash. It compares
-    keys. No other writer won then, so that this is no retry.
+    After a conflict, repeat with a new instant.
 
-    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, OptionError where `transaction` is a batch
-    that its sink has from another query, and whatever the data or the store give cause for.
+    If `propose` returns None, there is nothing to write. `comparing` replaces `propose` after it mistook a key for a
+    stored one with the same hash. It compares keys. This repetition does not count as a retry, because no other writer
+    interfered.
+
+    Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
+    already has the batch `transaction` from another query. Also raises errors caused by the data or the store.
     """
     state, retries = context.begun or context.timeline.ready(), 0
     while True:
@@ -105,7 +105,7 @@ def commit(
 def _once(
     context: Context, state: TableState, operation: str, propose: Propose, transaction: ApplicationVersion | None
 ) -> Committed:
-    """One attempt on `state`. Raises Conflict and _MistakenKeys where another one may succeed."""
+    """Make one attempt on `state`. Raises Conflict or _MistakenKeys if another attempt may succeed."""
     if context.head is not None:
         _require_head(context, context.head, state.view.seq)
     try:
@@ -128,7 +128,7 @@ def _once(
 
 
 def _require_head(context: Context, head: int, newest: int) -> None:
-    """Raise CommitConflict where a row was written after the slot `head`."""
+    """Raise CommitConflict if a row was written after the slot `head`."""
     for slot in context.timeline.history.slots(head, newest):
         if slot.writes_rows:
             raise CommitConflict(
@@ -140,7 +140,10 @@ def _require_head(context: Context, head: int, newest: int) -> None:
 
 
 def _evolved(context: Context, state: TableState) -> TableConfig:
-    """The table as the batch needs it. What cannot be in the slot of the write is done before. Raises RewriteNeeded."""
+    """Return the table configuration with the batch's new columns.
+
+    Changes that cannot be part of the write's slot are committed first. Raises RewriteNeeded.
+    """
     if context.evolution is None or not (found := context.evolution.alterations(state.config)):
         return state.config
     from hoodoo.timeline.columns.alterations import altered
@@ -163,16 +166,16 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
 
 
 def _cleaned_away(context: Context, state: TableState) -> bool:
-    """Tell whether a clean took what the view of `state` needs, or the table was put back from a backup.
+    """Return whether cleaning deleted files of the view in `state`, or the table was restored from a backup.
 
-    A missing file is no damage then, and the newest view is the one to write on.
+    A missing file is then not damage, and the write is repeated on the newest view.
     """
     history = context.timeline.history
     return history.head().min_readable > state.view.seq or history.backup_restores != state.backup_restores
 
 
 class _Attempt:
-    """One transaction attempt: its instant, its files, its slot."""
+    """One attempt of a transaction: its instant, its files, its slot."""
 
     def __init__(
         self, context: Context, state: TableState, operation: str, transaction: ApplicationVersion | None
@@ -180,7 +183,7 @@ class _Attempt:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
-        """Raises Conflict, _MistakenKeys, and what the data or the store give cause for."""
+        """Run the attempt. Raises Conflict, _MistakenKeys, and errors caused by the data or the store."""
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
@@ -194,7 +197,7 @@ class _Attempt:
         return self._result(slot, proposal, written)
 
     def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
-        """`drafted`, unless files came since for which the new columns need more than this slot."""
+        """Return `drafted`. Raises Conflict if files were added for which the new columns need more than this slot."""
         from hoodoo.timeline.columns.rewrites import rewrites
 
         if view.schemas != self.state.view.schemas:
@@ -204,7 +207,10 @@ class _Attempt:
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
-        """Write the files of `proposal`. Returns it without assignments that had nothing to write, and the files."""
+        """Write the files of `proposal`.
+
+        Returns the plan without assignments that wrote nothing, and the written files.
+        """
         config = self.state.config
         if proposal.columns:
             config = config.with_columns(proposal.columns)
@@ -292,12 +298,12 @@ class _Attempt:
 
 
 def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
-    """Tell whether the counts of a commit are exact."""
+    """Return whether the counts of a commit are exact."""
     return proposal.exact and all(one.exact for one in written)
 
 
 def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
-    """Rows that files count, or those that the plan did, as the slot names them."""
+    """Return the row counts of the files or of the plan, with the names that a slot uses."""
     names = ("inserts", "updates", "deletes", "stale")
     if proposal.counts is not None:
         return dict(zip(names, proposal.counts, strict=True))
@@ -305,7 +311,7 @@ def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
 
 
 def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
-    """What inflight says: new rows per partition together, then each file group."""
+    """Return the contents of an inflight file: new rows per partition, then one entry per file group."""
     fresh: dict[str, int] = {}
     known = []
     for a in assignments:
@@ -327,7 +333,7 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
 def upsert(
     context: Context, source: Source, operation: str = "UPSERT", transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Insert new keys, replace or delete rows of known ones."""
+    """Insert new keys, and replace or delete rows of existing keys."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
@@ -339,8 +345,10 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new
-    file groups only, with their rows in the order of `sort`, if it names columns.
+    """Insert new keys only.
+
+    With existing='fail', an existing key raises KeyExists. With 'keep', rows of existing keys are left out. `bulk`
+    writes only new file groups. Their rows are sorted by the columns in `sort`, if there are any.
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
@@ -356,7 +364,7 @@ def overwrite(
     operation: str,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Replace whole partitions (None: all there are) by the rows of `source`."""
+    """Replace whole partitions (None: all existing partitions) by the rows of `source`."""
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         doomed = list(view.partitions if partitions is None else partitions)

@@ -1,9 +1,7 @@
-"""Restore: the rows of an earlier snapshot come back as a new commit. History is never cut: what came in between stays
-readable.
+"""Restore: a new commit brings back the rows of an earlier snapshot. Later commits stay readable in the history.
 
-File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows
-as of then; Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor
-kept as a whole.
+Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
+replacecommit. Any concurrent write conflicts, because it would be neither undone nor kept as a whole.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.route import Assignment, Mode, new_file_id
 from hoodoo.writers.routing.write_plan import WritePlan
 
-_COMPARED_BYTES = 64 << 20  # of files on both sides: more rows than these have are not compared for their count
+_COMPARED_BYTES = 64 << 20  # total size of the differing files above which rows are not compared to count them
 
 
 @dataclass(frozen=True)
 class FormerRows:
-    """Reads the live rows of a former slice as changes, where the task runs; it pickles."""
+    """Function that reads the live rows of an earlier slice as changes. It runs in the task and can be pickled."""
 
     store: Store
     config: TableConfig
@@ -51,8 +49,10 @@ class FormerRows:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Bring back the rows and columns of the snapshot at slot `seq`. Checks stay, and follow their columns to the names
-    of then. Raises SnapshotExpired, CommitConflict, and SchemaError where a check looks at a column that came later.
+    """Restore the rows and columns of the snapshot at slot `seq`.
+
+    Checks stay, and use the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and SchemaError if a
+    check uses a column that was added later.
     """
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
@@ -89,8 +89,10 @@ def restore(context: Context, seq: int) -> Committed:
 def _counted(
     context: Context, config: TableConfig, now: View, then: View, groups: Sequence[FileGroup]
 ) -> RowCounts | None:
-    """How many rows come, change and go; None where comparing them would take more memory than a restore may, and where
-    rows of now have values that the columns of then cannot hold.
+    """Return the numbers of inserted, updated and deleted rows, or None if they are unknown.
+
+    They are unknown if the comparison would need too much memory, or if current values do not match the earlier
+    columns.
     """
     if sum(entry.file.size for group in groups for entry in group.files()) > _COMPARED_BYTES:
         return None
@@ -101,8 +103,9 @@ def _counted(
 
 
 def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
-    """The columns of the snapshot as the table's next schema; None where they are those of today. The largest id stays:
-    none is ever given twice.
+    """Return the columns of the snapshot as the table's next schema, or None if the columns are unchanged.
+
+    The largest column id stays, so that no id is used twice.
     """
     now, former = config.columns, then.schemas.newest or config.created
     return None if former.columns == now.columns else former.with_id(now.id + 1, now.last)
@@ -117,7 +120,10 @@ def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment
 
 @dataclass(frozen=True)
 class _FormerKeys:
-    """Reads the key hashes of the groups that come back; more hashes than are live do no harm."""
+    """Function that reads the key hashes of restored groups.
+
+    Hashes of deleted rows are included, which does no harm.
+    """
 
     index: KeyIndex
     groups: tuple[FileGroup, ...]
@@ -128,7 +134,7 @@ class _FormerKeys:
 
 
 def _unlike(one: View, other: View) -> Iterator[FileGroup]:
-    """File groups of `one` that are not, with the same files, in `other`."""
+    """Yield the file groups of `one` that are not in `other` with the same files."""
     for group in one.groups():
         if other.group(group.partition, group.file_id) != group:
             yield group
@@ -139,7 +145,7 @@ def _rows(group: FileGroup) -> int:
 
 
 def _holds_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
-    """A slice whose rows were all deleted needs no file."""
+    """Return whether a slice has live rows. A slice without live rows needs no file."""
     if not any(log.file.deletes for log in group.logs):
         return _rows(group) > 0
     return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0

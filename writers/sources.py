@@ -1,6 +1,6 @@
-"""Sources: rows to write, wherever they are, and the plan of a write that they propose for a view.
+"""Sources of rows to write, which propose the plan of a write for a view.
 
-Here are those of a batch in this process; those that Spark staged are in staged_rows.
+This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Rows to write, wherever they are: proposes assignments for a view."""
+    """Interface of rows to write, which proposes a plan for a view."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Return the plan that inserts new keys and replaces or deletes the rows of known ones.
+        """Return the plan that inserts new keys, and replaces or deletes the rows of existing keys.
 
         None: there is nothing to do.
         """
@@ -47,19 +47,19 @@ class Source(Protocol):
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None:
-        """Return the plan that inserts the keys which `view` has not.
+        """Return the plan that inserts the keys that are not in `view`.
 
         Args:
-            context: What the write works with.
+            context: The context of the write.
             view: The view to plan on.
             config: The table's configuration at that view.
-            existing: 'fail' raises KeyExists for keys that are there, 'keep' leaves their rows out.
-            bulk: True puts all rows into new file groups.
+            existing: 'fail' raises KeyExists for existing keys, 'keep' leaves their rows out.
+            bulk: True writes all rows into new file groups.
             sort: Columns that order the new rows.
         """
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        """All rows into new file groups, whatever is there."""
+        """Return the plan that writes all rows into new file groups, without a search for existing keys."""
         ...
 
     def partitions_used(self) -> list[str]:
@@ -68,8 +68,13 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """A batch in this process's memory. checked: what its rows are known to pass. bad: rows taken out of it before.
-    evolution: what it may make of the table's columns.
+    """A batch in the memory of this process.
+
+    Attributes:
+        batch: The batch.
+        checked: The checks that its rows are known to pass.
+        bad: The rows that were removed from it.
+        evolution: The column changes that it may cause.
     """
 
     batch: Batch
@@ -78,8 +83,10 @@ class InProcess:
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
-        gone, CheckFailed where a row fails a check that was set since it was prepared.
+        """Return the batch with the current columns of the table.
+
+        Raises ColumnError if it has values for a column that was dropped. Raises CheckFailed if a row fails a check
+        that was added after the batch was prepared.
         """
         batch = self.batch.fitted(config)
         if not batch.unconditional:
@@ -131,8 +138,8 @@ class InProcess:
         at_home = located.group != NOWHERE
         return WritePlan(
             assignments,
-            # deletes too: a key that appears meanwhile must not outlive a delete in a later slot; those at home too:
-            # what is there may be another key with the same hash
+            # includes deletes, because a concurrently inserted key must not survive a later delete; includes existing
+            # keys, because the stored key may be another key with the same hash
             lambda: np.unique(batch.hashes),
             lambda: np.unique(batch.hashes[~batch.delete & at_home]),
             searched=located.searched,
@@ -147,17 +154,17 @@ class InProcess:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
 
 
-_PAIRS = 1 << 24  # keys times partitions that are looked up together
+_PAIRS = 1 << 24  # maximum number of keys times partitions per lookup
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows that the tasks of Spark's data source prepared, for a write of `Table`.
+    """Rows that the tasks of Spark's data source prepared for a write of `Table`.
 
     Attributes:
         source: The rows, in memory or staged.
-        bad: Rows that were taken out of them.
-        evolution: What they may make of the table's columns.
+        bad: The rows that were removed from them.
+        evolution: The column changes that they may cause.
     """
 
     source: Source
@@ -167,17 +174,18 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete wherever they are; the partitions of their batch mean nothing."""
+    """Keys to delete in all partitions. The partitions in their batch are ignored."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Return the plan that deletes each key in every partition that has it."""
+        """Return the plan that deletes each key in every partition that contains it."""
         batch = self.fitted(config)
         found = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
-        return found and replace(found, inserted=lambda: np.unique(batch.hashes))  # a key that appears meanwhile, too
+        # includes keys that are inserted concurrently
+        return found and replace(found, inserted=lambda: np.unique(batch.hashes))
 
 
 def _where_found(context: Context, view: View, batch: Batch) -> Batch:
-    """The rows of `batch`, each once for every partition that has its hash."""
+    """Return the rows of `batch`, once for every partition that contains their hash."""
     partitions, texts = list(view.partitions), batch.rows[RECORD_KEY].combine_chunks()
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     together = max(1, _PAIRS // max(1, len(batch)))
@@ -190,12 +198,12 @@ def _where_found(context: Context, view: View, batch: Batch) -> Batch:
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    """The table's checks without those that rows are known to pass."""
+    """Return the table's checks without the checks in `passed`."""
     return tuple(check for check in checks.of(config) if check not in passed)
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Return a mask: a live row has the key. Where a log deletes the key, the slice is read to know."""
+    """Return a mask of the keys with a live row. If a log deletes the key, the slice is read."""
     there = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)
@@ -205,26 +213,26 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
 
 
 def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
-    """Ids of the file groups where the rows under `mask` live."""
+    """Return the ids of the file groups that contain the keys under `mask`."""
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 
 @dataclass(frozen=True)
 class SomeKeys:
-    """So many record keys of a batch, and the first of them in their order, to be named."""
+    """The number of some record keys of a batch, and the first of them in sorted order, for an error message."""
 
     count: int
     first: tuple[str, ...]
 
 
 def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
-    """The keys of the rows under `mask`."""
+    """Return the keys of the rows under `mask`."""
     keys = batch.rows[RECORD_KEY].filter(pa.array(mask))
     return SomeKeys(len(keys), tuple(first_keys(keys)))
 
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
-    """The refusal of keys that exist, found in parts of a batch."""
+    """Return the error for existing keys, found in parts of a batch."""
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
@@ -236,7 +244,7 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
 
 
 def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
-    """The refusal of keys that the table does not have, found in parts of a batch."""
+    """Return the error for keys that are not in the table, found in parts of a batch."""
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
         f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Leave them out, or pass "

@@ -1,8 +1,9 @@
-"""Writes whose rows are made from stored ones: `update`, and `delete` by a condition. Each file group is a task of its
-own, which reads the rows, computes the changes and writes them to that group: into a log on merge-on-read, by a rewrite
-on copy-on-write. No key is looked up, and the planner (routing/route.py) has nothing to decide.
+"""Writes that compute rows from stored rows: `update`, and `delete` with a condition.
 
-What was read is part of the conflict check (`Derived`): an attempt that others overtook is made anew on the new rows.
+Each file group is one task. It reads the rows, computes the changes and writes them to the group: into a log
+(merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.
+The rows that were read are part of the conflict check (`Derived`). After a conflict, the attempt is repeated on the new
+rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _AT = "#at"
-"""The column of positions in the base file; no table has one with such a name."""
+"""Column of positions in the base file. No table column can have this name."""
 
 
 def update(
@@ -38,14 +39,14 @@ def update(
     new_values: Callable[[TableConfig], NewValues],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Give the rows that match `condition` new values, and write those that differ by them.
+    """Set new values in the rows that match `condition`, and write the rows that change.
 
-    condition, new_values: what the caller asks for, read anew for the columns that the table has at each attempt.
+    `condition` and `new_values` are evaluated again in each attempt, for the current columns of the table.
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
         wanted, values = condition(config), new_values(config)
-        # a log that has to hold whole rows needs them, and so does a change log
+        # whole rows are needed for a log with whole rows, and for a change log
         narrow = config.logs_partial_rows if config.merge_on_read else not config.change_log
         names = [*values.needed_columns, *config.merge_policy.order_by] if narrow else config.schema.names
         columns = tuple(dict.fromkeys([RECORD_KEY, *names]))
@@ -62,7 +63,10 @@ def update(
 def delete(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Delete the rows that match `condition`. A file group in which all rows are sure to match is dropped unread."""
+    """Delete the rows that match `condition`.
+
+    A file group whose rows certainly all match is dropped without reading it.
+    """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
         wanted = condition(config)
@@ -91,8 +95,9 @@ def _planned(
     changes: Callable[[FileGroup], Callable[[], KeyedChanges]],
     drops: bool = False,
 ) -> WritePlan:
-    """The plan that writes `changes` to each file group that may have a matching row. drops: groups in which all rows
-    match go as a whole.
+    """Return the plan that writes `changes` to each file group that may have a matching row.
+
+    With `drops`, file groups whose rows all match are dropped as a whole.
     """
     pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
@@ -117,9 +122,9 @@ def _planned(
 
 @dataclass(frozen=True)
 class _Updates:
-    """Gives the new versions of the rows that a task reads, where it runs.
+    """Function that returns the new versions of the rows that a task reads. It runs in the task.
 
-    narrow: of each row nothing but the columns that are set counts.
+    With `narrow`, only the columns that are set are used.
     """
 
     read: SliceTask
@@ -141,7 +146,7 @@ class _Updates:
 
 @dataclass(frozen=True)
 class _Deletes:
-    """Gives the deletes of the rows that a task reads, where it runs."""
+    """Function that returns the deletes of the rows that a task reads. It runs in the task."""
 
     read: SliceTask
     config: TableConfig
@@ -152,9 +157,9 @@ class _Deletes:
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
-    """Return the deletes of stored rows, whatever their ordering values.
+    """Return unconditional deletes of stored rows, regardless of their ordering values.
 
-    rows: with the record key, and the key and partition columns.
+    `rows` contains the record key, and the key and partition columns.
     """
     named = {*config.key, *config.partition_by}
     fields = list(config.schema)

@@ -1,1 +1,1 @@
-"""Entries of the exported Iceberg table in catalogs, by pyiceberg (the extra `iceberg`)."""
+"""Catalog entries of the exported tables, created with pyiceberg (the extra `iceberg`)."""

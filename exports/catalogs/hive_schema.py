@@ -1,8 +1,7 @@
-"""Columns as a Hive metastore has them, and as Spark's description of a table in the entry's parameters has them: the
-types that Apache Hudi's own sync writes.
+"""Columns in the format of a Hive metastore, and in the Spark schema in the parameters of a metastore entry.
 
-A moment and a time of day are whole numbers to Hive (`bigint`), as in Hudi's sync unless it is told otherwise. Hive's
-names are in lower case; Spark's description keeps them as they are.
+The types are those of Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of
+Hudi's sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import SchemaError
 
 _PART_LENGTH = 4_000
-"""Characters of one parameter: what the databases below metastores take."""
+"""Maximum number of characters of one parameter in the databases of metastores."""
 _OF_HIVE = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
@@ -40,9 +39,9 @@ _OF_SPARK = {
 
 
 def hive_columns(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
-    """Return the name and the type of each column, as Hive spells them.
+    """Return the name and the Hive type of each column.
 
-    Raises SchemaError where two columns, or two fields of a struct, are one to Hive, since they differ in case only.
+    Raises SchemaError if two columns, or two fields of a struct, differ only in case.
     """
     given = list(fields)
     _require_distinct("", given)
@@ -78,9 +77,9 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
 
 
 def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the parameters by which Spark knows the table: its provider, its columns and its partition columns.
+    """Return the table parameters that Spark reads: provider, columns and partition columns.
 
-    schema: the meta columns, then the table's, the partition columns last.
+    `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """
     text = json.dumps(_spark_struct(schema), separators=(",", ":"), ensure_ascii=False)
     parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]

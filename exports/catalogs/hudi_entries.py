@@ -1,7 +1,7 @@
-"""What a metastore's entries of a table say, as Apache Hudi's own sync makes them: a copy-on-write table has one entry,
-a merge-on-read table three, of which `<name>` and `<name>_rt` show its rows and `<name>_ro` its base files.
+"""Metastore entries of a table, with the contents that Apache Hudi's own sync writes.
 
-It knows a table and what its entries say. How a catalog is told, it does not know.
+A copy-on-write table has one entry. A merge-on-read table has three: `<name>` and `<name>_rt` show its rows, and
+`<name>_ro` shows its base files. Other modules write the entries to a catalog.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 REQUESTED, COMPLETED = "last_commit_time_sync", "last_commit_completion_time_sync"
-"""Parameters: up to which commit an entry describes the table."""
+"""Parameters with the commit up to which an entry describes the table."""
 SPARKS = "spark.sql.sources."
-"""How the names of the parameters begin that Spark reads."""
+"""Prefix of the parameters that Spark reads."""
 Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class WantedEntry:
-    """One entry of a table, as it is to be.
+    """The desired state of one entry of a table.
 
     Attributes:
-        suffix: What stands behind the table's name in the catalog.
-        location: Where the table is.
-        columns: Names and types of Hudi's meta columns and of the table's but for its partition columns.
+        suffix: The suffix of the table's name in the catalog.
+        location: The location of the table.
+        columns: Names and types of Hudi's meta columns and of the table's columns, without partition columns.
         keys: Names and types of the partition columns.
-        input_format: The class by which Hive reads files.
-        serde: Parameters of the class by which Hive reads rows.
+        input_format: The class that Hive uses to read files.
+        serde: Parameters of the class that Hive uses to read rows.
         parameters: Parameters of the entry.
     """
 
@@ -56,8 +56,8 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
     """Return the entries of a table, as of a view.
 
     Raises:
-        SchemaError: Names of columns differ in case only.
-        UnsupportedTable: The folders of partitions do not tell the values of the partition columns.
+        SchemaError: Column names differ only in case.
+        UnsupportedTable: The partition folders do not contain the values of the partition columns.
     """
     if config.partition_by and not config.folders_tell_values:
         raise UnsupportedTable(
@@ -95,7 +95,7 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the values of each partition with files, as text, and where it is. Raises CorruptTable."""
+    """Return the location of each partition with files, by its values as strings. Raises CorruptTable."""
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

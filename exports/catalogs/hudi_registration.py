@@ -1,9 +1,9 @@
-"""Brings a metastore's entries of a table up to date, for engines that find Apache Hudi's tables there.
+"""Updates of a table's metastore entries, for engines that find Apache Hudi tables in a metastore.
 
-An entry says up to which commit it describes the table; where that is the newest one, nothing else is asked. Partitions
-come first, then the entry itself, on condition that nobody changed it meanwhile: who was interrupted, or overtaken,
-begins again with a new look at the table. So an entry that says it is up to date is. An entry that is another table is
-left alone, and none is ever dropped.
+An entry records the commit up to which it describes the table. If this is the newest commit, nothing else is read.
+Partitions are updated first, and then the entry. The entry is updated only if nobody changed it in the meantime. After
+an interruption or a concurrent change, the update starts again with the current table. An entry that claims to be up to
+date therefore is. Entries of other tables are not changed, and no entry is ever dropped.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 HUDI_KINDS = ("hive", "glue")
-"""Kinds of catalogs that hold Hudi tables."""
+"""Kinds of catalogs that can store Hudi tables."""
 _ATTEMPTS = 10
 _HUDI = ("org.apache.hudi.", "com.uber.hoodie.")
 _SCHEME = re.compile(r"^(?:s3[an]?://|file:/*(?=/))")
 Look = Callable[[], tuple[TableConfig, View]]
-"""Gives the table as it is now."""
+"""Function that returns the table's current configuration and view."""
 
 
 def require_hudi_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a metastore. Raises OptionError where it is not a namespace and a name."""
+    """Return the name of a table in a metastore. Raises OptionError unless it is one namespace and a name."""
     named = require_identifier(option, identifier)
     if named.count(".") > 1:
         raise OptionError(
@@ -55,8 +55,9 @@ def require_hudi_identifier(option: str, identifier: object) -> str:
 
 
 def metastore_of(catalog: Any, identifier: str) -> Metastore:
-    """Return the metastore behind a catalog of pyiceberg. Raises CatalogRefused for a kind that holds no Hudi
-    tables.
+    """Return the metastore behind a pyiceberg catalog.
+
+    Raises CatalogRefused for a kind of catalog that cannot store Hudi tables.
     """
     kinds = {one.__name__ for one in type(catalog).__mro__}
     namespace = identifier.partition(".")[0]
@@ -73,32 +74,32 @@ def metastore_of(catalog: Any, identifier: str) -> Metastore:
 
 @dataclass(frozen=True)
 class HudiRegistration:
-    """Where a table is registered.
+    """A table's entry in a metastore.
 
     Attributes:
         identifier: The table in the catalog, `namespace.table`.
-        catalog: A catalog of pyiceberg.
+        catalog: A pyiceberg catalog.
     """
 
     identifier: str
     catalog: Any
 
     def run(self, store: Store, look: Look) -> RegisterResult:
-        """Create the entries of the table, or bring them up to date.
+        """Create or update the entries of the table.
 
         Args:
-            store: Where the table is.
-            look: Gives the table as it is now.
+            store: The store of the table.
+            look: Returns the table's current configuration and view.
 
         Returns:
-            What was done.
+            The changes.
 
         Raises:
-            CatalogRefused: The catalog has another table of such a name, or no such namespace, or is of a kind that
-                holds no Hudi tables, or does not take the change.
-            SchemaError: Names of columns differ in case only. Nothing was written.
-            TryAgainError: Others changed an entry again and again.
-            UnsupportedTable: Folders do not tell the values of partition columns. Nothing was written.
+            CatalogRefused: The catalog has another table of this name, lacks the namespace, cannot store Hudi tables,
+                or rejects the change.
+            SchemaError: Column names differ only in case. Nothing was written.
+            TryAgainError: Other processes changed an entry repeatedly.
+            UnsupportedTable: Partition folders do not contain the values of partition columns. Nothing was written.
         """
         try:
             metastore = metastore_of(self.catalog, self.identifier)
@@ -106,7 +107,7 @@ class HudiRegistration:
             return self._run(metastore, location_of(store), look)
         except HoodooError:
             raise
-        except Exception as problem:  # of any kind: each catalog has its own
+        except Exception as problem:  # each catalog raises its own errors
             raise CatalogRefused(
                 f"The catalog did not take the entry {self.identifier!r}: "
                 f"{(str(problem) or type(problem).__name__).rstrip('. ')}.",
@@ -116,7 +117,7 @@ class HudiRegistration:
     def _run(self, metastore: Metastore, location: str, look: Look) -> RegisterResult:
         config, view = look()
         wanted = entries_of(config, view, location)
-        for entry in wanted:  # all of them before any is written
+        for entry in wanted:  # check all entries before the first one is written
             found = metastore.find(self._name(entry.suffix))
             if found:
                 self._require_ours(found, entry)
@@ -129,7 +130,7 @@ class HudiRegistration:
     def _bring(
         self, metastore: Metastore, suffix: str, location: str, seen: tuple[TableConfig, View], look: Look
     ) -> RegisteredEntry:
-        """Bring one entry up to date."""
+        """Create or update one entry."""
         name = self._name(suffix)
         identifier = f"{self.identifier.partition('.')[0]}.{name}"
         change, touched = "refreshed", False
@@ -164,7 +165,7 @@ class HudiRegistration:
         )
 
     def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:
-        """Raise CatalogRefused where an entry is not this table."""
+        """Raise CatalogRefused if an entry does not belong to this table."""
         identifier = f"{self.identifier}{entry.suffix}"
         if found.parameters.get("table_type", "").upper() == "ICEBERG":
             raise CatalogRefused(
@@ -204,17 +205,17 @@ def _entry(config: TableConfig, view: View, location: str, suffix: str) -> Wante
 
 
 def _spelled(location: str, found: FoundEntry) -> str:
-    """Where the table is, with the scheme of S3 that the entry has: readers may know no other."""
+    """Return the table's location with the S3 scheme of the entry, because readers may not know another scheme."""
     return found.location if found.location.startswith(("s3a://", "s3n://")) else location
 
 
 def _place(location: str) -> str:
-    """A location as it compares: metastores spell `file:` anew, and S3 has several schemes."""
+    """Return a location in a comparable form. Metastores rewrite `file:` URIs, and S3 has several schemes."""
     return _SCHEME.sub("", location).rstrip("/")
 
 
 def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
-    """As it is created: without its partitions it describes no commit."""
+    """Return the entry for its creation. Without partitions, it records no commit."""
     return replace(
         entry,
         parameters={name: value for name, value in entry.parameters.items() if name not in (REQUESTED, COMPLETED)},
@@ -222,6 +223,6 @@ def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
 
 
 def _parameters(found: FoundEntry, entry: WantedEntry) -> dict[str, str]:
-    """Ours, and what others set."""
+    """Merge hoodoo's parameters with the entry's other parameters, except Spark's."""
     theirs = {name: value for name, value in found.parameters.items() if not name.startswith(SPARKS)}
     return {**theirs, **entry.parameters}

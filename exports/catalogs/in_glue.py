@@ -1,4 +1,4 @@
-"""Entries of Hudi tables in AWS Glue's data catalog, through the client that pyiceberg's catalog opened."""
+"""Entries of Hudi tables in AWS Glue's data catalog, through the Glue client of a pyiceberg catalog."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, 
 from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
 
 _CREATED, _UPDATED, _DELETED = 100, 100, 25
-"""Partitions in one request, the most that Glue takes."""
+"""Maximum number of partitions per request: create, update and delete."""
 _KEPT = ("Description", "Owner", "Retention", "PartitionKeys")
-"""What an update tells Glue again as it was."""
+"""Fields that an update sends to Glue unchanged."""
 
 
 class GlueEntries:
-    """The Glue data catalog of AWS."""
+    """Metastore interface for the AWS Glue data catalog."""
 
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._glue, self._namespace = catalog.glue, namespace
@@ -48,7 +48,8 @@ class GlueEntries:
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
-            self._change_partitions(name, entry)  # first: what is left of it is done with the next try
+            # before the entry, so that the next attempt completes a partial update
+            self._change_partitions(name, entry)
         kept = {key: found.raw[key] for key in _KEPT if key in found.raw}
         try:
             self._glue.update_table(
@@ -62,7 +63,7 @@ class GlueEntries:
         return True
 
     def _change_partitions(self, name: str, entry: WantedEntry) -> None:
-        """Give all partitions the columns of the entry."""
+        """Set the columns of all partitions to the columns of the entry."""
         there = [
             {
                 "PartitionValueList": one["Values"],
@@ -103,7 +104,7 @@ class GlueEntries:
             self._require_none(name, answer, "EntityNotFoundException")
 
     def _require_none(self, name: str, answer: Any, fine: str) -> None:
-        """Raise CatalogRefused for the errors of a request for several partitions, but for those that are `fine`."""
+        """Raise CatalogRefused for the first error of a batch request, except errors with the code `fine`."""
         for one in answer.get("Errors", ()):
             detail = one.get("ErrorDetail", {})
             if detail.get("ErrorCode") != fine:
@@ -115,7 +116,7 @@ class GlueEntries:
 
 
 def _owned() -> dict[str, str]:
-    """Glue takes no empty name of an owner."""
+    """Return the Owner field, or {} if the owner is unknown. Glue rejects an empty owner name."""
     return {"Owner": found} if (found := owner()) else {}
 
 

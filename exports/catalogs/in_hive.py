@@ -1,4 +1,4 @@
-"""Entries of Hudi tables in a Hive metastore, through the Thrift client that pyiceberg's catalog opened."""
+"""Entries of Hudi tables in a Hive metastore, through the Thrift client of a pyiceberg catalog."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, ch
 
 _NO = object()
 _AT_ONCE = 1_000
-"""Partitions in one request, as in Hudi's sync."""
+"""Number of partitions per request, as in Hudi's sync."""
 _OF_COLUMNS = re.compile(r"incompatible", re.IGNORECASE)
 
 
 class HiveEntries:
-    """A Hive metastore, by Thrift."""
+    """Metastore interface for a Hive metastore, over Thrift."""
 
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
@@ -26,8 +26,9 @@ class HiveEntries:
     def _ask(
         self, name: str, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
     ) -> Any:
-        """The answer to a question about an entry, which is to do `what`; `_NO` where it is an exception that is
-        `expected`.
+        """Send a request about an entry, and return the response.
+
+        `what` describes the request for error messages. Returns `_NO` if the metastore raises an `expected` exception.
         """
         from thrift.Thrift import TException
 
@@ -36,7 +37,7 @@ class HiveEntries:
                 return question(client)
             except expected:
                 return _NO
-            except TException as problem:  # such exceptions cannot leave a `with`: they take no traceback
+            except TException as problem:  # a `with` block cannot re-raise Thrift exceptions: they take no traceback
                 said = getattr(problem, "message", "") or type(problem).__name__
         advice = ""
         if _OF_COLUMNS.search(said):
@@ -94,7 +95,7 @@ class HiveEntries:
             if key in found.parameters and not properties:
                 properties = {"expected_parameter_key": key, "expected_parameter_value": found.parameters[key]}
         if entry.columns != found.columns and entry.keys:
-            properties["CASCADE"] = "true"  # the columns of all partitions, too
+            properties["CASCADE"] = "true"  # also changes the columns of all partitions
         sd = _descriptor(entry, found.location)
         table.sd.cols, table.parameters = sd.cols, dict(parameters)
         table.sd.outputFormat, table.sd.serdeInfo.serializationLib = sd.outputFormat, sd.serdeInfo.serializationLib
@@ -108,7 +109,7 @@ class HiveEntries:
             except MetaException as problem:
                 if properties.get("expected_parameter_key", " ") not in str(problem.message):
                     raise
-                return False  # it says that another value stands there
+                return False  # the parameter has another value by now
             return True
 
         return bool(self._ask(name, "change", asked))

@@ -1,6 +1,6 @@
-"""What registering asks of a catalog that holds entries of Hudi tables, whichever kind it is.
+"""Interface of a catalog that stores entries of Hudi tables.
 
-A change is made on condition that nobody changed the entry since it was read. No call deletes data.
+An entry is changed only if nobody changed it since it was read. No call deletes data.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 
 @dataclass(frozen=True)
 class FoundEntry:
-    """An entry as a catalog has it.
+    """An entry as stored in a catalog.
 
-    location, input_format: '' where it has none. raw: what the catalog's client said.
+    `location` and `input_format` are '' if the entry has none. `raw` is the object that the catalog's client returned.
     """
 
     location: str
@@ -32,36 +32,45 @@ class FoundEntry:
 
 
 class Metastore(Protocol):
-    """Entries of one namespace. Each call raises CatalogRefused where the catalog does not do it."""
+    """Interface to the entries of one namespace.
+
+    Each method raises CatalogRefused if the catalog rejects the request.
+    """
 
     def find(self, name: str) -> FoundEntry | None:
-        """Return an entry."""
+        """Return an entry, or None if it does not exist."""
 
     def create(self, name: str, entry: WantedEntry) -> bool:
-        """Create an entry without partitions; False if there is one by now."""
+        """Create an entry without partitions. Returns False if an entry of this name already exists."""
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
-        """Make `found` say what `entry` says, its partitions too; False if somebody changed it since it was found."""
+        """Update the entry `found` and its partitions to `entry`.
+
+        Returns False if the entry was changed since it was read.
+        """
 
     def partitions(self, name: str) -> set[Values]:
-        """Return the values of each partition that the entry has."""
+        """Return the values of each partition of the entry."""
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
-        """Add partitions, values -> location. Those that are there stay as they are."""
+        """Add partitions, a mapping from values to locations. Existing partitions stay unchanged."""
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Take partitions out of the entry. Those that are gone are none of its business."""
+        """Remove partitions from the entry. Missing partitions are ignored."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Yield `given` in pieces of at most `size`."""
+    """Yield slices of `given` with at most `size` items."""
     for start in range(0, len(given), size):
         yield given[start : start + size]
 
 
 def owner() -> str:
-    """Return whom a new entry belongs to: the user of this process, as for entries that pyiceberg makes."""
+    """Return the owner of a new entry: the user of this process, as pyiceberg does.
+
+    Returns '' if the user is unknown.
+    """
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user whom the system does not know
+    except (OSError, KeyError):  # the system does not know the user
         return ""

@@ -1,7 +1,6 @@
-"""Which catalog is meant, and which entry of it: arguments, checked before anything is written.
+"""Validation of the catalog arguments, before anything is written.
 
-pyiceberg knows how catalogs are reached: by its own configuration, or by the catalog object that a caller made. What an
-entry says, others know.
+pyiceberg opens a catalog, from its own configuration or as an object that the caller created.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from hoodoo.redact import printable
 
 
 def require_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a catalog. Raises OptionError where it has no namespace."""
+    """Return the name of a table in a catalog. Raises OptionError if it has no namespace."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
             f"{option} takes the table in the catalog as 'namespace.table', got {printable(identifier)}.", option=option
@@ -23,18 +22,18 @@ def require_identifier(option: str, identifier: object) -> str:
 
 
 def opener(catalog: object, properties: object) -> Callable[[], Any]:
-    """What gives the catalog, a catalog of pyiceberg, when it is called.
+    """Return a function that opens a pyiceberg catalog.
 
     Args:
-        catalog: A catalog of pyiceberg, or the name of one in its configuration. None: 'default'.
-        properties: Names and values, of a catalog that is named: they go before those in the configuration. None: none.
+        catalog: A pyiceberg catalog, or the name of a catalog in pyiceberg's configuration. None: 'default'.
+        properties: Properties of a catalog that is given by name. They override the configuration. None: no properties.
 
     Returns:
-        A function that opens the catalog. It raises OptionError where that cannot be.
+        A function that opens the catalog. It raises OptionError if the catalog cannot be opened.
 
     Raises:
         EngineError: pyiceberg is not installed.
-        OptionError: An argument is of another kind.
+        OptionError: An argument has the wrong type.
     """
     given = {} if properties is None else properties
     if not isinstance(given, Mapping):
@@ -59,7 +58,7 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
     def opened() -> Any:
         try:
             return load_catalog(named, **given)
-        except Exception as problem:  # of any kind: each catalog has its own
+        except Exception as problem:  # each catalog raises its own errors
             raise OptionError(
                 f"pyiceberg cannot open the catalog {printable(named)}: {str(problem).rstrip('. ')}. Its properties "
                 "stand in pyiceberg's configuration (.pyiceberg.yaml), or are given as --catalog-property NAME=VALUE, "
@@ -71,11 +70,11 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
 
 
 def require_namespace(catalog: Any, identifier: str) -> None:
-    """Raise CatalogRefused where the catalog has no namespace for the entry, or cannot be asked."""
+    """Raise CatalogRefused if the catalog lacks the namespace of the entry, or is not reachable."""
     namespace = identifier.rpartition(".")[0]
     try:
         there = catalog.namespace_exists(namespace)
-    except Exception as problem:  # of any kind: each catalog has its own
+    except Exception as problem:  # each catalog raises its own errors
         raise CatalogRefused(
             f"The catalog cannot be asked for its namespace {namespace!r}: "
             f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Look after the catalog, then try again.",

@@ -1,7 +1,8 @@
-"""How each kind of catalog moves its pointer, on condition that nobody else moved it since it was read.
+"""Conditional updates of a catalog's metadata pointer, for each kind of catalog.
 
-A mover takes the catalog, the entry as pyiceberg loaded it, our newest metadata and where these are. It returns where
-the entry points afterwards, '' where somebody else was faster.
+The pointer is moved only if nobody moved it since it was read. A mover takes the catalog, the entry as pyiceberg loaded
+it, hoodoo's newest metadata and their location. It returns the new location of the entry, or '' if another process was
+faster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """The mover for a catalog. Raises CatalogRefused for a kind that has none."""
+    """Return the mover for a catalog. Raises CatalogRefused for an unsupported kind of catalog."""
     kinds = {one.__name__ for one in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:
@@ -30,7 +31,7 @@ def mover_of(catalog: Any) -> Mover:
 
 
 def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """One UPDATE of the row that still has the old location."""
+    """Move the pointer with one UPDATE of the row, on condition that it still has the old location."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import update
 
@@ -51,7 +52,7 @@ def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 def _in_glue(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """An update on condition of the version that was read, as Glue numbers them."""
+    """Move the pointer on condition that Glue's version number of the table is unchanged."""
     namespace, name = _names(catalog, there)
     found = catalog.glue.get_table(DatabaseName=namespace, Name=name)["Table"]
     if found["Parameters"].get(_NEW) != there.metadata_location:
@@ -71,14 +72,14 @@ def _in_glue(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys", "TableType")
-"""What an update of Glue takes of what Glue tells of a table."""
+"""Fields of a Glue table that an update sends back unchanged."""
 
 
 def _in_hive(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """A change of the table which the metastore makes only while the old location stands there.
+    """Move the pointer on condition that the metastore still has the old location.
 
-    Metastores before 2.3.10, 3.1.4 and 4.0 do not look at the condition. Of two exports at once the slower one may put
-    the entry back there; the next export moves it on.
+    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at once, the slower one may move
+    the pointer back. The next export corrects it.
     """
     from hive_metastore.ttypes import EnvironmentContext, MetaException
 
@@ -93,18 +94,20 @@ def _in_hive(catalog: Any, there: Any, ours: Json, location: str) -> str:
             client.alter_table_with_environment_context(
                 namespace, name, table, EnvironmentContext(properties=condition)
             )
-        except MetaException as problem:  # such exceptions cannot leave a `with`: they take no traceback
+        except MetaException as problem:  # a `with` block cannot re-raise Thrift exceptions: they take no traceback
             said = str(problem.message)
         else:
             return location
-    if _NEW in said:  # it says that another value stands there
+    if _NEW in said:  # the parameter has another value by now
         return ""
     raise CatalogRefused(f"The Hive metastore does not move the entry: {said}", identifier=".".join(there.name()))
 
 
 def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """A commit of what is new. The server writes metadata of its own over our manifests, and checks that the newest
-    snapshot is still the one that was read.
+    """Commit the changes to a REST catalog.
+
+    The server writes its own metadata file for hoodoo's manifests. It checks that the newest snapshot is still the one
+    that was read.
     """
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.metadata import TableMetadataUtil
@@ -151,8 +154,9 @@ def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[int, int], list[Any]]:
-    """The number that the server has, or will give, for each of our schemas, and those that it does not know: it gives
-    a new schema the next number, whatever its own is.
+    """Return the server's id for each of hoodoo's schemas, and the schemas that are new to the server.
+
+    The server assigns the next id to a new schema, whatever id the schema has.
     """
     numbers: dict[int, int] = {}
     unknown = []
@@ -167,12 +171,12 @@ def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[in
 
 
 def _under(snapshot: Any, numbers: Mapping[int, int]) -> Any:
-    """A snapshot with the server's number of its schema."""
+    """Return a snapshot with the server's schema id."""
     return snapshot.model_copy(update={"schema_id": numbers.get(snapshot.schema_id)})
 
 
 def _names(catalog: Any, there: Any) -> tuple[str, str]:
-    """The namespace and the name of an entry."""
+    """Return the namespace and the name of an entry."""
     *namespace, name = there.name()
     return ".".join(namespace), name
 
@@ -183,4 +187,4 @@ _MOVERS: dict[str, Mover] = {
     "HiveCatalog": _in_hive,
     "RestCatalog": _in_rest,
 }
-"""Name of pyiceberg's class -> the mover of its catalogs."""
+"""Movers by the name of pyiceberg's catalog class."""

@@ -1,8 +1,8 @@
-"""Brings a catalog's entry of the exported Iceberg table up to the newest metadata file.
+"""Update of the exported Iceberg table's catalog entry to the newest metadata file.
 
-A catalog holds a pointer to one metadata file. The pointer is moved by a conditional update only, never by dropping and
-registering anew: readers would find no table meanwhile, and grants would be lost. A pointer that another exporter moved
-further stays. How an update is conditional is known by the module of each kind of catalog.
+A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
+registered again, because readers would find no table in between, and grants would be lost. If another exporter has
+moved the pointer further, it stays. `pointers.py` implements the conditional update for each kind of catalog.
 """
 
 from __future__ import annotations
@@ -26,36 +26,35 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Registration:
-    """Where an export registers its table.
+    """A table's Iceberg entry in a catalog.
 
     Attributes:
         identifier: The table in the catalog, `namespace.table`.
-        catalog: A catalog of pyiceberg.
+        catalog: A pyiceberg catalog.
     """
 
     identifier: str
     catalog: Any
 
     def run(self, store: Store, metadata_key: str) -> CatalogEntry:
-        """Let the catalog's entry name a metadata file.
+        """Point the catalog's entry to a metadata file.
 
         Args:
-            store: Where the table is.
+            store: The store of the table.
             metadata_key: The metadata file, relative to the table.
 
         Returns:
-            What was done.
+            The change of the entry.
 
         Raises:
-            CatalogRefused: The catalog has another table of this name, or no such namespace, or does not take the
-                update.
-            TryAgainError: Others moved the pointer again and again.
+            CatalogRefused: The catalog has another table of this name, lacks the namespace, or rejects the update.
+            TryAgainError: Other processes moved the pointer repeatedly.
         """
         try:
             return self._run(store, metadata_key)
         except HoodooError:
             raise
-        except Exception as problem:  # of any kind: each catalog has its own
+        except Exception as problem:  # each catalog raises its own errors
             said = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
                 f"The catalog did not take the entry {self.identifier!r}: {said}. {_advice(problem)}",
@@ -75,7 +74,7 @@ class Registration:
                 require_namespace(self.catalog, self.identifier)
                 try:
                     self.catalog.register_table(self.identifier, location)
-                except TableAlreadyExistsError:  # somebody else was faster
+                except TableAlreadyExistsError:  # another process was faster
                     continue
                 return CatalogEntry(self.identifier, location, "registered")
             self._require_ours(there, ours)
@@ -89,8 +88,10 @@ class Registration:
         )
 
     def _require_ours(self, there: Any, ours: Json) -> None:
-        """Raise CatalogRefused where the entry is another table, or this one at a place where it still is: a copy must
-        not take the entry of what it was copied from.
+        """Raise CatalogRefused if the entry belongs to another table.
+
+        It also raises if the entry belongs to this table at another location where the table still exists. A copy of a
+        table must not replace the entry of its original.
         """
         if str(there.metadata.table_uuid) != ours["table-uuid"]:
             raise CatalogRefused(
@@ -108,10 +109,13 @@ class Registration:
 
 
 def _advice(problem: Exception) -> str:
-    """What to do: never to drop an entry where the catalog is away only, for its grants would be lost."""
+    """Return a remedy for an error.
+
+    If the catalog is only unreachable, dropping the entry is not suggested, since its grants would be lost.
+    """
     kinds = {one.__name__ for one in type(problem).__mro__}
     if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
         return "It is no Iceberg table. Register under another name."
-    if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the second: of a REST server
+    if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the latter: a REST server
         return "If the table was moved here, drop that entry and export again."
     return "Look after the catalog, then export again."

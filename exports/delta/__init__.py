@@ -1,1 +1,1 @@
-"""The table as a Delta table: a log in `_delta_log/` that names hoodoo's base files."""
+"""Delta export: a log in `_delta_log/` that references hoodoo's base files."""

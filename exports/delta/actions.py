@@ -1,7 +1,4 @@
-"""The actions of a Delta log, as its protocol writes them: what a version says. Equal input gives equal bytes.
-
-It knows no store and no history.
-"""
+"""Actions of a Delta log, as defined by the Delta protocol. Equal input gives equal bytes."""
 
 from __future__ import annotations
 
@@ -24,24 +21,30 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 APPLICATION = "hoodoo"
-"""Whose `txn` actions say up to which slot a log goes."""
+"""Application id of the `txn` actions that record the newest slot of a log."""
 _GUARD = "hoodooReadOnly"
-"""A writer feature that nobody has: Delta's writers and VACUUM refuse the table, and readers do not look at it."""
+"""A writer feature that no writer supports. Delta writers and VACUUM therefore refuse the table. Readers ignore it."""
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def encode(actions: Sequence[Json]) -> bytes:
-    """Return the bytes of a version: one action a line."""
+    """Return the bytes of a version, with one action per line."""
     return b"".join(_text(action).encode() + b"\n" for action in actions)
 
 
 def _text(value: Any) -> str:
-    """As JSON, with letters as they are: delta-rs takes an escaped pair of surrogates for another letter."""
+    """Return a value as JSON without escapes for non-ASCII characters.
+
+    delta-rs misreads escaped surrogate pairs.
+    """
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def protocol(config: TableConfig, merges: bool) -> Json:
-    """What readers and writers of the table must know. merges: files have deletion vectors."""
+    """Return the `protocol` action: the features that readers and writers must support.
+
+    `merges` is True if files have deletion vectors.
+    """
     asked = ["deletionVectors"] if merges else []
     asked += ["timestampNtz"] if has_local_times(config.columns) else []
     writer = ["appendOnly", "invariants", "inCommitTimestamp", *asked, _GUARD]
@@ -52,7 +55,7 @@ def protocol(config: TableConfig, merges: bool) -> Json:
 
 
 def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -> Json:
-    """What the table is. table: its id. merges: files have deletion vectors."""
+    """Return the `metaData` action. `table` is the table's id. `merges` is True if files have deletion vectors."""
     described = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
     return {
@@ -74,9 +77,9 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -
 
 
 def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json:
-    """Who committed, when, and what. It has to come first in a version with an in-commit timestamp.
+    """Return the `commitInfo` action. It must be first in a version with an in-commit timestamp.
 
-    at_ms: the in-commit timestamp. more: fields of ours.
+    `at_ms` is the in-commit timestamp, and `more` contains hoodoo's own fields.
     """
     return {
         "commitInfo": {
@@ -92,12 +95,12 @@ def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json
 
 
 def transaction(slot: int, at_ms: int) -> Json:
-    """Up to which slot the log goes."""
+    """Return the `txn` action, which records the newest slot of the log."""
     return {"txn": {"appId": APPLICATION, "version": slot, "lastUpdated": at_ms}}
 
 
 def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """That a base file is part of the table."""
+    """Return the `add` action of a base file."""
     return {
         "add": {
             "path": path_text(file.path),
@@ -111,7 +114,7 @@ def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, chan
 
 
 def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """That a base file is no part of the table any more."""
+    """Return the `remove` action of a base file."""
     return {
         "remove": {
             "path": path_text(file.path),
@@ -125,22 +128,26 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
 
 
 def with_vector(added: Json, vector: Json) -> Json:
-    """The same file as an action `add` says it, with a deletion vector. Its bounds are those of all its rows."""
+    """Return an `add` action with a deletion vector. Its bounds are those of all rows of the file."""
     said = added["add"]
     stats = said["stats"][:-1] + ',"tightBounds":false}'
     return {"add": {**said, "stats": stats, "deletionVector": vector}}
 
 
 def removal(added: Json, at_ms: int) -> Json:
-    """That a file is no part of the table any more, from what its action `add` says: a file with another deletion
-    vector counts as another one.
+    """Return the `remove` action for a file from its `add` action, including its deletion vector.
+
+    In a Delta log, a file with another deletion vector counts as another file.
     """
     vector = {"deletionVector": added["deletionVector"]} if added.get("deletionVector") else {}
     return {"remove": {"path": added["path"], "deletionTimestamp": at_ms, "dataChange": True, **vector}}
 
 
 def path_text(path: str) -> str:
-    """A path as the log writes it: a URI, so that what is encoded in a folder's name is encoded once more."""
+    """Return a path as it is written in the log.
+
+    It is a URI, so encoded characters in a folder name are encoded again.
+    """
     return quote(path, safe="/=-_.~")
 
 
@@ -149,9 +156,9 @@ def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[s
 
 
 def statistics_text(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
-    """Rows, bounds and nulls of a file as JSON text; `without` some columns.
+    """Return the row count, bounds and null counts of a file as JSON text, except for the columns in `without`.
 
-    Decimals are JSON numbers with all their digits.
+    Decimals are JSON numbers with all digits.
     """
     least: list[str] = []
     greatest: list[str] = []
@@ -174,11 +181,11 @@ _LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
-    """A bound in JSON, '' for none.
+    """Return a bound as JSON, or '' if there is no bound.
 
-    deltalake's filters leave out a file where a bound of their column is missing. So a wide bound is told where none is
-    known: of texts that are too long for statistics, and above floats, which may be NaN. Delta takes that for the
-    greatest number, and Parquet's bounds pass over it.
+    deltalake's filters skip a file if a bound of their column is missing. A wide bound is therefore written for unknown
+    bounds. Examples are strings that are too long for statistics, and upper bounds of floats. Floats may be NaN, which
+    is the greatest number in Delta, and which Parquet's bounds ignore.
     """
     t = pa.types
     if value is None:
@@ -188,17 +195,18 @@ def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
     if t.is_decimal(kind):
         return _decimal(value)
     try:
-        if t.is_timestamp(kind):  # milliseconds, as others write them: a bound must not come to lie within the values
+        # in milliseconds, as other writers do; rounded outwards, so that the bounds still include the values
+        if t.is_timestamp(kind):
             ms = -(-value // 1000) if is_upper else value // 1000
             text = (_EPOCH + dt.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
             return _text(text + "Z" if kind.tz else text)
         if t.is_date(kind):
             return _text((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
-    except OverflowError:  # a year that ISO 8601 has no four digits for
+    except OverflowError:  # the year has no four-digit form
         return ""
     return _text(bool(value) if t.is_boolean(kind) else value)
 
 
 def _decimal(text: str) -> str:
-    """Without an exponent, which not all readers take."""
+    """Return a decimal without an exponent, because some readers do not accept one."""
     return f"{Decimal(text):f}"

@@ -1,7 +1,7 @@
-"""A checkpoint of a Delta log: the whole state as of a version in one Parquet file, made from all actions, or from the
-checkpoint before and what changed since.
+"""Checkpoints of a Delta log: the whole state as of a version, in one Parquet file.
 
-It reads no log. Removed files are left out: they serve Delta's VACUUM, which is kept out.
+A checkpoint is built from all actions, or from the previous checkpoint and the changes since then. Removed files are
+left out, because they are only needed for Delta's VACUUM, which the export prevents.
 """
 
 from __future__ import annotations
@@ -83,29 +83,32 @@ _SCHEMA = pa.schema(
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint, and how many files it has."""
+    """A checkpoint, and the number of files in it."""
 
     data: bytes
     files: int
 
 
 def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
-    """Return the bytes of a checkpoint. heads: the actions `protocol`, `metaData` and `txn`; adds: those of files."""
+    """Return the bytes of a checkpoint.
+
+    `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the actions of files.
+    """
     return _bytes(_rows([*heads, *adds]))
 
 
 def checkpoint_after(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
 ) -> Checkpoint:
-    """Return a checkpoint from an older one, without making the actions of the files that stay anew.
+    """Return a checkpoint based on an older one, without building the actions of unchanged files again.
 
     Args:
-        before: The bytes of a checkpoint of ours; None for one of no file.
+        before: The bytes of a checkpoint written by hoodoo, or None for an empty one.
         heads: The actions `protocol`, `metaData` and `txn`.
-        changed: Path and vector of a file -> what its action `add` says, None for a file that is gone.
+        changed: The contents of the `add` action by path and deletion vector of a file. None for a removed file.
 
     Raises:
-        ArrowInvalid: The older checkpoint is damaged, or another writer's.
+        ArrowInvalid: The older checkpoint is damaged, or was written by another writer.
     """
     table = _SCHEMA.empty_table() if before is None else read_small(before)
     if table.schema != _SCHEMA:
@@ -132,7 +135,7 @@ def _bytes(rows: pa.Table) -> bytes:
 
 
 def _with_pairs(action: Json) -> Json:
-    """Arrow takes the entries of a map as a list of pairs."""
+    """Convert the maps of an action to lists of pairs, which Arrow requires."""
     [(name, said)] = action.items()
     if name == "metaData":
         kind = {**said["format"], "options": list(said["format"]["options"].items())}
@@ -143,5 +146,5 @@ def _with_pairs(action: Json) -> Json:
 
 
 def last_checkpoint(version: int, adds: int, heads: int) -> bytes:
-    """Return the bytes of the file that names the newest checkpoint."""
+    """Return the bytes of the `_last_checkpoint` file, which names the newest checkpoint."""
     return json.dumps({"version": version, "size": adds + heads, "numOfAddFiles": adds}).encode()

@@ -1,7 +1,7 @@
-"""Deletion vectors: which rows of a Parquet file a reader of Delta passes over.
+"""Deletion vectors: the rows of a Parquet file that a Delta reader skips.
 
-The format is that of Delta's protocol, "Deletion Vector Format", around the bitmap that logs have for positions, too.
-It knows numbers and bytes, no files.
+The format is defined in the Delta protocol, "Deletion Vector Format". It contains the bitmap that Hudi logs also use
+for positions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Z85 = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
 )
-"""From the letters of Python's base 85 to those of ZeroMQ's, which the protocol asks for."""
+"""Mapping from the alphabet of Python's base 85 to ZeroMQ's Z85, which the protocol requires."""
 _MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"
 _AT = len(_VERSION)
@@ -28,24 +28,24 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Return the bytes of a file with one deletion vector. positions: int64, ascending, below 2^32."""
+    """Return the bytes of a file with one deletion vector. `positions` are int64, ascending, below 2^32."""
     vector = _MAGIC + bitmap(positions)
     return b"".join([_VERSION, struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])
 
 
 def file_name(number: uuid.UUID) -> str:
-    """The name of the file of a vector, which readers make of its number."""
+    """Return the file name of a deletion vector. Readers derive it from the UUID."""
     return f"deletion_vector_{number}.bin"
 
 
 def descriptor(folder: str, number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """What the action of a data file says of its vector.
+    """Return the descriptor of a deletion vector for an `add` action.
 
     Args:
-        folder: Where the vector's file is, relative to the table.
-        number: What names the file.
-        size: The bytes of the file.
-        cardinality: How many positions the vector has.
+        folder: The folder of the vector's file, relative to the table.
+        number: The UUID of the file.
+        size: The size of the file in bytes.
+        cardinality: The number of positions in the vector.
     """
     return {
         "storageType": "u",

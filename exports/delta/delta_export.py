@@ -1,8 +1,8 @@
-"""Brings a Delta log up to the table's newest slot: one version for each slot that changed base files.
+"""Export to a Delta log, up to the table's newest slot. Each slot that changed base files gets one version.
 
-A version is created if it is absent, and its bytes follow from slots. So exporters need no agreement: who comes second
-finds the bytes that it would have written, or goes on from what is there. A crash between any two writes leaves a log
-of whole versions, from which the next export goes on.
+A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
+coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
+leaves a log of complete versions, from which the next export continues.
 """
 
 from __future__ import annotations
@@ -57,23 +57,22 @@ from hoodoo.timeline.views.view import View
 
 _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
-"""A checkpoint comes every max(10, files / 100) versions, so that it costs each version what ten files cost."""
+"""A checkpoint is written every max(10, files / 100) versions, so that its cost per version is that of ten files."""
 _WHOLE = "EXPORT"
-"""Operation of a version that holds the whole table, whatever was before."""
+"""Operation of a version that replaces the whole contents of the table."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError where Delta cannot hold the table."""
+    """Raise SchemaError or PartitionValueError if Delta cannot represent the table."""
     require_holdable(config.columns)
     require_no_partition(view, FOLDER.rstrip("/"))
 
 
 def export(request: Request) -> tuple[DeltaExport, int]:
-    """Write the versions that the log lacks; where logs are told of, one version for all slots since the export before.
+    """Write the missing versions of the log. If logs are merged, write one version for all slots since the last export.
 
-    Returns what was written, and the slot that readers see by now.
-
-    Raises ForeignExport where another writer committed to the log, or it is another table's.
+    Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
+    the log, or if it is the log of another table.
     """
     remedy = f"Delete the folder {FOLDER} of the table and export again; no row is in it."
     return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
@@ -87,12 +86,14 @@ class _Exporter:
 
     def run(self, until: int) -> tuple[DeltaExport, int]:
         was, goes_on = newest(self.store), False
-        if was.misled:  # a slow exporter named its checkpoint after another one had deleted it: readers list the log
+        # a slow exporter named a checkpoint that another one had deleted; without the hint, readers list the log
+        if was.misled:
             self.store.delete(NEWEST_CHECKPOINT)
         if was.version >= 0 and not self.rebuild:
             _require_ours(was, self.history.known_head().table)
             goes_on = goes_on_from(self.history, was.slot, was.instant)
-            if was.slot > until or not goes_on:  # another exporter has seen newer slots, or slots that were archived
+            # another exporter has exported newer slots, or slots that are now archived
+            if was.slot > until or not goes_on:
                 until = self.history.head().seq
                 goes_on = goes_on_from(self.history, was.slot, was.instant)
         head = self.history.state(until)
@@ -112,7 +113,10 @@ class _Exporter:
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
     def _first(self, until: int) -> int:
-        """The slot from which a first export begins: the oldest readable one, from which on Delta holds all columns."""
+        """Return the slot at which a first export begins.
+
+        This is the oldest readable slot after which Delta supports all columns.
+        """
         first = min(first_slot(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
@@ -126,7 +130,7 @@ class _Exporter:
 
     # ---- versions
     def _whole(self, was: LogState, view: View) -> LogState:
-        """A version after which the log has exactly the base files of the view."""
+        """Write a version after which the log contains exactly the base files of the view."""
         config, files = self._config(view), live(view)
         partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
         state = self._next(was, config, view, partitioned)
@@ -136,10 +140,9 @@ class _Exporter:
         return self._checkpointed(state, view, at_once=was.version >= 0)
 
     def _merged(self, overlays: Overlays, was: LogState, view: View, goes_on: bool) -> LogState:
-        """A version after which the log has the base files of the view, and overlays of those that have logs; none
-        where it has them.
+        """Write a version after which the log has the base files of the view, and overlays for file groups with logs.
 
-        goes_on: whether the log can be gone on from.
+        Returns `was` if the log already has these contents. `goes_on` is True if the export can continue from the log.
         """
         config, groups = self._config(view), covered(view)
         said = digest_of(config, groups)
@@ -164,9 +167,10 @@ class _Exporter:
         wanted: Sequence[Json],
         named_anew: bool = True,
     ) -> list[Json]:
-        """The actions of a version after which the log has the files `wanted`, and no others.
+        """Return the actions of a version after which the log contains exactly the files `wanted`.
 
-        there: those that it has. named_anew: those of them that stay are named again, as columns or partitions differ.
+        `there` are the files in the log. `named_anew` also writes the actions of unchanged files again, because columns
+        or partitions differ.
         """
         kept = {identity(one["add"]) for one in wanted} & there.keys()
         heads = [actions.protocol(config, bool(state.overlays)), self._metadata(state, config, view)]
@@ -187,7 +191,7 @@ class _Exporter:
         return actions.metadata(config, view.table, state.partitioned, bool(state.overlays))
 
     def _step(self, was: LogState, step: Step) -> LogState:
-        """The version of a slot; none where it changed nothing that a reader of Delta sees."""
+        """Write the version of a slot. Returns `was` if the slot changed nothing that a Delta reader sees."""
         view, changes = step.view, step.changes
         config = self._config(view)
         reshaped = config.columns.id != was.schema
@@ -201,7 +205,8 @@ class _Exporter:
             said += [actions.protocol(config, False), self._metadata(state, config, view)]
         said.append(actions.transaction(state.slot, at_ms))
         said += self._files(config, state, changes)
-        if reshaped or partitioned != was.partitioned:  # the others are named anew: their bounds, or partitions, differ
+        # write the other files again, because their bounds or partitions differ
+        if reshaped or partitioned != was.partitioned:
             others = {path: file for path, file in live(view).items() if path not in changes.added}
             said += _adds(config, partitioned, at_ms, others.items(), False)
         self._commit(state, said)
@@ -216,7 +221,7 @@ class _Exporter:
         ]
 
     def _next(self, was: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
-        """In-commit timestamps have to grow: they do with slots, and where a version is written anew."""
+        """Return the state of the next version. Its in-commit timestamp is always greater than the previous one."""
         return LogState(
             was.version + 1,
             max(view.completed_at, was.at_ms + 1),
@@ -232,9 +237,9 @@ class _Exporter:
         self.writing.once(version_key(state.version), actions.encode(said))
         self.versions += 1
 
-    # ---- checkpoints, and what they make unnecessary
+    # ---- checkpoints, and deletion of old versions
     def _checkpointed(self, state: LogState, view: View, at_once: bool = False) -> LogState:
-        """With a checkpoint where one is due, or at once: then readers need not read what was before, sound or not."""
+        """Write a checkpoint if it is due or if `at_once` is True. Readers then need no earlier versions."""
         since = state.version - max(state.checkpoint, 0)
         if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
             return state
@@ -242,9 +247,10 @@ class _Exporter:
         return replace(state, checkpoint=state.version)
 
     def _checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
-        """Write the checkpoint of the version that `state` says.
+        """Write the checkpoint of the version of `state`.
 
-        from_log: from the checkpoint before and the versions since, which takes a tenth of what the view takes.
+        With `from_log`, it is built from the previous checkpoint and the versions since then. This takes a tenth of the
+        time that building it from the view takes.
         """
         config = self._config(view)
         heads = [
@@ -258,7 +264,10 @@ class _Exporter:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, made.files, len(heads)))
 
     def _from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
-        """None where the checkpoint before, or a version since, is not as we wrote it."""
+        """Build a checkpoint from the previous one.
+
+        Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
+        """
         with suppress(FileNotFoundError, pa.ArrowException, OSError):
             before = self.store.get(checkpoint_key(state.checkpoint)) if state.checkpoint >= 0 else None
             changed = changed_files(self.store, state.checkpoint + 1, state.version + 1)
@@ -275,10 +284,10 @@ class _Exporter:
         return Checkpoint(checkpoint(heads, adds), len(adds))
 
     def _retain(self, readable: int) -> None:
-        """Delete the versions whose files a clean may have deleted: those before the one that shows slot `readable`, or
-        the first after it where none does.
+        """Delete the versions whose data files cleaning may have deleted.
 
-        That one gets a checkpoint first.
+        These are the versions before the one that shows slot `readable`, or before the first later one if no version
+        shows it. The oldest remaining version gets a checkpoint first.
         """
         names = self.store.names(FOLDER)
         versions, checkpoints = versions_among(names), checkpoints_among(names)
@@ -286,7 +295,7 @@ class _Exporter:
         for version in versions:
             try:
                 state = state_of(self.store, version)
-            except FileNotFoundError:  # another exporter deletes them, too
+            except FileNotFoundError:  # another exporter also deletes versions
                 continue
             if state.foreign:
                 continue
@@ -302,7 +311,7 @@ class _Exporter:
             try:
                 view = self.history.state(kept.slot)
             except SnapshotExpired:
-                return  # a later clean finds a newer one
+                return  # a later export keeps a newer version
             self._checkpoint(kept, view, is_newest=not any(one > kept.version for one in checkpoints), from_log=False)
         for version in versions:
             if version < kept.version:
@@ -328,7 +337,7 @@ def _holds(columns: TableSchema) -> bool:
 
 
 def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
-    """Tell whether Delta can say the partition of each of these files."""
+    """Return whether Delta can represent the partition of each of these files."""
     return all(partition_texts(config, file) is not None for _, file in files)
 
 

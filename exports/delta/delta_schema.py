@@ -1,6 +1,6 @@
-"""A table's columns as Delta writes them in its log; and whether Delta can hold them.
+"""Columns of a table as a Delta schema, and checks of the types that Delta supports.
 
-Columns keep their names: those of hoodoo are Delta's, so that no column mapping is needed.
+Delta column names are hoodoo's column names, so no column mapping is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    """The columns as a `metaData` action has them. Raises SchemaError as `require_holdable` does."""
+    """Return the columns as the schema string of a `metaData` action. Raises SchemaError as `require_holdable` does."""
     require_holdable(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
@@ -29,7 +29,10 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError, naming the columns, where Delta has no type for one, or takes two names for one."""
+    """Raise SchemaError if Delta has no type for a column, or if two column names differ only in case.
+
+    The error names the columns.
+    """
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind),
@@ -49,15 +52,15 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def has_local_times(columns: TableSchema) -> bool:
-    """Tell whether a column holds timestamps without a zone, for which Delta has a feature of its own."""
+    """Return whether a column has timestamps without a time zone, which are a separate feature in Delta."""
     kinds = [one.kind for one in columns.by_id.values() if not isinstance(one.kind, str)]
     return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
 
 
 def may_declare_partitions(config: TableConfig) -> bool:
-    """Tell whether readers take the partition columns right as text in the log.
+    """Return whether all readers read the partition columns correctly from text in the log.
 
-    Some read negative decimals, timestamps or binary values wrongly.
+    Some readers misread negative decimals, timestamps or binary values.
     """
     t = pa.types
     kinds = [config.schema.field(name).type for name in partition_columns(config)]
@@ -66,7 +69,10 @@ def may_declare_partitions(config: TableConfig) -> bool:
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """The value of each partition column as text; None where Delta cannot say it: an empty text means null there."""
+    """Return the value of each partition column as text, or None if Delta cannot represent a value.
+
+    Delta treats an empty string as null, so an empty string cannot be represented.
+    """
     values = values_of(config, file)
     if values is None or "" in values.values():
         return None

@@ -1,6 +1,6 @@
-"""The Delta log that is there: its newest version, what that says of hoodoo, and the files that it has.
+"""Reader of an existing Delta log: its newest version, hoodoo's state in it, and its files.
 
-State lies in the log itself: who exports next goes on from there. It writes nothing.
+The state is stored in the log itself, so that any exporter can continue from there.
 """
 
 from __future__ import annotations
@@ -38,13 +38,20 @@ def checkpoint_key(version: int) -> str:
 
 @dataclass(frozen=True)
 class LogState:
-    """What the newest version says, as far as an export goes on from it.
+    """State of the newest version of a log, from which an export continues.
 
-    at_ms: its in-commit timestamp. table, slot, instant: of the slot that it shows. schema: the id of the table's
-    columns. partitioned: whether it declares partition columns. overlays: what tells which overlays it has, '' where it
-    passes over logs. checkpoint: the version of the newest checkpoint, -1
-    for none. misled: whether the hint names a checkpoint that is not there. foreign: whether another writer made it;
-    then only version, at_ms, checkpoint and misled are known.
+    Attributes:
+        version: The version, or -1 if there is no log.
+        at_ms: The in-commit timestamp of the version.
+        table: The id of the exported table.
+        slot: The slot that the version shows.
+        instant: The instant of the slot.
+        schema: The id of the table's columns.
+        partitioned: True if the log declares partition columns.
+        overlays: The digest of the overlays, or '' if logs are not exported.
+        checkpoint: The version of the newest checkpoint, or -1 if there is none.
+        misled: True if `_last_checkpoint` names a missing checkpoint.
+        foreign: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
     """
 
     version: int = -1
@@ -60,13 +67,13 @@ class LogState:
     foreign: bool = False
 
     def said(self) -> Json:
-        """The fields of `commitInfo` that say it."""
+        """Return the fields of `commitInfo` that store this state."""
         said = {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
         return {name: value for name, value in said.items() if value != ""}
 
 
 def newest(store: Store) -> LogState:
-    """The state of the newest version; version -1 where there is none."""
+    """Return the state of the newest version. Its version is -1 if there is no log."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)
@@ -86,12 +93,12 @@ def _hinted(store: Store) -> int:
 
 
 def versions_among(names: Sequence[str]) -> list[int]:
-    """The versions among the names of files, in order."""
+    """Return the versions in a list of file names, in order."""
     return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
 
 
 def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
-    """Version -> the names of its checkpoint's files, of checkpoints that are there as a whole."""
+    """Return the file names of each complete checkpoint, by version."""
     found: dict[int, list[str]] = {}
     parts: dict[int, int] = {}
     for name in names:
@@ -102,7 +109,7 @@ def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """The state of a version that is there."""
+    """Return the state of an existing version."""
     actions = _actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
@@ -127,20 +134,20 @@ def _said(action: Json, name: str) -> Json:
 
 
 def _actions(store: Store, version: int) -> list[Json]:
-    """[] for bytes that are no version of a log."""
+    """Return the actions of a version, or [] if the bytes are not valid JSON lines."""
     with suppress(ValueError):
         return [json.loads(line) for line in store.get(version_key(version)).splitlines() if line.strip()]
     return []
 
 
 Identity = tuple[str, str]
-"""What a file is known by: its path as the log writes it, and what names its deletion vector, '' for none."""
+"""Identity of a file: its path as written in the log, and the identity of its deletion vector ('' for no vector)."""
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
-    """What the log says of the files that the table has as of a version: of each what its action `add` does.
+    """Return the files of the table as of a version, with the contents of their `add` actions.
 
-    Raises ForeignExport where the log does not tell, and FileNotFoundError where a file of it is gone.
+    Raises ForeignExport if the log cannot be read, and FileNotFoundError if a file of the log is missing.
     """
     names = store.names(FOLDER)
     checkpoints, versions = checkpoints_among(names), set(versions_among(names))
@@ -169,8 +176,9 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
-    """What the versions from `first` up to `end`, which is none of them, leave of each file that they name: what an
-    action `add` says, None where it is gone.
+    """Return the final state of each file that the versions in [first, end) name.
+
+    The value is the contents of its `add` action, or None if the file was removed.
     """
     found: dict[Identity, Json | None] = {}
     for version in range(first, end):
@@ -185,18 +193,18 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
 
 
 def identity(said: Json) -> Identity:
-    """What a file is known by, from what an action says of it."""
+    """Return the identity of a file from the contents of an action."""
     vector = said.get("deletionVector")
     return str(said.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
 
 
 def named_vector(vector: Json) -> str:
-    """What names a deletion vector."""
+    """Return the identity of a deletion vector."""
     return f"{vector.get('storageType')} {vector.get('pathOrInlineDv')} {vector.get('offset')}"
 
 
 def _checkpointed(store: Store, key: str) -> list[Json]:
-    """What a checkpoint says of each file, in the form that a version has."""
+    """Return the contents of each `add` action in a checkpoint, in the form of a version."""
     table = read_small(store.get(key))
     added: list[Json] = table["add"].combine_chunks().drop_null().to_pylist()
     there = ({name: value for name, value in one.items() if value is not None} for one in added)

@@ -1,6 +1,6 @@
-"""Overlays as Delta says them: their rows are files of the table, dead rows of bases are deletion vectors.
+"""Overlays in a Delta log: overlay rows are data files, and dead rows of base files are deletion vectors.
 
-A vector lies beside the rows of its overlay. Its file is named by a number, which says the same as the overlay's name.
+A deletion vector is stored next to the rows of its overlay. The UUID of its file equals the name of the overlay.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def overlaid_adds(
     there: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """The actions `add` of all files of a view, with the overlays of `groups`, which have logs.
+    """Return the `add` actions of all files of a view, with the overlays of `groups`, which have logs.
 
-    there: what the log says now of files with the same columns. What it says of a file that stays is not made again.
+    `there` are the files in the log with the same columns. Actions of unchanged files are reused.
     """
     adds = {}
     for path, (_, file) in sorted(live(view).items()):
@@ -70,14 +70,15 @@ def overlaid_adds(
 
 
 def _may_have_vector(group: FileGroup) -> bool:
-    """Tell whether every reader finds the vector of a group's base file.
+    """Return whether every reader finds the deletion vector of a group's base file.
 
-    polars 2.1 does not where the log spells the path in another way than the store, as with a blank in the folder's
-    name: it shows the dead rows, without an error. Such a base file is left out, and all rows of its group are written.
+    polars 2.1 does not find it if the log encodes the path differently from the store, for example a blank in a folder
+    name. It then shows the dead rows without an error. Such a base file is left out, and all rows of its group are
+    written.
     """
     return actions.path_text(group.base_path) == group.base_path
 
 
 def _vector_name(overlay: str) -> str:
-    """What names the deletion vector of an overlay."""
+    """Return the identity of the deletion vector of an overlay."""
     return named_vector(vectors.descriptor(OVERLAYS.rstrip("/"), uuid.UUID(hex=overlay), 0, 0))

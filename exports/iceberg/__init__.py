@@ -1,1 +1,1 @@
-"""The table as an Iceberg table: metadata in `metadata/` that names hoodoo's base files."""
+"""Iceberg export: metadata in `metadata/` that references hoodoo's base files."""

@@ -1,4 +1,4 @@
-"""Which manifests hold the base files of a new snapshot: those from before stay as far as they can."""
+"""Manifests of the base files of a new snapshot. Existing manifests are reused as far as possible."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
 
 _SMALL_MANIFESTS = 20
-"""More manifests that are less than half full than these are merged."""
+"""If more manifests than this are less than half full, they are merged."""
 
 
 def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
-    """The manifests of a new snapshot. before: those of the one before.
+    """Return the manifests of a new snapshot. `before` are the manifests of the previous snapshot.
 
-    Manifests without removed files stay; those with one are written anew; new files come in new ones.
+    Manifests without removed files are reused, and manifests with a removed file are rewritten. New files go into new
+    manifests.
     """
     removed = {path: entry.seq for path, entry in changes.removed.items()}
     gone = {writer.files.path_of(path) for path in removed}
@@ -27,7 +28,7 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
             if any(path_in(entry) in gone for entry in entries if entry["status"] != avro.DELETED):
                 found.append(_without(writer, manifest, entries, gone))
                 continue
-        if avro.files_in(manifest):  # else it tells what the snapshot before removed
+        if avro.files_in(manifest):  # otherwise it only lists files that the previous snapshot removed
             found.append(manifest)
     return _merged(writer, [*found, *_added(writer, changes)])
 
@@ -39,7 +40,7 @@ def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], go
 
 
 def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
-    """In the order of paths, so that the paths of a manifest lie together."""
+    """Write manifests of the added files, sorted by path, so that each manifest covers a narrow range of paths."""
     by_spec: dict[int, list[tuple[int, Json]]] = {}
     for _, added in sorted(changes.added.items()):
         spec, data_file = writer.files.data_file(added.file)
@@ -54,7 +55,7 @@ def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
 
 
 def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
-    """Many small manifests of one spec become full ones. One that tells what this snapshot removed waits."""
+    """Merge many small manifests of a spec into full ones, except those that list files this snapshot removed."""
     for spec in sorted(writer.specs):
         small = [
             one
@@ -74,7 +75,7 @@ def _together(writer: ManifestWriter, spec: int, small: Sequence[Json]) -> list[
     entries: list[Json] = []
     for one in small:
         read = writer.files.read(one)
-        is_new = one["added_snapshot_id"] == writer.number  # files that this snapshot adds stay added
+        is_new = one["added_snapshot_id"] == writer.number  # files that this snapshot adds keep their status
         entries += read if is_new else avro.live_entries(read, one)
     entries.sort(key=path_in)
     slots = [min(one["range"][0] for one in small), max(one["range"][1] for one in small)]

@@ -1,9 +1,10 @@
-"""Brings Iceberg's metadata up to the table's newest slot: one snapshot for each export that finds base files changed,
-or one for each slot that changed them.
+"""Export to Iceberg metadata, up to the table's newest slot.
 
-Manifests and manifest lists have names that follow from their bytes; a metadata file is created if it is absent, and
-names all of them. So a crash leaves files that nobody names, and of two exporters at once the second finds what the
-first wrote and goes on from there.
+An export adds one snapshot if base files changed, or one snapshot per slot that changed them.
+
+The names of manifests and manifest lists are derived from their bytes. A metadata file is created only if it does not
+exist, and references all of them. A crash therefore leaves only unreferenced files. If two exporters run at once, the
+slower one finds the files of the other one and continues from there.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
 _SNAPSHOTS_AT_ONCE = 100
-"""After so many snapshots of slots a metadata file is written, so that a crash costs no more than those."""
+"""Number of snapshots after which a metadata file is written, so that a crash loses no more than these."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError where Iceberg cannot hold the table."""
+    """Raise SchemaError or PartitionValueError if Iceberg cannot represent the table."""
     _require_types(config, view)
     require_no_partition(view, files.FOLDER.rstrip("/"))
 
@@ -58,11 +59,10 @@ def _require_types(config: TableConfig, view: View) -> None:
 
 
 def export(request: Request) -> tuple[IcebergExport, int]:
-    """Write the metadata of the slot that is asked for.
+    """Write the metadata of the requested slot.
 
-    Returns what was written, and the slot that readers see by now.
-
-    Raises ForeignExport where another writer committed to the metadata, or it is another table's.
+    Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
+    the metadata, or if they belong to another table.
     """
     remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to write them anew."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
@@ -78,11 +78,12 @@ class _Exporter:
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, there = files.newest(self.store)
-        was: Json | None = None  # what is gone on from
+        was: Json | None = None  # the metadata from which the export continues
         if version and not self.rebuild:
             ours = self._ours(version, there)
             was = ours if self._goes_on(ours) else None
-            if was is None or self._at(was) > until:  # others have seen newer slots, or slots that were archived
+            # another exporter has exported newer slots, or slots that are now archived
+            if was is None or self._at(was) > until:
                 until = self.history.head().seq
                 was = ours if self._goes_on(ours) else None
         view = self.history.state(until)
@@ -110,7 +111,7 @@ class _Exporter:
         return self._done(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
 
     def _put(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
-        """Write the metadata file after that of this number, as of a view. Returns what it says."""
+        """Write the next metadata file after `number`, as of a view. Returns its contents."""
         previous = self._path_of(files.metadata_key(number)) if number else ""
         kept = documents.without_expired(metadata, readable, self._unchanged)
         said = documents.at_slot(kept, view, number + 1, previous, overlaid)
@@ -119,14 +120,18 @@ class _Exporter:
         return said
 
     def _unchanged(self, after: int, until: int) -> bool:
-        """Tell whether readers see the same rows at two slots. Where logs are told, each commit changes them."""
+        """Return whether readers see the same rows at two slots. If logs are exported, each commit changes rows."""
         return self.overlays is None and unchanged(self.history, after, until)
 
     def _path_of(self, key: str) -> str:
         return f"{self.location}/{key}"
 
     def _done(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
-        """Name the newest file in the hint, also one whose writer died before it did: readers look no further."""
+        """Update the version hint if needed, and return the result.
+
+        The hint may also lag because another exporter died before it updated the hint. Some readers only follow the
+        hint.
+        """
         if files.hinted(self.store) != version:
             self.writing.replace(files.HINT, str(version).encode())
         if sweeps:
@@ -134,18 +139,21 @@ class _Exporter:
         key, number = files.metadata_key(version), metadata["current-snapshot-id"]
         return IcebergExport(key, number, snapshots, self.writing.files, self.writing.bytes)
 
-    # ---- what is there
+    # ---- existing metadata
     @staticmethod
     def _at(metadata: Json) -> int:
         return int(metadata["properties"][documents.SLOT])
 
     def _goes_on(self, was: Json) -> bool:
-        """Tell whether the metadata can be gone on from. Not where the table was moved: paths are absolute."""
+        """Return whether the export can continue from the metadata.
+
+        After a move of the table it cannot, since paths are absolute.
+        """
         instant = was["properties"].get(documents.INSTANT, "")
         return was.get("location") == self.location and goes_on_from(self.history, self._at(was), instant)
 
     def _ours(self, version: int, was: Any) -> Json:
-        """The metadata, if an export of this table wrote them."""
+        """Return the metadata if an export of this table wrote it. Raises ForeignExport otherwise."""
         if not documents.is_ours(was, version):
             raise ForeignExport(
                 f"{files.metadata_key(version)} was written by another writer, so that it may show other rows than "
@@ -165,16 +173,19 @@ class _Exporter:
         return ours
 
     def _anew(self, was: Json | None, table: str) -> Json:
-        """Metadata without a snapshot. Numbers of sequence grow for ever in one table."""
+        """Return metadata without snapshots.
+
+        Sequence numbers continue from the old metadata, because they must never decrease.
+        """
         sequence = (was or {}).get("last-sequence-number", 0)
         return documents.first(self.location, table, sequence if isinstance(sequence, int) else 0)
 
-    # ---- which slots are shown
+    # ---- slots to show
     def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
-        """The views of which a snapshot may be due, `view` at the end, and what changed since the one before.
+        """Yield the views that may need a snapshot, ending with `view`, and the changes since the previous view.
 
-        was: what is gone on from. Slots that cannot be read any more, and those that Iceberg cannot hold, are passed
-        over.
+        `was` is the metadata from which the export continues. Slots that are no longer readable, or that Iceberg cannot
+        represent, are skipped.
         """
         if was is None:
             first = self._first(view)
@@ -186,11 +197,11 @@ class _Exporter:
             if is_last or changes and self.each_slot and step.slot.seq >= view.min_readable and self._holds(step.view):
                 yield step.view, changes
                 changes = NOTHING
-        if was is not None and after == view.seq:  # logs are told, or are not, as they were not told before
+        if was is not None and after == view.seq:  # logs are now exported and were not before, or the reverse
             yield view, NOTHING
 
     def _first(self, view: View) -> View:
-        """Where a history without snapshots begins."""
+        """Return the first view of an export without previous snapshots."""
         for seq in range(first_slot(self.history), view.seq) if self.each_slot else ():
             if self._holds(first := self.history.state(seq)):
                 return first
@@ -233,14 +244,17 @@ class _Exporter:
 
     @staticmethod
     def _number(metadata: Json, view: View, overlaid: str) -> int:
-        """The id of a snapshot. It follows from its slot and overlays; who shows a slot anew needs another one."""
+        """Return the id of a snapshot.
+
+        It is derived from slot and overlays, and is changed if the id is already used.
+        """
         taken = {one["snapshot-id"] for one in metadata["snapshots"]}
         said = f"{view.table} {view.seq} {overlaid}".rstrip()
         while (number := int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big") >> 1) in taken:
             said += " again"
         return number
 
-    # ---- what nobody needs
+    # ---- deletion of unused files
     def _sweep(self, version: int, metadata: Json) -> None:
         reader = ManifestFiles(self.writing, self.config)
         named: set[str] = set()
@@ -253,12 +267,12 @@ class _Exporter:
 
 
 def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:
-    """What readers and tools show of a snapshot. number: its id. `replace` says that no row changed."""
+    """Return the summary of a snapshot with the id `number`. Its operation `replace` means that no row changed."""
     data = [one for one in manifests if one["content"] == avro.DATA]
     deletes = [one for one in manifests if one["content"] == avro.POSITION_DELETES]
 
     def count(of: Sequence[Json], what: str) -> int:
-        """In this snapshot."""
+        """Return a sum over the manifests added by this snapshot."""
         return sum(one[what] for one in of if one["added_snapshot_id"] == number)
 
     added, removed = count(data, "added_files_count"), count(data, "deleted_files_count")

@@ -1,7 +1,7 @@
-"""A table's columns as Iceberg writes them: types, ids and the name mapping; and whether Iceberg can hold them.
+"""Columns of a table as an Iceberg schema: types, ids and the name mapping. Also checks which types Iceberg supports.
 
-The ids are those of hoodoo's slots, which its base files carry too. Base files of other engines carry none: readers
-find their columns by the name mapping.
+The ids are those of hoodoo's slots, which hoodoo's base files also contain. Base files of other engines contain no ids,
+so readers find their columns by the name mapping.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    """The columns as table metadata has them. Raises SchemaError as `require_holdable` does."""
+    """Return the columns in the form of table metadata. Raises SchemaError as `require_holdable` does."""
     require_holdable(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError, naming the columns, where Iceberg has no type for one."""
+    """Raise SchemaError with the affected columns if Iceberg has no type for a column."""
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
@@ -36,9 +36,7 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def require_promotable(file: TableSchema, now: TableSchema) -> None:
-    """Raise SchemaError where a file written under `file` has a column of a type that Iceberg does not read as that of
-    `now`.
-    """
+    """Raise SchemaError if Iceberg cannot read a column of files with the schema `file` as its type in `now`."""
     for number, column in now.by_id.items():
         was = file.by_id.get(number)
         if was is None or isinstance(was.kind, str) or isinstance(column.kind, str):
@@ -64,10 +62,10 @@ def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
 
 
 def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
-    """The ids of all names that base files may have: of `schemas`, the newest first.
+    """Return the ids of all column names in base files. `schemas` lists their schemas, newest first.
 
-    A name that two columns had one after the other is the newer one's. Hudi's meta columns are known by ids that no
-    schema has, so that readers do not show them, and none wonders what they are.
+    If two columns had the same name one after the other, the name maps to the newer one. Hudi's meta columns get ids
+    that are in no schema, so that readers ignore them.
     """
     levels = [schema.columns for schema in schemas]
     return [
@@ -130,7 +128,7 @@ def _type(column: Column) -> Any:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name of a type that is not nested."""
+    """Return the Iceberg name of a primitive type."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):

@@ -1,7 +1,4 @@
-"""The manifests of a table as files: read once, written under names that follow from their bytes.
-
-It knows what an entry of a data file says, and nothing of which files a snapshot has.
-"""
+"""Manifest files of a table. They are read once, and their names are derived from their bytes."""
 
 from __future__ import annotations
 
@@ -20,40 +17,40 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 ENTRIES_MAX = 200
-"""Of a manifest: whoever removes a file writes the others of its manifest anew."""
+"""Maximum number of entries in a manifest. To remove a file, the other entries of its manifest are rewritten."""
 
 
 def location_of(store: Store) -> str:
-    """Where readers find the table: Iceberg's paths are absolute."""
+    """Return the location of the table as a URI. Iceberg paths are absolute."""
     return store.uri if "://" in store.uri else f"file://{store.uri}"
 
 
 class ManifestFiles:
-    """The files of one table. location: where it is."""
+    """Cache and reader of the manifest files of one table. `location` is the location of the table."""
 
     def __init__(self, writing: Writing, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
         self.location = location_of(self.store)
         self.columns = [(name, config.columns.by_name[name].arrow) for name in partition_columns(config)]
-        self._entries: dict[str, list[Json]] = {}  # of manifests that were read or written, by their paths
-        self._before: dict[str, list[Json]] = {}  # those of the snapshot before
+        self._entries: dict[str, list[Json]] = {}  # manifests that were read or written, by path
+        self._before: dict[str, list[Json]] = {}  # manifests of the previous snapshot
 
     def after(self, config: TableConfig) -> ManifestFiles:
-        """For the next snapshot, which may have other columns: it need not read what this one read or wrote."""
+        """Return a reader for the next snapshot, which may have other columns. It reuses the cached manifests."""
         found = ManifestFiles(self.writing, config)
         found._before = self._entries
         return found
 
     def path_of(self, key: str) -> str:
-        """The path of a file of this table, from its key."""
+        """Return the path of a file of this table from its key."""
         return f"{self.location}/{key}"
 
     def key(self, path: str) -> str:
-        """The key of a file of this table, from its path."""
+        """Return the key of a file of this table from its path."""
         return path.removeprefix(self.location + "/")
 
     def read(self, manifest: Json) -> list[Json]:
-        """The entries of a manifest as it is."""
+        """Return the entries of a manifest without changes."""
         path = manifest["manifest_path"]
         if path not in self._entries:
             known = self._before.get(path)
@@ -61,15 +58,15 @@ class ManifestFiles:
         return self._entries[path]
 
     def remember(self, path: str, entries: Sequence[Json]) -> None:
-        """Hold the entries of a manifest that was just written."""
+        """Cache the entries of a manifest that was just written."""
         self._entries[path] = list(entries)
 
     def read_list(self, snapshot: Json) -> list[Json]:
-        """The manifests of a snapshot."""
+        """Return the manifests of a snapshot."""
         return avro.decode_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """The partition spec of a data file, and what its entry says of it."""
+        """Return the partition spec of a data file, and its description for a manifest entry."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
@@ -97,16 +94,21 @@ class ManifestFiles:
         }
 
     def partition(self, file: DataFile) -> tuple[int, Json]:
-        """The partition spec of a data file, and its partition values."""
+        """Return the partition spec of a data file, and its partition values."""
         values = values_of(self.config, file)
         spec = UNPARTITIONED if values is None else BY_COLUMNS
         return spec, {name: partition_datum(value) for name, value in (values or {}).items()}
 
 
 class ManifestWriter:
-    """Writes manifests of one new snapshot.
+    """Writer of the manifests of one new snapshot.
 
-    slot: that the snapshot shows. number: the snapshot's id. sequence: its sequence number.
+    Args:
+        files: The manifest files of the table.
+        metadata: The table metadata.
+        slot: The slot that the snapshot shows.
+        number: The id of the snapshot.
+        sequence: The sequence number of the snapshot.
     """
 
     def __init__(self, files: ManifestFiles, metadata: Json, slot: int, number: int, sequence: int) -> None:
@@ -115,7 +117,7 @@ class ManifestWriter:
         self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
 
     def added(self, data_file: Json) -> Json:
-        """The entry of a file that this snapshot adds."""
+        """Return the entry of a file that this snapshot adds."""
         return {
             "status": avro.ADDED,
             "snapshot_id": self.number,
@@ -125,9 +127,9 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """The entry of a file that this snapshot takes away, from that of the file while it was there.
+        """Return the entry of a file that this snapshot removes, from its live entry.
 
-        Nobody prunes by its bounds, and they may be keys that were purged.
+        Bounds are dropped. No reader prunes by them, and they may contain keys that were purged.
         """
         unbounded = {**live_entry["data_file"], "lower_bounds": None, "upper_bounds": None}
         return {**live_entry, "status": avro.DELETED, "snapshot_id": self.number, "data_file": unbounded}
@@ -135,14 +137,14 @@ class ManifestWriter:
     def write(
         self, spec: int, entries: Sequence[Json], slots: Sequence[int], kind: str = "manifest", content: int = avro.DATA
     ) -> Json:
-        """Write a manifest. Returns what the list of manifests says of it.
+        """Write a manifest, and return its entry for the manifest list.
 
         Args:
             spec: The id of the partition spec of its files.
-            entries: What it holds.
-            slots: The least and the greatest slot that brought one of its files.
-            kind: What its name begins with.
-            content: Whether its files are data files or deletes.
+            entries: The entries of the manifest.
+            slots: The least and the greatest slot that added one of its files.
+            kind: The prefix of the file name.
+            content: DATA or POSITION_DELETES.
         """
         files = self.files
         columns = files.columns if self.specs[spec]["fields"] else []
@@ -157,11 +159,11 @@ class ManifestWriter:
 
 
 def path_in(entry: Json) -> str:
-    """The path of the file of an entry."""
+    """Return the file path in an entry."""
     path: str = entry["data_file"]["file_path"]
     return path
 
 
 def short(data: bytes) -> str:
-    """What names bytes."""
+    """Return a short hash of bytes for a file name."""
     return hashlib.sha256(data).hexdigest()[:12]

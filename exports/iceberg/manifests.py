@@ -1,6 +1,6 @@
-"""Iceberg's manifests and manifest lists as Avro files: entries of data files, and which manifest holds which.
+"""Encoding of Iceberg manifests and manifest lists as Avro files.
 
-Equal input gives equal bytes, since several exporters may write the same file. It knows no store and no table.
+Equal input gives equal bytes, because several exporters may write the same file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
-"""What a manifest holds, and each of its files is."""
+"""Content of a manifest and of each of its files."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
-"""Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest. It
-tells which manifests may hold a file, so that the others are not read; readers pass over headers that they do not
-know.
+"""Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest.
+
+It shows which manifests may contain a file, so that other manifests need not be read. Readers ignore unknown headers.
 """
 
 
 def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int = DATA) -> Json:
-    """The Avro schema of a manifest of a table partitioned by these columns."""
+    """Return the Avro schema of a manifest of a table that is partitioned by these columns."""
     partition = [
         _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
         for at, (name, kind) in enumerate(columns)
@@ -74,7 +74,7 @@ def _optional(name: str, kind: Any, number: int) -> Json:
 
 
 def _by_column(name: str, number: int, key: int, value: int, kind: str) -> Json:
-    """A map with whole numbers for keys, which Avro has as an array of pairs."""
+    """Return the Avro field of a map with integer keys, which Avro represents as an array of pairs."""
     pair = {
         "type": "record",
         "name": f"k{key}_v{value}",
@@ -122,13 +122,16 @@ def encode_manifest(
     columns: Sequence[tuple[str, pa.DataType]],
     content: int = DATA,
 ) -> bytes:
-    """Return the bytes of a manifest. schema, spec: of table metadata. columns: those of the spec. content: what its
-    files are.
+    """Return the bytes of a manifest.
+
+    `schema` and `spec` are those of the table metadata, and `columns` are the columns of the spec. `content` is DATA or
+    POSITION_DELETES.
     """
     header = {
         "schema": json.dumps(schema, separators=(",", ":")),
         "schema-id": str(schema["schema-id"]),
-        "partition-spec": json.dumps(spec["fields"], separators=(",", ":"), sort_keys=True),  # read or just made
+        # sorted, so that read specs and new specs give equal bytes
+        "partition-spec": json.dumps(spec["fields"], separators=(",", ":"), sort_keys=True),
         "partition-spec-id": str(spec["spec-id"]),
         "format-version": "2",
         "content": "deletes" if content == POSITION_DELETES else "data",
@@ -137,7 +140,7 @@ def encode_manifest(
 
 
 def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int) -> bytes:
-    """Return the bytes of a manifest list. manifests: what `listed` gives."""
+    """Return the bytes of a manifest list. `manifests` are results of `listed`."""
     header = {
         "snapshot-id": str(snapshot),
         "parent-snapshot-id": "null" if parent is None else str(parent),
@@ -149,7 +152,10 @@ def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, se
 
 
 def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
-    """The marks between blocks follow from the header: random ones would give each exporter other bytes."""
+    """Return the bytes of an Avro file.
+
+    Its sync marker is a hash of the header, so that all exporters write equal bytes.
+    """
     mark = hashlib.md5(json.dumps(header, sort_keys=True).encode(), usedforsecurity=False).digest()
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(schema), records, codec="deflate", metadata=header, sync_marker=mark)
@@ -157,19 +163,19 @@ def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> byte
 
 
 def decode(data: bytes) -> list[Any]:
-    """The records of an Avro file."""
+    """Return the records of an Avro file."""
     return list(fastavro.reader(io.BytesIO(data)))
 
 
 def decode_list(data: bytes) -> list[Json]:
-    """The manifests of a list of ours, with the ranges in its header."""
+    """Return the manifests in a list written by hoodoo, with the ranges in its header."""
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
     return [{**one, "range": span} for one, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
 def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
-    """The entries of files that are there, as a later snapshot writes them: inherited numbers are written out."""
+    """Return the entries of live files for a later snapshot's manifest, with inherited sequence numbers filled in."""
     return [
         {
             **entry,
@@ -198,8 +204,9 @@ def listed(
     span: list[Any],
     content: int = DATA,
 ) -> Json:
-    """A manifest as its list tells of it. columns: those of its spec. span: what `RANGES` says of it. content: what its
-    files are.
+    """Return the entry of a manifest for the manifest list.
+
+    `columns` are the columns of its spec, `span` is its value in `RANGES`, and `content` is DATA or POSITION_DELETES.
     """
     rows = {
         status: [entry["data_file"]["record_count"] for entry in entries if entry["status"] == status]
@@ -236,12 +243,15 @@ def _summary(values: list[Any], kind: pa.DataType) -> Json:
 
 
 def files_in(manifest: Json) -> int:
-    """How many live files a manifest holds."""
+    """Return the number of live files in a manifest."""
     count: int = manifest["added_files_count"] + manifest["existing_files_count"]
     return count
 
 
 def rows_in(manifest: Json) -> int:
-    """How many rows the live files of a manifest hold, or delete."""
+    """Return the number of rows in the live files of a manifest.
+
+    For position deletes, this is the number of deleted rows.
+    """
     count: int = manifest["added_rows_count"] + manifest["existing_rows_count"]
     return count

@@ -1,6 +1,6 @@
-"""The files of an Iceberg table in `metadata/`: their names, the newest metadata file, and which may be deleted.
+"""Files of an Iceberg table in `metadata/`: file names, the newest metadata file, and deletion of unused files.
 
-The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json`, N without gaps; a hint names the newest one.
+The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json` with consecutive N, and a hint with the newest N.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def metadata_key(version: int) -> str:
 
 
 def newest(store: Store) -> tuple[int, Json | None]:
-    """The number of the newest metadata file, 0 for none, and what it says, None where that is not JSON.
+    """Return the number of the newest metadata file (0 for none) and its contents.
 
-    It is looked for from the hint upwards, as Iceberg does it.
+    The contents are None if the file is not valid JSON. The search starts at the hint and goes upwards, as in Iceberg.
     """
     version = hinted(store)
     if version <= 0 or not store.exists(metadata_key(version)):
@@ -46,7 +46,7 @@ def newest(store: Store) -> tuple[int, Json | None]:
 
 
 def hinted(store: Store) -> int:
-    """The number that the hint names, 0 for none."""
+    """Return the number in the version hint, or 0 if there is no valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0
@@ -55,17 +55,17 @@ def hinted(store: Store) -> int:
 def sweep(
     store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
 ) -> None:
-    """Delete our files that nobody needs any more and that are older than a day.
+    """Delete hoodoo's metadata files that are unused and older than a day.
 
-    Iceberg's own maintenance, which would do it, is kept out because it would delete base files, too.
+    Iceberg's own maintenance is disabled, because it would also delete base files.
 
     Args:
-        store: Where the table is.
+        store: The store of the table.
         version: The number of the newest metadata file.
-        kept: How many metadata files stay.
-        named: The keys of all manifests and manifest lists that kept snapshots name.
-        passed: Tells of the name of an overlay that no kept snapshot names it.
-        now_ms: The time, in ms since 1970.
+        kept: The number of metadata files to keep.
+        named: The keys of all manifests and manifest lists of the kept snapshots.
+        passed: Returns whether no kept snapshot uses the overlay with a given name.
+        now_ms: The current time in ms since 1970.
     """
     needed = {key.removeprefix(FOLDER) for key in named}
     for name in store.names(FOLDER):

@@ -1,8 +1,8 @@
-"""Overlays as Iceberg says them: their rows are data files, dead rows of bases are position deletes.
+"""Overlays in Iceberg metadata: overlay rows are data files, and dead rows of base files are position deletes.
 
-A position delete file names one base file and rows of it; it lies in `metadata/`, since it holds the absolute path. Its
-bytes follow from overlay and location. Both kinds stand in manifests of their own, which every snapshot with other
-overlays than the one before writes anew.
+A position delete file lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its
+bytes depend only on the overlay and the location. Overlays have their own manifests, which are rewritten by every
+snapshot whose overlays changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hoodoo.exports.overlays import Overlay, Overlays, name_of
 from hoodoo.timeline.views.view import FileGroup
 
 KIND = "overlay"
-"""What the names of these manifests begin with."""
+"""Prefix of the names of these manifests."""
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 _POSITIONS = pa.schema(
     [
@@ -30,21 +30,21 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)}),
     ]
 )
-"""The columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
+"""Columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
 _OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.parquet", re.DOTALL)
 
 
 def is_of_overlays(manifest: Json) -> bool:
-    """Tell whether a manifest is one of those that `manifests` makes."""
+    """Return whether `manifests` wrote a manifest."""
     return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
 
 
 def manifests(
     writer: ManifestWriter, before: Sequence[Json], overlays: Overlays | None, groups: Sequence[FileGroup]
 ) -> list[Json]:
-    """The manifests of the overlays of `groups`; overlays: None where there are none to be told.
+    """Write the manifests of the overlays of `groups`. `overlays` is None if no overlays are exported.
 
-    before: those of the snapshot before. What they say of an overlay that stays is not made again.
+    `before` are the overlay manifests of the previous snapshot. Entries of unchanged overlays are reused.
     """
     files = writer.files
     known: dict[str, list[tuple[int, Json]]] = {}
@@ -71,12 +71,12 @@ def manifests(
 
 def _overlay_of(entry: Json) -> str:
     found = _OF_AN_OVERLAY.fullmatch(path_in(entry))
-    assert found is not None  # we wrote it
+    assert found is not None  # hoodoo wrote the path
     return found[1]
 
 
 def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
-    """The partition spec of each file of an overlay, and what its entry says of it."""
+    """Yield the partition spec of each file of an overlay, and its description for a manifest entry."""
     if overlay.rows:
         yield writer.files.data_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):

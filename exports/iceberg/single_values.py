@@ -1,6 +1,6 @@
-"""Values as Iceberg writes them in manifests: bounds as bytes (appendix D of its specification), and partition values.
+"""Encoding of single values in Iceberg manifests: bounds and partition values.
 
-It knows types and values, no files.
+Bounds are bytes, as in appendix D of the specification.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """A bound from a slot's statistics: times are numbers there, decimals text. None for no bound."""
+    """Encode a bound from a slot's statistics, in which times are numbers and decimals are text.
+
+    Returns None for no bound.
+    """
     t = pa.types
     if value is None:
         return None
@@ -37,7 +40,7 @@ def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """A partition value as `partition_datum` gives it, as a bound."""
+    """Encode a result of `partition_datum` as a bound."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):
@@ -48,14 +51,17 @@ def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_datum(value: Any) -> Any:
-    """A partition value as Avro's writer takes it and its reader gives it: times have a zone there."""
+    """Return a partition value in the form that the Avro library uses, in which datetimes have a time zone."""
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=dt.timezone.utc)
     return value
 
 
 def partition_type(kind: pa.DataType, number: int) -> Any:
-    """The Avro type of a partition field. number: its id, which names a type that needs a name."""
+    """Return the Avro type of a partition field.
+
+    `number` is the field's id, which is part of the name of a named type.
+    """
     t = pa.types
     if t.is_decimal(kind):
         size = next(size for size in range(1, 17) if 10**kind.precision <= 1 << (8 * size - 1))
@@ -72,7 +78,7 @@ _AVRO = {pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.string
 
 
 def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """The unscaled number in the fewest bytes of two's complement, most significant first. Exact for any precision."""
+    """Return the unscaled value in the fewest bytes of two's complement, big-endian. Exact for any precision."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)

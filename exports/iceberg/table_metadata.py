@@ -1,6 +1,7 @@
-"""Iceberg's table metadata, a JSON document: how each export makes the next one. Values in, values out.
+"""Iceberg table metadata as JSON documents. Each function returns a new document.
 
-It knows no store. What an export goes on from lies in the properties, beside what keeps other writers out.
+The state from which the next export continues is stored in the table properties. Other properties keep other writers
+from writing.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 BY_COLUMNS, UNPARTITIONED = 0, 1
-"""Partition specs of a partitioned table. Files in which no one value holds for all rows are in the second."""
+"""Partition specs of a partitioned table. The second one is for files without a single partition value for all rows."""
 SLOT, INSTANT, TABLE, VERSION = "hoodoo.slot", "hoodoo.instant", "hoodoo.table_id", "hoodoo.version"
 OVERLAYS = "hoodoo.overlays"
-"""The property that tells which overlays the current snapshot has."""
+"""Property with the digest of the current snapshot's overlays."""
 SNAPSHOTS_MAX = 1000
-"""Each export writes all snapshots that are kept, so a table without cleans must not keep them all."""
+"""Maximum number of snapshots. Each export writes all kept snapshots, so tables without cleaning need a limit."""
 METADATA_KEPT = 20
 _GUARD = "none: hoodoo writes this table"
-"""Instead of a file format: other writers fail with this text, and readers do not look at it."""
+"""Value in the property for a file format. Other writers fail with this text, and readers ignore it."""
 
 
 def first(location: str, table: str, sequence: int = 0, log: list[Json] | None = None) -> Json:
-    """Metadata without a schema or a snapshot. sequence, log: of metadata that it replaces."""
+    """Return metadata without a schema or a snapshot. `sequence` and `log` come from the metadata that it replaces."""
     return {
         "format-version": 2,
         "table-uuid": str(uuid.UUID(hex=table)),
@@ -56,7 +57,10 @@ def first(location: str, table: str, sequence: int = 0, log: list[Json] | None =
 
 
 def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """With the table's columns as the current schema, and what follows from them. merges: readers see what logs say."""
+    """Return the metadata with the table's columns as the current schema, and with the properties that depend on them.
+
+    `merges` is True if readers see the contents of logs.
+    """
     schema = schema_of(config.columns)
     others = [one for one in metadata["schemas"] if one["schema-id"] != schema["schema-id"]]
     names = partition_columns(config)
@@ -68,7 +72,8 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
         "write.format.default": _GUARD,
         "write.delete.format.default": _GUARD,
         "write.metadata.delete-after-commit.enabled": "false",
-        # Iceberg's Spark runtime 1.10 and older cannot read texts whose lengths stand apart into batches.
+        # Iceberg's Spark runtime up to 1.10 cannot read strings with separately encoded lengths in its vectorized
+        # reader.
         "read.parquet.vectorization.enabled": "false",
     }
     before = {name: value for name, value in metadata["properties"].items() if name != "comment"}
@@ -99,7 +104,7 @@ def _specs(config: TableConfig, names: tuple[str, ...]) -> list[Json]:
 
 
 def with_snapshot(metadata: Json, snapshot: Json) -> Json:
-    """With a snapshot, which is the current one from now on."""
+    """Return the metadata with a new snapshot, which becomes the current one."""
     number, at_ms = snapshot["snapshot-id"], snapshot["timestamp-ms"]
     parent = {"parent-snapshot-id": metadata["current-snapshot-id"]} if metadata["snapshots"] else {}
     return {
@@ -113,14 +118,14 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
 
 
 def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
-    """As metadata of slot `view.seq`.
+    """Return the metadata as of slot `view.seq`.
 
     Args:
         metadata: The metadata so far.
         view: The table as of the slot.
-        version: The number of its file.
-        previous: The location of the file before, '' for none.
-        overlays: What tells which overlays it has, '' where it passes over logs.
+        version: The number of the metadata file.
+        previous: The location of the previous metadata file, or '' if there is none.
+        overlays: The digest of the overlays, or '' if logs are not exported.
     """
     log: list[Json] = list(metadata["metadata-log"])
     if previous:
@@ -137,15 +142,15 @@ def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: s
 
 
 def overlays_of(metadata: Json) -> str:
-    """What tells which overlays the current snapshot has, '' where it passes over logs."""
+    """Return the digest of the current snapshot's overlays, or '' if logs are not exported."""
     return str(metadata["properties"].get(OVERLAYS, ""))
 
 
 def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
-    """Without the snapshots whose files a clean may have deleted, and without the oldest beyond `SNAPSHOTS_MAX`.
+    """Return the metadata without the snapshots whose files cleaning may have deleted.
 
-    unchanged: tells of two slots whether base files are the same. If they are, the newest snapshot before slot
-    `min_readable` shows that slot, and stays.
+    Also removes the oldest snapshots beyond `SNAPSHOTS_MAX`. `unchanged` returns whether two slots have the same base
+    files. In this case, the newest snapshot before slot `min_readable` shows that slot and is kept.
     """
     snapshots = metadata["snapshots"]
     kept = [one for one in snapshots if slot_of(one) >= min_readable]
@@ -156,19 +161,22 @@ def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int,
     if len(kept) == len(snapshots):
         return metadata
     ids = {one["snapshot-id"] for one in kept}
-    first_kept, *rest = kept  # its parent is not there any more
+    first_kept, *rest = kept  # its parent was removed
     first_kept = {name: value for name, value in first_kept.items() if name != "parent-snapshot-id"}
     log = [entry for entry in metadata["snapshot-log"] if entry["snapshot-id"] in ids]
     return {**metadata, "snapshots": [first_kept, *rest], "snapshot-log": log}
 
 
 def slot_of(snapshot: Json) -> int:
-    """The slot that a snapshot of ours shows."""
+    """Return the slot that a snapshot of hoodoo shows."""
     return int(snapshot["summary"][SLOT])
 
 
 def is_ours(metadata: Any, version: int) -> bool:
-    """Tell whether an export wrote the metadata file of this number: others keep the properties that they find."""
+    """Return whether an export wrote the metadata file of this number.
+
+    Other writers copy the properties, but with the old version number.
+    """
     properties = metadata.get("properties") if isinstance(metadata, dict) else None
     if not isinstance(properties, dict) or properties.get(VERSION) != str(version):
         return False

@@ -1,7 +1,7 @@
-"""Avro schemas of other people, parsed into small trees that are safe to walk: no references, no recursion, bounded in
-every way.
+"""Avro schemas of other writers, parsed into small trees that are safe to walk.
 
-What a tree is used for (an Arrow schema, a decoder) is not decided here.
+The trees have no references and no recursion, and every size is limited. Other modules make an Arrow schema or a
+decoder from a tree.
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
 
@@ -19,13 +19,16 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.column_names import NAME
 
 TEXT_MAX = 1 << 20
-"""Characters of a schema's JSON text."""
+"""The most characters of a schema's JSON text."""
 DEPTH_MAX = 64
-"""Levels of nesting."""
+"""The most levels of nesting."""
 _NODES_MAX = 1 << 16
-"""Types in one schema once references are followed: text of a few hundred bytes can stand for billions."""
+"""The most types in one schema after references are followed.
+
+A few hundred bytes of text can mean billions of types.
+"""
 _SIZE_MAX = 1 << 20
-"""Bytes of a `fixed` value."""
+"""The most bytes of a `fixed` value."""
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -36,7 +39,7 @@ PLAIN: dict[str, pa.DataType] = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-"""Arrow type of each primitive Avro type, except null."""
+"""The Arrow type of each primitive Avro type, except null."""
 
 LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
@@ -47,7 +50,7 @@ LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
-"""Arrow type of each logical type that has no attributes."""
+"""The Arrow type of each logical type that has no attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,17 @@ class AvroType:
 
 
 def parse_record(avro: dict[str, Any] | str) -> AvroType:
-    """The record that an Avro schema (JSON text, or its parsed form) describes.
+    """Return the record that an Avro schema describes. The schema is JSON text, or its parsed form.
 
-    Raises CorruptTable if it is no Avro schema, UnsupportedTable if it is one that hoodoo does not handle: unions other
-    than of null and one type, recursive or empty records, unknown logical types, more than 1 MiB of text, 64 levels or
-    65,536 types.
+    Raises:
+        CorruptTable: It is not an Avro schema.
+        UnsupportedTable: hoodoo does not handle it. It has unions other than of null and one type, recursive or empty
+            records, unknown logical types, or more than 1 MiB of text, 64 levels or 65,536 types.
     """
     return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
 
 
-@lru_cache(maxsize=16)  # the log files of a table carry the same text again and again
+@lru_cache(maxsize=16)  # the log files of a table have the same text again and again
 def _parse_text(text: str) -> AvroType:
     return _parse(_load(text))
 
@@ -99,7 +103,7 @@ def _load(text: str) -> Any:
 
 
 class _Parser:
-    """Walks one schema; remembers the named types met so far, with their sizes in types."""
+    """Walks one schema. It remembers the named types so far, with the number of types in each."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[AvroType, int] | None] = {}

@@ -1,7 +1,6 @@
-"""Arrow tables to Avro records and back: the one door to the column-wise codec.
+"""Arrow tables to Avro records and back. Other packages use the column-wise codec through this module.
 
-The work is in `avro_encode` (what hoodoo writes: every field `["null", T]`) and `avro_decode` (what any Hudi writer
-wrote).
+The work is in `encode` (what hoodoo writes: every field `["null", T]`) and `decode` (what any Hudi writer wrote).
 """
 
 from hoodoo.format.avro.decode import decode_records

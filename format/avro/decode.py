@@ -1,12 +1,11 @@
 """Avro records to Arrow columns, field by field, for records that hoodoo or any Java writer wrote.
 
-All records are read in step: a cursor holds the position of each record's next field, and every field moves all
+All records are read in step: a cursor holds the position of each record's next field, and reading a field moves all
 positions at once. The bytes are not trusted. A position is used only after it was compared with the end of its record,
-so damage ends in CorruptTable; time and memory stay in proportion to the input.
-Inner records are read as the outer ones are. Arrays and maps go value by value through fastavro, on a schema that was
-parsed and bounded before.
+so damage raises CorruptTable, and time and memory are proportional to the input. Inner records are read in the same
+way. Arrays and maps are read value by value through fastavro, with a schema that was parsed and limited before.
 
-Knows nothing of blocks and files. Source: Avro 1.12 specification, "Binary Encoding".
+This module does not know blocks or files. Source: Avro 1.12 specification, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
 from hoodoo.format.buffers import words_at
 
 _ROWS = 1 << 15
-"""Records decoded at a time: the cursor's arrays stay in the cache."""
+"""The records that are decoded at a time. The arrays of the cursor stay in the cache."""
 _BYTES = 1 << 26
-"""Bytes of records decoded at a time, unless one record has more."""
+"""The bytes of records that are decoded at a time, unless a single record has more."""
 
 Buffer = bytes | memoryview | np.ndarray
 
@@ -37,12 +36,18 @@ Buffer = bytes | memoryview | np.ndarray
 def decode_records(
     data: Buffer, count: int, writer: dict[str, Any] | str, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The `count` Avro records in `data`, each after its length as a big-endian int32, as a table with types as in
-    `arrow_schema(writer)`.
+    """Return the `count` Avro records in `data` as a table with the types of `arrow_schema(writer)`.
 
-    `columns` picks and orders the fields; those the writer did not have are left out. Fields past the last one wanted
-    are not looked at. Raises CorruptTable for bytes that are not such records, UnsupportedTable for a schema that
-    hoodoo does not handle.
+    Args:
+        data: The records, each after its length as a big-endian int32.
+        count: The number of records.
+        writer: The schema of the records.
+        columns: The fields to return, in this order. Fields that the writer did not have are left out. Fields after the
+            last one that is wanted are not read.
+
+    Raises:
+        CorruptTable: The bytes are not such records.
+        UnsupportedTable: hoodoo does not handle the schema.
     """
     raw = np.frombuffer(data, np.uint8)
     return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)
@@ -51,8 +56,9 @@ def decode_records(
 def decode_spans(
     raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending,
-    within it) are known.
+    """Return records as `decode_records` does, if it is known where they begin and end.
+
+    `starts` and `ends` are positions in `raw` (int64[n] each, ascending, within it).
     """
     there = {name: (number, field) for number, (name, field) in enumerate(record.children)}
     wanted = list(there) if columns is None else [name for name in columns if name in there]
@@ -67,9 +73,9 @@ def decode_spans(
 
 
 def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Begin and end (int64[count] each) of every record.
+    """Return where every record begins and ends (int64[count] each).
 
-    Each length says where the next one stands, so this one chain is walked in Python; it is a tenth of the work.
+    Each length says where the next record begins, so this loop runs in Python. It is a tenth of the work.
     """
     if not 0 <= count <= len(raw) // 4:
         raise CorruptTable(f"A log block claims {count} records in {len(raw)} bytes.")
@@ -91,7 +97,7 @@ def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spans(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of records to decode at a time."""
+    """Yield the ranges of records to decode at a time."""
     first, total = 0, len(starts)
     while first < total:
         fitting = int(np.searchsorted(ends, starts[first] + _BYTES, side="right"))
@@ -108,7 +114,10 @@ def _batch(
     schema: pa.Schema,
     whole: bool,
 ) -> pa.RecordBatch:
-    """Some consecutive records; `whole` if `fields` are all fields, so that every record must end after the last."""
+    """Return some consecutive records.
+
+    `whole` says that `fields` are all fields, so that every record must end after them.
+    """
     cursor = _FieldCursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
     wanted = set(schema.names)
@@ -122,7 +131,7 @@ def _batch(
 
 
 class _FieldCursor:
-    """Some records in one buffer and where the next field of each begins; `at[i] <= ends[i]` always holds."""
+    """Some records in one buffer, and where the next field of each begins. `at[i] <= ends[i]` always holds."""
 
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         margin = np.zeros(MARGIN, np.uint8)
@@ -137,7 +146,7 @@ class _FieldCursor:
         return cursor
 
     def read(self, name: str, field: AvroType, wanted: bool) -> pa.Array | None:
-        """Move past one field; its values if `wanted`."""
+        """Move past one field, and return its values if `wanted`."""
         try:
             present = self._present(field)
             at, ends = (self.at, self.ends) if present is None else (self.at[present], self.ends[present])
@@ -154,7 +163,7 @@ class _FieldCursor:
             raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}.") from e
 
     def _present(self, field: AvroType) -> np.ndarray | None:
-        """Which records have a value (bool[n], None for all), by the branch of the union, which is stepped over."""
+        """Return which records have a value (bool[n], None for all), and move past the union's branch that says so."""
         if field.null_at is None:
             return None
         branch = self.data[self.at]  # past the end this is another record's byte or the margin; the next line notices
@@ -171,22 +180,28 @@ class _FieldCursor:
             self.at[present] = at + widths
 
     def varints(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Integers (int64[n]) at some positions and their lengths in bytes, which are within their records."""
+        """Return the integers (int64[n]) at some positions and their lengths in bytes.
+
+        They are within their records.
+        """
         coded, lengths = decoded(self.words, self.data, at)
         demand((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
         return unzigzag(coded), lengths
 
     def lengths(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Begins and lengths (int64[n] each) of the byte strings at some positions, which are within their records."""
+        """Return where the byte strings at some positions begin, and their lengths (int64[n] each).
+
+        They are within their records.
+        """
         lengths, widths = self.varints(at, ends)
         begins = at + widths
         demand((lengths >= 0) & (lengths <= ends - begins), "its length leaves its record")
         return begins, lengths
 
     def strings(self, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-        """The byte strings at ascending, disjoint positions, as a binary array.
+        """Return the byte strings at ascending, disjoint positions as a binary array.
 
-        Offsets over the whole buffer describe gaps and strings in turn; Arrow takes every second one.
+        Offsets over the whole buffer describe gaps and strings in turn. Arrow takes every second one.
         """
         count = len(begins)
         offsets = np.empty(2 * count + 1, np.int64)
@@ -239,7 +254,8 @@ def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroTy
         return None, widths
     if pa.types.is_decimal(field.arrow):
         return decimals(field.arrow, cursor.data, begins, lengths), widths
-    return cursor.strings(begins, lengths).cast(field.arrow), widths  # to string: the cast refuses what is not UTF-8
+    # to string: the cast fails for bytes that are not UTF-8
+    return cursor.strings(begins, lengths).cast(field.arrow), widths
 
 
 def _fixed(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:

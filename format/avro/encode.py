@@ -1,10 +1,10 @@
 """Arrow columns to Avro records, column by column.
 
-Each field of a record becomes one or more binary arrays with one element per row, and Arrow joins them row by row at
-the end; so no step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all
-lists of a column are one long array, and the bytes of one list are a range of it.
+Each field of a record becomes one or more binary arrays with one element for each row. At the end Arrow joins them row
+by row, so no step handles a single row. Nested values are encoded in the same way, from the inside out: the items of
+all lists of a column are one long array, and the bytes of one list are a range of it.
 
-Every field is the union `["null", T]`, as `avro_schema` writes it. Knows nothing of blocks and files.
+Every field is the union `["null", T]`, as in `avro_schema`. This module does not know blocks or files.
 Source: Avro 1.12 specification, "Binary Encoding".
 """
 
@@ -21,19 +21,24 @@ from hoodoo.format.buffers import byte_strings
 from hoodoo.format.rows import compact
 
 _ROWS = 1 << 15
-"""Rows encoded at a time: their intermediate arrays stay in the cache."""
+"""The rows that are encoded at a time. Their intermediate arrays stay in the cache."""
 _BYTES = 1 << 26
-"""Arrow bytes encoded at a time; a bit may become two bytes, and a binary array ends at 2 GiB."""
+"""The Arrow bytes that are encoded at a time. A bit may become two bytes, and a binary array has at most 2 GiB."""
 
 _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
 
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Avro records of all rows, each after its length as a big-endian int32: the bytes (uint8) and where each begins
-    (int64[n + 1]).
+    """Return the Avro records of all rows: the bytes (uint8), and where each record begins (int64[n + 1]).
 
-    `schema` names the fields in order and equals what `rows` holds; its types are those that `normalise` returns.
-    Raises SchemaError for another type.
+    Each record comes after its length as a big-endian int32.
+
+    Args:
+        rows: The rows, with the columns of `schema`.
+        schema: The fields in order. Its types are those that `normalise` returns.
+
+    Raises:
+        SchemaError: A column has another type.
     """
     rows = _checked(rows, schema)
     parts = [_encode_batch(piece) for batch in _batches(rows) for piece in _small_enough(batch)]
@@ -47,8 +52,9 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
 
 def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
-    """Each row's fields one after the other as one binary array; `prefixes` are binary arrays that go first as they
-    are.
+    """Return the fields of each row, one after the other, as a binary array.
+
+    `prefixes` are binary arrays that come first, unchanged.
     """
     return _joined([*(prefixes or []), *(part for column in columns for part in _field(column))])
 
@@ -74,7 +80,7 @@ def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """The batch in pieces that surely fit a binary array."""
+    """Return the batch in pieces that each fit a binary array."""
     if batch.num_rows < 2 or batch.nbytes <= _BYTES:
         return [batch]
     half = batch.num_rows // 2
@@ -82,7 +88,7 @@ def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def _encode_batch(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and bytes of the records, lengths included."""
+    """Return the offsets and the bytes of the records, with their lengths."""
     parts = [part for column in batch.columns for part in _field(column)]
     sizes = np.sum([np.diff(byte_strings(part)[0]) for part in parts], axis=0)
     prefix = _fixed(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
@@ -98,13 +104,13 @@ def _binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
 
 
 def _fixed(matrix: np.ndarray) -> pa.Array:
-    """One element per row of `matrix` (uint8[n, w])."""
+    """Return a binary array with one element for each row of `matrix` (uint8[n, w])."""
     count, width = matrix.shape
     return _binary(np.arange(count + 1) * width, np.ascontiguousarray(matrix))
 
 
 def _ragged(matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """One element per row of `matrix` (uint8[n, w]): its first `widths[i]` (int64[n]) bytes."""
+    """Return a binary array of the first `widths[i]` (int64[n]) bytes of each row i of `matrix` (uint8[n, w])."""
     columns = matrix.shape[1]
     if (widths == columns).all():
         return _fixed(matrix)
@@ -122,7 +128,7 @@ def _joined(parts: list[pa.Array]) -> pa.Array:
 
 
 def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
-    """The elements of `dense` at the valid rows, empty elements at the others."""
+    """Return the elements of `dense` at the valid rows, and empty elements at the others."""
     if valid is None:
         return dense
     offsets, data = byte_strings(dense)
@@ -133,7 +139,7 @@ def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
 
 
 def _field(column: pa.Array) -> list[pa.Array]:
-    """A nullable field: its branch and its value, in as many parts as suit the type."""
+    """Return a nullable field: its branch and its value, in as many parts as suit the type."""
     kind = column.type
     valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
@@ -149,7 +155,7 @@ def _field(column: pa.Array) -> list[pa.Array]:
 
 
 def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Branch byte and, where valid, the first `widths[i]` bytes of row i of `matrix`."""
+    """Return the branch byte and, if the row is valid, the first `widths[i]` bytes of row i of `matrix`."""
     whole = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
     whole[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
     whole[:, 1:] = matrix
@@ -157,7 +163,7 @@ def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) 
 
 
 def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Value bytes of a type without inner parts: uint8[n, w] and how many of each row count (int64[n])."""
+    """Return the values of a type without inner parts as uint8[n, w], and the bytes used of each row (int64[n])."""
     kind = column.type
     if kind in _INTEGERS:
         return encoded(zigzag(_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
@@ -181,7 +187,7 @@ _INTEGERS: dict[pa.DataType, str] = {
 
 
 def _values(column: pa.Array, dtype: str) -> np.ndarray:
-    """The value buffer of a fixed-width array, slice applied; what stands at nulls is arbitrary."""
+    """Return the value buffer of a fixed-width array after slicing. The values of nulls are arbitrary."""
     data = column.buffers()[1]
     if data is None or len(column) == 0:
         return np.zeros(len(column), dtype)
@@ -190,7 +196,7 @@ def _values(column: pa.Array, dtype: str) -> np.ndarray:
 
 
 def _text(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
-    """A string or bytes field: branch and length, then Arrow's own bytes."""
+    """Return a string or bytes field: the branch and the length, then the bytes of Arrow."""
     offsets, data = byte_strings(column)
     sizes = np.diff(offsets)
     if valid is not None and sizes[~valid].any():
@@ -219,17 +225,16 @@ def _map(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
 
 
 def _list_offsets(lists: pa.Array) -> np.ndarray:
-    """Offsets of a list or map array without nulls, slice applied (int64[n + 1])."""
+    """Return the offsets of a list or map array without nulls, after slicing (int64[n + 1])."""
     if len(lists) == 0:
         return np.zeros(1, np.int64)
     return np.frombuffer(lists.buffers()[1], "<i4", len(lists) + 1, lists.offset * 4).astype(np.int64)
 
 
 def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
-    """Arrays or maps from their encoded items: `ends` (int64[lists + 1]) counts items, a list is one block and an end
-    mark.
+    """Return arrays or maps, built from their encoded items.
 
-    An empty list is the end mark alone.
+    `ends` (int64[lists + 1]) counts items. A list is one block and an end mark. An empty list is only the end mark.
     """
     item_offsets, data = byte_strings(items)
     counts = np.diff(ends)

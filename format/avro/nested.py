@@ -1,8 +1,8 @@
 """Avro arrays, maps and inner records to Arrow, value by value through fastavro.
 
-fastavro gets a schema without logical types (Python's dates and decimals hold less than Arrow's) whose every item takes
-at least one byte (see `avro_types`), and only the bytes of one record at a time: a false count ends with the record,
-not in a loop.
+fastavro gets a schema without logical types, because Python's dates and decimals hold less than Arrow's. Each item of
+the schema takes at least one byte (see `avro_type`). fastavro gets only the bytes of one record at a time, so a wrong
+count ends with the record and not in a long loop.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions
 def read_nested(
     data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
 ) -> tuple[pa.Array | None, np.ndarray]:
-    """Values (None unless `wanted`) of an array, map or record field that begin at `at` (int64[n]), and their lengths
-    in bytes.
+    """Return the values of an array, map or record field, or None unless `wanted`, and their lengths in bytes.
 
-    No value is read past its end in `ends` (int64[n]).
+    The values begin at `at` (int64[n]). No value is read past its end in `ends` (int64[n]).
 
-    Raises Damaged, or pa.ArrowInvalid for a value out of its type's range.
+    Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
     schema = fastavro.parse_schema(_physical(field, counter(), inner=False))
     view = memoryview(data.data)
@@ -46,15 +45,17 @@ def read_nested(
 
 
 def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
-    """The schema by which fastavro reads values of a field for `array_of`. names: numbers that no type has as its name
-    yet.
+    """Return the schema by which fastavro reads values of a field for `array_of`.
+
+    `names` yields numbers that are not the name of a type yet.
     """
     return _physical(field, names)
 
 
 def array_of(values: list[Any], field: AvroType) -> pa.Array:
-    """Values that fastavro read by `physical_schema`, as the field's Arrow type. Raises Damaged, or pa.ArrowInvalid for
-    a value out of its range.
+    """Return values that fastavro read by `physical_schema` in the field's Arrow type.
+
+    Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
     return _logical(_physical_array(values, field), field)
 
@@ -67,11 +68,11 @@ def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
 
 
 def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
-    """The schema for fastavro: no logical types (Python's dates and decimals hold less than Arrow's), fresh names, maps
-    as pairs.
+    """Return the schema for fastavro: without logical types, with new names, and with maps as pairs.
 
-    On disk a map is an array of records of key and value; read that way it keeps order and repeated keys, as Arrow
-    does.
+    Python's dates and decimals hold less than Arrow's. On disk a map is an array of records of key and value. Read in
+    that
+    way it keeps the order and repeated keys, as Arrow does.
     """
     plain = _physical_value(field, names)
     if field.null_at is None or not inner:
@@ -104,7 +105,7 @@ _STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
 
 
 def _storage(field: AvroType) -> pa.DataType:
-    """Arrow type of what fastavro returns under the physical schema."""
+    """Return the Arrow type of the values that fastavro returns under the physical schema."""
     if field.kind == "array":
         return pa.list_(_storage(field.children[0][1]))
     if field.kind == "map":
@@ -127,7 +128,7 @@ def _logical(array: pa.Array, field: AvroType) -> pa.Array:
     elif field.kind == "record":
         parts = (
             array.flatten()
-        )  # with the record's nulls: below a null record Arrow holds empty bytes, which are no value
+        )  # with the record's nulls: below a null record Arrow has empty bytes, which are not a value
         children = [_logical(part, child) for part, (_, child) in zip(parts, field.children, strict=True)]
     else:
         return _logical_scalar(array, field)
@@ -148,7 +149,7 @@ def _logical_scalar(array: pa.Array, field: AvroType) -> pa.Array:
 
 
 def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
-    """Decimals from a binary array with nulls."""
+    """Return decimals from a binary array with nulls."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     dense = array.drop_null()
     margin = bytes(MARGIN)

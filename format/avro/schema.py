@@ -1,9 +1,7 @@
-"""Schemas in three shapes: what a caller hands in, what a table returns, and the Avro text that Apache Hudi stores.
+"""Schemas in three forms: what a caller gives, what a table returns, and the Avro text that Apache Hudi stores.
 
-`normalise` turns the first into the second or refuses it; `avro_schema` and `arrow_schema` go between the second and
-the third.
-Facts: docs/format.md, "Base files", type map. Values are none of this module's business: see avro_encode and
-avro_decode.
+`normalise` turns the first into the second, or refuses it. `avro_schema` and `arrow_schema` convert between the second
+and the third. Values are converted in `encode` and `decode`. Facts: docs/format.md, "Base files", type map.
 """
 
 from __future__ import annotations
@@ -29,12 +27,15 @@ Avro = dict[str, Any]
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one
-    stored form.
+    """Return the schema that a table created with `schema` returns.
 
-    Integers become int32 or int64, text and binary plain, UUIDs text, lists plain, dictionaries their values, times
-    microseconds, zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold
-    without loss; for names that Avro does not allow, naming all of them.
+    Every field is nullable and has no metadata, and each type has its stored form. Integers become int32 or int64, text
+    and
+    binary plain, UUIDs text, lists plain, dictionaries their values, times microseconds, and zones UTC.
+
+    Raises SchemaError for a column that the format cannot hold without loss, and names it by its dotted path. It is
+    also
+    raised for names that Avro does not allow, and then names all of them.
     """
     for field in schema:
         if field.name.lower().startswith(RESERVED):
@@ -160,16 +161,19 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[
 
 
 def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
-    """`avro_schema` as the compact JSON that is stored in commits, properties and log blocks."""
+    """Return `avro_schema` as the compact JSON that commits, properties and log blocks have."""
     return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
 
 
 def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
-    """Hudi's Avro schema of a table with the columns of `schema` (normalised), after the five meta columns if `meta`.
+    """Return Hudi's Avro schema of a table with the columns of `schema`, which is normalised.
 
-    Every field is `["null", T]` with default null. Record `<table>_record` in namespace `hoodie.<table>`, nested names
-    by path. Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have,
-    are taken too).
+    With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
+    `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.
+
+    Raises SchemaError for a type that `normalise` would not return. Milliseconds, which tables of other writers have,
+    are
+    accepted.
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"
@@ -183,7 +187,7 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
 
 
 def _avro_name(name: str) -> str:
-    """Characters that Avro does not allow become `__`, as Hudi does it."""
+    """Return the name with `__` for each character that Avro does not allow, as Hudi does."""
     name = re.sub(r"[^A-Za-z0-9_]", "__", name)
     return re.sub(r"\A[0-9]", "__", name)
 
@@ -193,8 +197,9 @@ def _avro_field(field: pa.Field, namespace: str) -> Avro:
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
-    """Avro type of a value of the field `name` in the record with full name `namespace`; list items and map values keep
-    both.
+    """Return the Avro type of a value of the field `name` in the record with the full name `namespace`.
+
+    List items and map values keep both.
     """
     if kind in _AVRO_PLAIN:
         return _AVRO_PLAIN[kind]
@@ -226,7 +231,10 @@ _AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
 
 
 def decimal_size(precision: int) -> int:
-    """Fewest bytes whose two's complement holds every decimal of `precision` digits: 10 -> 5, 15 -> 7, 38 -> 16."""
+    """Return the fewest bytes whose two's complement holds every decimal of `precision` digits.
+
+    For example 10 -> 5, 15 -> 7, 38 -> 16.
+    """
     largest = int(10**precision) - 1
     return (largest.bit_length() + 8) // 8
 
@@ -235,10 +243,12 @@ def decimal_size(precision: int) -> int:
 
 
 def arrow_schema(avro: Avro | str) -> pa.Schema:
-    """Arrow schema, every field nullable, of any record schema that Apache Hudi writes; the inverse of `avro_schema`
-    for our own.
+    """Return the Arrow schema, with nullable fields, of any record schema that Apache Hudi writes.
 
-    Raises UnsupportedTable for what hoodoo does not know, CorruptTable for what is not an Avro schema; see
-    `avro_types.parse_record`.
+    For the schemas of hoodoo it is the inverse of `avro_schema`.
+
+    Raises:
+        UnsupportedTable: hoodoo does not handle the schema. See `avro_type.parse_record`.
+        CorruptTable: It is not an Avro schema.
     """
     return pa.schema([pa.field(name, field.arrow) for name, field in parse_record(avro).children])

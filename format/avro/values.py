@@ -1,6 +1,6 @@
-"""Arrow arrays out of raw numbers, checked against their type; shared by the readers of flat and of nested Avro fields.
+"""Arrow arrays from raw numbers, checked against their type. The readers of flat and of nested Avro fields share it.
 
-Knows nothing of records: positions that come in here lie inside the buffer.
+This module does not know records. Callers make sure that positions are inside the buffer.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import pyarrow as pa
 from hoodoo.format.buffers import words_at
 
 MARGIN = 16
-"""Bytes that must be readable before and after the values, so that a word can be read around every position inside
-them.
-"""
+"""The bytes that must be readable before and after the values, so that a word can be read around every position."""
 
 
 class Damaged(Exception):
-    """Why a field cannot be read; becomes CorruptTable where the field's name is known."""
+    """The reason why a field cannot be read. It becomes CorruptTable where the name of the field is known."""
 
 
 def demand(holds: np.ndarray, otherwise: str) -> None:
-    """Raise Damaged unless all of bool[n] hold."""
+    """Raise Damaged unless all of `holds` (bool[n]) are true."""
     if not holds.all():
         raise Damaged(otherwise)
 
@@ -36,8 +34,9 @@ def dense_positions(present: np.ndarray) -> pa.Array:
 
 
 def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
-    """Array without nulls over the bytes of `values`; raises pa.ArrowInvalid for a time or decimal out of its type's
-    range.
+    """Return an array without nulls over the bytes of `values`.
+
+    Raises pa.ArrowInvalid for a time or decimal that is outside the range of its type.
     """
     array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
     if pa.types.is_time(kind) or pa.types.is_decimal(kind):
@@ -46,17 +45,19 @@ def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
 
 
 def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Decimal128 values that stand in `data` as big-endian two's complement of 1 to 16 bytes; MARGIN bytes around are
-    readable.
+    """Return the Decimal128 values that `data` has as big-endian two's complement of 1 to 16 bytes.
+
+    MARGIN bytes around them must be readable.
     """
     demand((lengths > 0) & (lengths <= 16), "a decimal has no bytes, or more than 16")
     return fixed_width(kind, _two_words(data, begins, lengths))
 
 
 def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Big-endian two's complement of 1 to 16 bytes as 128-bit little-endian integers (int64[n, 2]).
+    """Return big-endian two's complement of 1 to 16 bytes as 128-bit little-endian integers (int64[n, 2]).
 
-    Reads the 16 bytes before the end of each number and shifts the foreign ones out, which carries the sign along.
+    Each number is read as the 16 bytes before its end. A shift removes the bytes that do not belong to it and keeps the
+    sign.
     """
     words, last = words_at(data, ">i8"), begins + lengths - 8
     low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)

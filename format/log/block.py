@@ -1,7 +1,7 @@
-"""Hudi's log files: blocks of rows, deletes and rollback commands, framed so that damage is noticed.
+"""Hudi's log files: blocks of rows, deletes and rollback commands. Lengths in each block make damage detectable.
 
-Knows one file's bytes; which instants are committed, and which row wins, is decided elsewhere.
-Facts: docs/format.md, "Log files". A block, all numbers big-endian:
+This module knows the bytes of one file. Other modules decide which instants are committed, and which version of a
+row is the current one. Facts: docs/format.md, "Log files". The layout of a block, with all numbers big-endian:
 
     6  magic #HUDI#
     8  length of all that follows
@@ -46,12 +46,12 @@ __all__ = [
 
 MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
-"""Content bytes of the largest block that is written, unless one record has more."""
+"""The largest content of a block that is written, in bytes. A block with a single record may be larger."""
 
 BLOCK_READ_MAX = 1 << 30
-"""Content bytes of the largest block that is read: no row may take more, since a block holds one at least."""
-_PARQUET_FROM = 32  # rows; fewer take less room in Avro, and are decoded with those of other files
-_SMALL = 1 << 18  # content bytes of a block that is decoded with others
+"""The largest content of a block that is read, in bytes. A block holds at least one row, so no row may be larger."""
+_PARQUET_FROM = 32  # rows; fewer rows are smaller in Avro, and can be decoded together with those of other files
+_SMALL = 1 << 18  # bytes of content; blocks up to this size are decoded together
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
 _COMMAND, _DELETE, _CORRUPT, _AVRO, _HFILE, _PARQUET, _CDC = 0, 1, 2, 3, 4, 5, 6
 _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PARTIAL, _BASE_INSTANT = (
@@ -64,13 +64,18 @@ _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PAR
     8,
 )
 _ENTRIES_MAX = 64
-"""Header entries of one block; Hudi knows nine keys."""
+"""The most header entries that a block may have. Hudi knows nine keys."""
 
 
 @dataclass(frozen=True)
 class DataBlock:
-    """Rows that `instant` wrote, meta columns included; `partial` if they hold only the meta columns and the columns
-    that were updated. positions: see decode_log.
+    """Rows that an instant wrote, with the meta columns.
+
+    Attributes:
+        instant: The instant that wrote the rows.
+        rows: The rows.
+        partial: True if the rows have only the meta columns and the columns that were updated.
+        positions: The row position in the base file of each row. None if they were not asked for.
     """
 
     instant: str
@@ -81,7 +86,7 @@ class DataBlock:
 
 @dataclass(frozen=True)
 class RollbackBlock:
-    """Command of `instant` to ignore the blocks of instant `target`; tables of version 6 only."""
+    """A command of `instant` to ignore the blocks of instant `target`. Only tables of version 6 have it."""
 
     instant: str
     target: str
@@ -101,17 +106,29 @@ def encode_log(
     parquet: bool = False,
     blocks: Sequence[DataBlock] = (),
 ) -> bytes:
-    """A log file of `instant`: the rows in Avro blocks, then those of `blocks`, then the deletes. The instants of these
-    two are not looked at.
+    """Return the bytes of a log file: `rows` in blocks, then the rows of `blocks`, then `deletes`.
 
-    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
-    what whoever reads them holds. parquet: the rows in Parquet blocks, if they are not so few that Avro is smaller;
-    texts of `rows` may then be dictionaries.
-    blocks: more rows, in order; those that are partial have the meta columns and the columns that they set.
-    base_instant: of the base file over whose rows all records lie, at `positions` (of `rows`) and those of `blocks`
-    and `deletes`, ascending in each; '' where that is not known of all of them.
-    Raises SchemaError if `schema` lacks the meta columns, ColumnError for a row that no reader takes, and what
-    `encode_records` and `encode_deletes` raise.
+    Blocks are cut at 8 MiB, because a reader holds a whole block in memory.
+
+    Args:
+        instant: The instant that writes the file. The instants in `deletes` and `blocks` are ignored.
+        table_name: The name of the table, for the Avro schema.
+        schema: The schema of the table, with the five meta columns first.
+        rows: Rows with the columns of `schema`.
+        deletes: The deleted records.
+        positions: The row positions of `rows` in the base file, ascending.
+        base_instant: The instant of the base file in which all the records have their positions. The positions are
+            those
+            of `rows`, `blocks` and `deletes`, and ascend in each. It is '' if the positions of some records are not
+            known.
+        parquet: True to write Parquet blocks. Few rows are still written in Avro, which is smaller for them. Text
+            columns
+            of `rows` may be dictionaries then.
+        blocks: More rows, in their order. Partial blocks have the meta columns and the columns that they set.
+
+    Raises:
+        SchemaError: `schema` does not begin with the meta columns.
+        ColumnError: A row is too large to be read back. `encode_records` and `encode_deletes` can raise further errors.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
         raise SchemaError(
@@ -174,25 +191,28 @@ def _require_readable(row: int, size: int) -> None:
 
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """One block of change data, in pieces: `count` Avro records under `schema` (Avro JSON), each after its length."""
+    """Return a block of change data, in pieces.
+
+    It has `count` Avro records under `schema` (Avro JSON). In `records`, each record comes after its length.
+    """
     return _framed(
         _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
     )
 
 
 def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
-    """One block of a metadata table's log: an HFile of records under `schema` (Avro JSON)."""
+    """Return a block of a metadata table's log: an HFile of records under `schema` (Avro JSON)."""
     return b"".join(_framed(_HFILE, _entries({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
 def _entries(texts: dict[int, str]) -> bytes:
-    """A block's header or footer."""
+    """Return the bytes of a block's header or footer."""
     coded = [(key, text.encode()) for key, text in texts.items()]
     return struct.pack(">i", len(coded)) + b"".join(struct.pack(">ii", key, len(text)) + text for key, text in coded)
 
 
 def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """One block, in pieces."""
+    """Return the bytes of a block, in pieces."""
     size, footer = sum(map(len, content)), _entries({})
     length = 8 + len(header) + 8 + size + len(footer) + 8
     head = MAGIC + struct.pack(">qii", length, _FORMAT, kind) + header + struct.pack(">q", size)
@@ -209,13 +229,21 @@ def decode_log(
     strict: bool = True,
     positions: bool = False,
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
+    """Return the blocks of a log file in their order.
 
-    `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises
-    CorruptTable. Without, a block whose frame is damaged is passed over up to the next magic, as Hudi's readers do;
-    damage inside a sound frame still raises. positions: of each record the row of the base (int64) that its block
-    names; one that names none raises CorruptTable. Raises UnsupportedTable for blocks that hoodoo does not read, among
-    them those longer than `max_block` bytes.
+    Blocks of change data are left out. A delete block may be returned as several.
+
+    Args:
+        data: The bytes of the log file.
+        columns: The columns of the rows to return, in this order, as in `decode_records`.
+        max_block: The largest content of a block that may be read, in bytes.
+        strict: True to raise CorruptTable for any damage. Otherwise a block whose lengths are damaged is skipped up to
+            the next magic, as in Hudi's readers. Damage inside a block with correct lengths still raises CorruptTable.
+        positions: True to also return the row position in the base file (int64) of each record.
+
+    Raises:
+        CorruptTable: The file is damaged, or a block has no positions although `positions` is True.
+        UnsupportedTable: There is a block that hoodoo does not read, or one of more than `max_block` bytes.
     """
     return list(iter_log(data, columns, max_block, strict, positions))
 
@@ -228,8 +256,9 @@ def iter_log(
     positions: bool = False,
     counts: Callable[[str], bool] | None = None,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
-    """`decode_log`, a block at a time. counts: tells of an instant whether its rows and deletes are wanted; commands
-    are not, then.
+    """Yield the blocks of a log file one at a time, as `decode_log` does.
+
+    `counts` returns whether the rows and deletes of an instant are wanted. Commands are left out if it is given.
     """
     for frame in _frames(memoryview(data).cast("B"), strict):
         if counts and (frame.kind == _COMMAND or not counts(frame.header.get(_INSTANT_TIME, ""))):
@@ -258,7 +287,7 @@ def decode_logs(
     for schema, numbers in together.items():
         heads = [struct.unpack_from(">ii", frames[number].content) for number in numbers]
         if any(version != _DATA_VERSION for version, _ in heads):
-            continue  # refused below, one by one
+            continue  # _decode_frame raises for each of them below
         rows = decode_records(
             b"".join(frames[number].content[8:] for number in numbers),
             sum(count for _, count in heads),
@@ -295,7 +324,12 @@ def _runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[
 
 
 def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
-    """(instant, Avro schema, count, records) of each block of a change log. Raises CorruptTable, UnsupportedTable."""
+    """Yield the instant, Avro schema, record count and records of each block of a change log.
+
+    Raises:
+        CorruptTable: The file is damaged, or holds a block of another type.
+        UnsupportedTable: hoodoo does not read the version of a block.
+    """
     for frame in _frames(memoryview(data).cast("B"), True):
         if frame.kind != _CDC:
             raise CorruptTable(f"A change log holds a block of type {frame.kind}.")
@@ -311,14 +345,14 @@ class _Frame:
     end: int
 
     def text(self, key: int) -> str:
-        """A header entry that must be there."""
+        """Return a header entry. Raise CorruptTable if the block does not have it."""
         if key not in self.header:
             raise CorruptTable(f"A log block of type {self.kind} lacks the header entry {key}.")
         return self.header[key]
 
 
 class _Torn(Exception):
-    """The bytes at some offset are not a block; the message says why."""
+    """The bytes at some offset are not a block. The message says why."""
 
 
 def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
@@ -351,7 +385,7 @@ def _next_magic(data: memoryview, start: int) -> int:
 
 
 def _frame(data: memoryview, at: int) -> _Frame:
-    """The block that begins at `at`, if its lengths and its back pointer agree to the byte."""
+    """Return the block that begins at `at`. Raise `_Torn` unless its lengths agree to the byte."""
     reader = _FrameReader(data, at, len(data))
     if bytes(reader.take(len(MAGIC))) != MAGIC:
         raise _Torn("no magic where a block begins")
@@ -372,7 +406,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
 
 
 class _FrameReader:
-    """Reads numbers and texts forwards and never past `end`."""
+    """Reads numbers and texts in order, and never past `end`."""
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
         self.data, self.at, self.end = data, at, end
@@ -404,7 +438,7 @@ _Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]
 
 def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, positions: bool) -> _Blocks:
     if frame.kind == _CDC or (frame.kind == _CORRUPT and not strict):
-        return []  # change data repeats rows that are elsewhere; a block marked corrupt holds nothing
+        return []  # change data repeats rows of other blocks; a block marked as corrupt holds no rows
     if frame.kind == _CORRUPT:
         raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
     if frame.kind not in _DECODERS:
@@ -479,7 +513,10 @@ def rolled_back(data: bytes | memoryview) -> frozenset[str]:
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:
-    """Of each block the instant of the base file whose rows it names, '' where it names none. Raises CorruptTable."""
+    """Return the instant of the base file that each block names, or '' for a block that names none.
+
+    Raises CorruptTable if the file is damaged.
+    """
     return [frame.header.get(_BASE_INSTANT, "") for frame in _frames(memoryview(data).cast("B"), True)]
 
 

@@ -1,14 +1,14 @@
-"""Hudi's change logs: what a rewrite of a base file did to each row, as Hudi's supplemental logging writes it.
+"""Hudi's change logs: what a rewrite of a base file did to each row, in the format of Hudi's supplemental logging.
 
-Bytes and Arrow tables; which rows changed, and when a log is written, is decided elsewhere. Facts: docs/format.md 10.6.
-Three modes:
+This module converts between bytes and Arrow tables. Other modules decide which rows changed, and when a log is
+written. Facts: docs/format.md 10.6. There are three modes, with these fields:
 
     DATA_BEFORE_AFTER   op, ts_ms (holds the instant), before, after
     DATA_BEFORE         op, record_key, before
     OP_KEY_ONLY         op, record_key
 
-A table of changes has columns OP, and of KEY, BEFORE and AFTER those that the mode has; the images are structs of the
-table's own columns.
+A table of changes has the column OP, and those of KEY, BEFORE and AFTER that its mode has. The images in BEFORE and
+AFTER are structs of the table's own columns.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _OPS = (INSERT, UPDATE, DELETE)
 
 
 def mode_of(properties: Mapping[str, str]) -> str:
-    """The mode that a table's properties ask for; '' if it keeps no change log. Raises UnsupportedTable for a mode that
-    Hudi does not have.
+    """Return the mode in a table's properties, or '' if the table keeps no change log.
+
+    Raises UnsupportedTable for a mode that Hudi does not have.
     """
     if properties.get(ENABLED, "false").lower() != "true":
         return ""
@@ -55,13 +56,14 @@ def mode_of(properties: Mapping[str, str]) -> str:
 
 
 def columns_of(mode: str) -> tuple[str, ...]:
-    """Columns of a table of changes in `mode`."""
+    """Return the columns of a table of changes in `mode`."""
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
 def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
-    """Avro JSON of the records; `schema` has the table's own columns. The second image refers to the first by name, as
-    Avro wants it.
+    """Return the schema of the records as Avro JSON. `schema` has the table's own columns.
+
+    The second image refers to the first by its name, as Avro requires.
     """
     image: dict[str, Any] = avro_schema(table_name, schema, meta=False)
     images: dict[str, Any] = {BEFORE: image, AFTER: f"{image['namespace']}.{image['name']}"}
@@ -81,8 +83,9 @@ def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
 def encode(
     instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
 ) -> Iterator[bytes | memoryview]:
-    """Blocks of `changes`, in pieces, cut at 8 MiB; a table without rows becomes one block without records. `schema`
-    has the table's own columns.
+    """Yield the blocks of `changes` in pieces. `schema` has the table's own columns.
+
+    Blocks are cut at 8 MiB. A table without rows becomes one block without records.
     """
     text = avro_text(table_name, schema, mode)
     kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
@@ -101,7 +104,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Changes that `instant` made, with the columns of `mode`."""
+    """The changes that `instant` made, with the columns of `mode`."""
 
     instant: str
     mode: str
@@ -109,7 +112,10 @@ class ChangeBlock:
 
 
 def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
-    """The blocks of a change log, of whatever mode each says it is. Raises CorruptTable, UnsupportedTable."""
+    """Yield the blocks of a change log. Their fields tell the mode of each.
+
+    Raises CorruptTable or UnsupportedTable.
+    """
     for instant, text, count, records in change_blocks(data):
         rows = decode_records(records, count, text)
         mode = next((mode for mode, fields in _FIELDS.items() if tuple(rows.column_names) == fields), "")
@@ -124,7 +130,7 @@ def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
 
 
 def _check(rows: pa.Table, instant: str) -> None:
-    """Every change has an operation that there is, the images that go with it, and its key."""
+    """Raise CorruptTable unless each change has a known operation, the images that belong to it, and a key."""
     if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
         raise CorruptTable(
             f"A change log of instant {instant} holds an operation that is none of {', '.join(_OPS)}.", instant=instant
@@ -142,7 +148,7 @@ def _check(rows: pa.Table, instant: str) -> None:
 
 
 def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
-    """The columns of `rows` as one struct each row; null where `absent`."""
+    """Return each row of `rows` as a struct of its columns, or null where `absent` is True."""
     fields, parts, at = list(rows.schema), [], 0
     for batch in compact(rows).to_batches():
         mask = pa.array(absent[at : at + len(batch)])
@@ -152,8 +158,10 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
 
 
 def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = AS_IT_STANDS) -> pa.Table:
-    """The fields of an image column as columns with the names and types of `schema`, null where the image lacks them.
-    Null images become null rows. resolution: how the image's columns become those of `schema`.
+    """Return the fields of an image column as columns with the names and types of `schema`.
+
+    A column that the image lacks is null. A null image becomes a row of nulls. `resolution` says how the columns of the
+    image become those of `schema`.
     """
     flat = pa.table(image.flatten(), names=[field.name for field in image.type])
     return resolution.conform(flat, list(schema))

@@ -1,7 +1,7 @@
-"""What can still be read of a log with damage in it, and what cannot: block by block, within a block record by record.
+"""What can still be read of a damaged log, and what cannot: per block, and per record within a block.
 
-A block's lengths say where each record stands, so that a record that cannot be read costs itself only; its key can
-mostly be read all the same, because it stands before the table's columns.
+The length of each record says where the next one begins, so an unreadable record does not affect the others. Its key
+can usually be read, because the key comes before the table's columns.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from hoodoo.format.log.block import (
 class Unreadable:
     """Records of a block that cannot be read.
 
-    row: the number of the first of them in its block, None where it is not known.
-    count: how many they are, 0 where that is not known.
-    why: why they cannot be read.
-    known: of rows, the columns that could be read all the same.
-    deletes: True where the records are deletes.
+    Attributes:
+        row: The number of the first of them in the block, or None if it is not known.
+        count: How many there are, or 0 if that is not known.
+        why: The reason why they cannot be read.
+        known: The columns of these rows that could be read.
+        deletes: True if the records are deletes.
     """
 
     row: int | None
@@ -56,10 +57,17 @@ _Spans = tuple[np.ndarray, np.ndarray]
 def read_what_is_sound(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
-    """Number of its block, and what was found, in the order of the file.
+    """Yield what is found in a log, in the order of the file, each with the number of its block.
 
-    columns: those that a sound row must have; known: sets of columns to read of the others, the first that can be.
-    strict: as for `decode_log`. Raises UnsupportedTable for what hoodoo does not read.
+    Args:
+        data: The bytes of the log file.
+        columns: The columns to read of each row.
+        known: Sets of columns to read of a row whose `columns` cannot all be read. The first set that can be read is
+            used.
+        strict: As in `decode_log`.
+
+    Raises:
+        UnsupportedTable: The log has something that hoodoo does not read.
     """
     frames = _frames(memoryview(data).cast("B"), strict)
     number = 0
@@ -87,7 +95,7 @@ def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[st
 
 
 def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
-    """An Avro block, record by record where it must be."""
+    """Yield the records of an Avro block. Those that cannot be read together are read in smaller parts."""
     count, content = _counted(frame)
     record, raw = parse_record(frame.text(_SCHEMA)), np.frombuffer(content, np.uint8)
     starts, ends = _walked(raw, count)
@@ -111,7 +119,7 @@ def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str
 
 
 def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """`count` records in order, as long runs that can be read, and single ones that cannot (None)."""
+    """Yield `count` records in order as long runs that can be read, and single records that cannot be read (None)."""
     todo = [(0, count)] if count else []
     while todo:
         low, high = todo.pop()
@@ -124,7 +132,7 @@ def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Itera
 
 
 def _walked(raw: np.ndarray, count: int) -> _Spans:
-    """Begins and ends of the records whose lengths lie within the block."""
+    """Return where the records begin and end, up to the first whose length does not fit the block."""
     starts, ends, at = list[int](), list[int](), 0
     while len(starts) < count and at + 4 <= len(raw):
         length = int.from_bytes(raw[at : at + 4].tobytes(), "big", signed=True)

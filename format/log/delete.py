@@ -1,11 +1,12 @@
-"""Content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
+"""The content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
 
-A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its
-type; in tables with several ordering columns an array of such values, one for each. No value, or an IntWrapper of 0,
-deletes whatever came before. That makes the ordering value 0 of one int32 column unconditional for every Hudi reader,
-ours included; who needs it ordered must not log it. An array is never unconditional.
+A delete has a record key and its partition. It may have an ordering value, in a small record that tells the value's
+type. In tables with several ordering columns this is an array with one such value for each column. A delete without
+a value, or with an IntWrapper of 0, deletes all earlier versions of the row. So for every Hudi reader, this one too,
+the ordering value 0 of a single int32 column makes a delete unconditional. Code that needs an ordered delete there
+must not write it to a log. A delete with an array is never unconditional.
 
-What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log files" and "Deletes".
+Other modules decide what a delete does to rows. Facts: docs/format.md, "Log files" and "Deletes".
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _VERSION = 3
 _VALUE = "value"
 _HEAD = struct.Struct(">ii")
 _ROWS = 1 << 18
-"""Most deletes of one block: some 16 MiB of keys as they are common."""
-_SHAPES_MAX = 1000  # nulls make 2 of each column, and sound deletes have few columns
+"""The most deletes in one block. With keys of a usual length they take about 16 MiB."""
+_SHAPES_MAX = 1000  # a null makes another shape, so each column has 2; undamaged deletes have few columns
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
 _INT, _BYTES, _DATE, _DECIMAL, _TIMESTAMP, _ARRAY, _LOCAL_DATE = 2, 6, 8, 9, 11, 12, 12
@@ -49,32 +50,36 @@ _BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}, pa.time64("us")),
     ("TimestampMicrosWrapper", {"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
 )
-"""Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12
-several values: an array of the same union, whose 12 is a LocalDateWrapper, like a DateWrapper.
+"""Branches 1 to 11 of the union `orderingVal`: the wrapper's name, and the type of its value in Avro and in Arrow.
+
+Branch 0 is null. Branch 12 is several values: an array of the same union. Within the array, branch 12 is a
+LocalDateWrapper, which is encoded like a DateWrapper.
 """
 
 _VARINT, _SIZED = -1, -2
 _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
-"""Bytes of a value under each branch, or how to find them."""
+"""The bytes of a value under each branch, or how its length is found."""
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
     pa.timestamp("us"): _TIMESTAMP,
 }
-"""Branch for each type of ordering column, decimals apart."""
+"""The branch that is written for each type of ordering column, except decimals."""
 _Shape: TypeAlias = "tuple[int, ...]"
-"""What several values of a delete are made of: _VARINT for a number that belongs to the array, else the branch of a
-value.
-"""
+"""The parts of a delete's array of values: _VARINT for a number of the array itself, or the branch of a value."""
 
 
 @dataclass(frozen=True)
 class DeleteBlock:
-    """Keys that `instant` deletes: `keys` and `partitions` are string arrays of one length.
+    """The keys that an instant deletes.
 
-    `ordering` is empty if they go unconditionally; else an array for each ordering column, whose values a row must not
-    exceed to be deleted. In what is written none is null. positions: of each key the row of the base (int64) that has
-    it, where that is known.
+    Attributes:
+        instant: The instant that deletes them.
+        keys: The record keys, as strings.
+        partitions: The partition path of each key.
+        ordering: Empty if the deletes are unconditional. Otherwise one array for each ordering column. A row is deleted
+            only if its ordering values are not greater than these. No value may be null in a block that is written.
+        positions: The row position in the base file (int64) of each key, or None if they are not known.
     """
 
     instant: str
@@ -85,8 +90,9 @@ class DeleteBlock:
 
 
 def loggable_ordering(kind: pa.DataType) -> bool:
-    """Whether ordered deletes by a column of this type may go to a log: types whose wrapper Java and Rust readers were
-    seen to honour.
+    """Return whether ordered deletes by a column of this type may be written to a log.
+
+    These are the types whose wrapper Java and Rust readers were observed to apply.
     """
     return bool(kind in (pa.int32(), pa.int64(), pa.string()) or (pa.types.is_timestamp(kind) and kind.unit == "us"))
 
@@ -95,11 +101,14 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 
 
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is; each
-    with the first of its records in `block` and the one after its last.
+    """Yield the contents of as many delete blocks as `block` needs, each with the range of its records in `block`.
 
-    All records of a content share one branch of the union, and of that of each value in an array. Raises KeyValueError
-    for a null key, OrderingError for an ordering value that is null or has no wrapper.
+    A content has at most `limit` bytes, unless a single record is longer. All records of a content have the same branch
+    of the union, and so do the values at the same place in their arrays.
+
+    Raises:
+        KeyValueError: A key or a partition path is null.
+        OrderingError: An ordering value is null or has no wrapper.
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
     if keys.null_count or partitions.null_count:
@@ -114,7 +123,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut records at `offsets` (int64[n + 1]) into ranges of at most `limit` bytes, or one record."""
+    """Yield ranges of the records at `offsets` (int64[n + 1]) that have at most `limit` bytes, or a single record."""
     begin, total = 0, len(offsets) - 1
     while begin < total:
         end = max(int(np.searchsorted(offsets, offsets[begin] + limit, side="right")) - 1, begin + 1)
@@ -137,7 +146,7 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _wrapped(ordering: Sequence[pa.Array], count: int) -> pa.Array:
-    """The union `orderingVal` of each record as a binary array."""
+    """Return the union `orderingVal` of each record as a binary array."""
     if not ordering:
         return pa.array([b"\x04\x00"], pa.binary()).take(
             pa.array(np.zeros(count, np.int32))
@@ -156,7 +165,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _value(ordering: pa.Array, count: int) -> pa.Array:
-    """The union of each value of one ordering column as a binary array."""
+    """Return the union of each value of one ordering column as a binary array."""
     if ordering.null_count or len(ordering) != count:
         raise OrderingError(
             f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
@@ -172,7 +181,7 @@ def _value(ordering: pa.Array, count: int) -> pa.Array:
 
 
 def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
-    """Encoded fields of `["null", T]` whose first byte, the number of the branch, is set to `branch`."""
+    """Return encoded fields of `["null", T]` with the number of the branch, their first byte, set to `branch`."""
     offsets, data = byte_strings(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
@@ -181,8 +190,9 @@ def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
 
 
 def _minimal(ordering: pa.Array) -> pa.Array:
-    """Decimals as binary: two's complement, big-endian, without the leading bytes that only repeat the sign, as Java's
-    BigInteger has it.
+    """Return decimals as the bytes of Java's BigInteger.
+
+    They are in two's complement and big-endian, without the leading bytes that only repeat the sign.
     """
     try:
         scaled = ordering.cast(_WRAPPED_DECIMAL)
@@ -205,9 +215,11 @@ def _minimal(ordering: pa.Array) -> pa.Array:
 
 
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
-    """The deletes of one block, one DeleteBlock for each kind of ordering value in it.
+    """Return the deletes of one block, as one DeleteBlock for each kind of ordering value in it.
 
-    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13.
+    Raises:
+        CorruptTable: The bytes are damaged.
+        UnsupportedTable: The content was written before Hudi 0.13.
     """
     if len(content) < _HEAD.size:
         raise CorruptTable(f"A delete block of instant {instant} has {len(content)} bytes.")
@@ -229,8 +241,10 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
 
 
 class _Spans(NamedTuple):
-    """Where the records of a list begin and end, and each one's kind: its branch of the union `orderingVal`, or _ARRAY
-    and above, by `shapes`, where it has several values.
+    """Where the records of a list begin and end, and the kind of each.
+
+    The kind is the branch of the union `orderingVal`. For a record with several values it is _ARRAY or more, as in
+    `shapes`.
     """
 
     starts: list[int]
@@ -240,17 +254,19 @@ class _Spans(NamedTuple):
 
 
 def _walk(avro: bytes) -> _Spans:
-    """One pass over a list of deletes. It has no lengths of records, so this chain is walked in Python; values are then
-    read by column.
+    """Return where the records of a list of deletes lie.
 
-    Every record takes three bytes or more and no step goes back, so a false count ends with the bytes.
+    The format has no lengths of records, so this loop in Python finds them. The values are then read by column. Each
+    record takes at least three bytes and no step goes back, so the loop ends at the end of the bytes even if a count is
+    wrong.
     """
     spans = _Spans([], [], [], {})
     try:
         count, at = _number(avro, 0)
         while count:
             if count < 0:
-                _, at = _number(avro, at)  # such a block of the list says its size in bytes, for those who skip it
+                # a group with a negative count gives its size in bytes, so that readers can skip it
+                _, at = _number(avro, at)
             at = _walk_block(avro, at, abs(count), spans)
             count, at = _number(avro, at)
     except IndexError as e:
@@ -266,7 +282,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
         for _ in ("recordKey", "partitionPath"):
             if (
                 avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1
-            ):  # a text of less than 64 bytes, as nearly all are
+            ):  # a text of fewer than 64 bytes, the usual case
                 at += 2 + (size >> 1)
             else:
                 at = _after_text(avro, at)
@@ -321,8 +337,11 @@ def _after_value(avro: bytes, at: int, branch: int) -> int:
 
 
 def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
-    """The offset after several values, and what they are made of. As in a list, their number comes first, 0 at the end,
-    and a negative one is followed by a size.
+    """Return the offset after an array of values, and its shape.
+
+    As in a list, each group of values comes after its count. The count 0 ends the array, and a negative count is
+    followed
+    by a size in bytes.
     """
     there, at = _number(avro, at)
     if there != 1:
@@ -345,7 +364,7 @@ def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
 
 
 def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
-    """The deletes of each kind, in their order."""
+    """Return the deletes of each kind, in their order."""
     spans = _walk(bytes(avro))
     if len(spans.shapes) > _SHAPES_MAX:
         raise Damaged(f"its arrays of ordering values are of {len(spans.shapes)} kinds")
@@ -363,7 +382,7 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
 
 
 def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
-    """Records of one branch: unconditional ones, if any, apart from ordered ones."""
+    """Return the records of one branch. Unconditional deletes are in a block of their own."""
     if branch == 0:
         return [_block(instant, records)]
     if branch != _INT:
@@ -380,7 +399,7 @@ def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ())
 
 
 def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
-    """The arrays of ordering values of `records`, whose values are made of `shape`."""
+    """Return the arrays of ordering values of `records`, whose arrays have the shape `shape`."""
     return tuple(
         records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
         for at, part in enumerate(shape)
@@ -389,14 +408,15 @@ def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
 
 
 def _record(branch: int) -> AvroType:
-    """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before
-    the value.
+    """Return the schema of a delete whose ordering value has the branch `branch`.
+
+    The branch itself is read as a number before the value.
     """
     return _parsed({_VALUE: _BRANCHES[branch - 1][1]} if branch else {})
 
 
 def _record_of_several(shape: _Shape) -> AvroType:
-    """Schema of a delete with several ordering values, which are made of `shape`."""
+    """Return the schema of a delete with several ordering values in the shape `shape`."""
     kinds: dict[str, Any] = {"there": "int"}
     for at, part in enumerate(shape):
         if part == _VARINT:
@@ -409,7 +429,7 @@ def _record_of_several(shape: _Shape) -> AvroType:
 
 
 def _parsed(value: dict[str, Any]) -> AvroType:
-    """Schema of a delete with the fields `value` after the number of its branch."""
+    """Return the schema of a delete with the fields `value` after the number of its branch."""
     kinds = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int", **value}
     return parse_record(
         {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}

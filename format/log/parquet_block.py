@@ -1,7 +1,7 @@
-"""The content of a log block of rows in Parquet (type 5): a whole Parquet file of one row group, as base files are
-encoded. Knows rows and columns, not blocks.
+"""The content of a log block of Parquet rows (type 5): a Parquet file of one row group, encoded like a base file.
 
-Against Avro a third of the bytes, and who wants one column decodes one. Statistics are left out: the slot has them.
+This module knows rows and columns, not blocks. The content has about a third of the bytes of Avro, and a reader of
+one column decodes only that column. It has no statistics, because the slot has them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from hoodoo.format.parquet import encodings
 
 
 def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Contents that hold `rows` (five meta columns first) in their order, each with its first row and the one after its
-    last. None holds more than `limit` bytes of rows in memory, unless it is one row.
+    """Yield contents that together have all `rows` in their order, each with the range of its rows.
+
+    `rows` has the five meta columns first. The rows of a content take at most `limit` bytes in memory, unless a single
+    row
+    is larger.
     """
     for begin, end in _ranges(rows, 0, len(rows), limit):
         yield begin, end, _file(rows.slice(begin, end - begin).unify_dictionaries())
@@ -52,8 +55,9 @@ def _file(rows: pa.Table) -> pa.Buffer:
 
 
 def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
-    """The rows of a content, typed as `schema` says; `columns` picks and orders them. Raises pa.ArrowException, OSError
-    and ValueError for damaged bytes.
+    """Return the rows of a content with the types of `schema`. `columns` selects columns and their order.
+
+    Raises pa.ArrowException, OSError or ValueError if the bytes are damaged.
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), page_checksum_verification=True, pre_buffer=False)
     stored = set(file.schema_arrow.names)
@@ -61,7 +65,7 @@ def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str
     wanted = list(there) if columns is None else [name for name in columns if name in there]
     rows = file.read(columns=wanted, use_threads=False).select(wanted)
     rows = rows.cast(pa.schema([there[name] for name in wanted]))
-    rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
+    rows.validate(full=True)  # Arrow's Parquet reader accepts any bytes as text
     return rows
 
 

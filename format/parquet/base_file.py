@@ -1,7 +1,8 @@
-"""Parquet base files with Hudi's meta columns and footers: encoding for speed, decoding with page checks.
+"""Parquet base files with Hudi's meta columns and footer entries.
 
-zstd level 1 (Spark 3.5 cannot read brotli); encodings.py says which encoding each column gets. The footers go through
-add_key_value_metadata: with store_schema=False pyarrow drops the schema's own metadata silently (docs/format.md 7).
+The codec is zstd at level 1, because Spark 3.5 cannot read brotli. encodings.py chooses the encoding of each column.
+The footer entries are written with add_key_value_metadata, because with store_schema=False pyarrow silently drops the
+metadata of the schema (docs/format.md 7). Readers verify the checksum of each page.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
-"""Footer entry: digest of the order of the rows, as the index entry of the file names it."""
+"""Footer entry: a digest of the order of the rows. The index entry of the file names the same digest."""
 BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
 _GROUP_ROWS_MIN = 64
 _DIGITS = 10
-"""Digits of the row in a sequence number."""
+"""The number of digits of the row in a sequence number."""
 _LOW_DIGITS = (np.arange(1000)[:, None] // (100, 10, 1) % 10 + ord("0")).astype(np.uint8)
-"""uint8[1000, 3]: the last digits of a thousand numbers in a row."""
+"""uint8[1000, 3]: the last three digits of a thousand consecutive numbers."""
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A base file's bytes with what its slot entry says of it."""
+    """The bytes of a base file, with what its slot entry says about it."""
 
     data: pa.Buffer
     rows: int
@@ -46,12 +47,18 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """`rows` times `value`, as one dictionary entry: such a column costs nothing to build and little to write."""
+    """Return a column of `rows` times `value`.
+
+    It is a dictionary of one entry, which costs little to build and to write.
+    """
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 
 def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
-    """`<instant>_<task>_<row>` for each row, the row padded to ten digits: unique in the commit, built as bytes."""
+    """Return `<instant>_<task>_<row>` for each row, with the row padded to ten digits.
+
+    The numbers are unique within the commit. They are built as bytes.
+    """
     prefix = np.frombuffer(f"{instant}_{task}_".encode(), np.uint8)
     low = len(prefix) + _DIGITS - _LOW_DIGITS.shape[1]
     thousand = np.empty((len(_LOW_DIGITS), low + _LOW_DIGITS.shape[1]), np.uint8)
@@ -65,7 +72,7 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
 
 
 def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
-    """`rows` of one file group with the five meta columns in front, written by `instant`."""
+    """Return the `rows` of one file group, with the five meta columns that `instant` writes in front."""
     n = len(rows)
     meta = [
         constant(instant, n),
@@ -78,8 +85,9 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Footer entries of a base file: Hudi's (filter and key range), and the order of its rows. Raises CorruptTable
-    naming `path`.
+    """Return the footer entries of a base file: Hudi's filter and key range, and the order of its rows.
+
+    Raises CorruptTable that names `path`.
     """
     with _damage_named(path):
         found = pq.read_metadata(source).metadata or {}
@@ -91,10 +99,10 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
 
 
 class Writer:
-    """Writes a base file to `sink` while its rows come; holds the rows of one row group.
+    """Writes a base file to `sink` as its rows arrive. It holds the rows of one row group.
 
-    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner
-    where they take `row_group_bytes`.
+    The values of the first row group decide the encodings of the columns. A row group ends after `row_group_rows` rows,
+    or earlier if they take `row_group_bytes` in memory.
     """
 
     def __init__(
@@ -105,7 +113,10 @@ class Writer:
         row_group_bytes: int = ROW_GROUP_BYTES,
         fields: Mapping[str, pa.Field] | None = None,
     ) -> None:
-        """fields: name -> field with its id in the metadata, of columns that have one."""
+        """Create a writer.
+
+        `fields` has a field for each column that has a field id, with the id in the field's metadata.
+        """
         self._fields = fields or {}
         self._sink, self._compression, self._group_rows, self._group_bytes = (
             sink,
@@ -121,8 +132,9 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows:
-        it gives the schema.
+        """Add rows. They have the five meta columns first, and constant columns may be dictionaries.
+
+        There must be at least one call, even if with no rows, because it gives the schema.
         """
         self._pending.append(rows)
         self._held += len(rows)
@@ -131,7 +143,7 @@ class Writer:
             self._flush(last=False)
 
     def _rows_to_a_group(self) -> int:
-        """Fewer where the rows that are held are wide."""
+        """Return the rows of a row group. There are fewer if the rows that are held are wide."""
         if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
             return self._group_rows
         return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
@@ -170,8 +182,9 @@ class Writer:
         return pa.field(field.name, kind, metadata=known.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's,
-        and of the commit time.
+        """Write the remaining rows and Hudi's entries `footer`.
+
+        Return the statistics of the table's own columns and of the commit time.
         """
         schema = self._pending[0].schema
         self._flush(last=True)
@@ -185,9 +198,9 @@ class Writer:
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
-    """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries).
+    """Return the base file of `rows`, which have the five meta columns first. Constant columns may be dictionaries.
 
-    footer: Hudi's entries of an earlier file with exactly the same keys, which then need not be made again.
+    `footer` is Hudi's entries of an earlier file with exactly the same keys, so that they need not be computed again.
     """
     footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
     sink = pa.BufferOutputStream()
@@ -199,9 +212,12 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """What is known of a file's footer, which no checksum of Parquet covers: rows, and columns that it must have.
+    """What the table knows of a file's footer, which has no checksum in Parquet.
 
-    schema: all of its columns, with their types; None where columns may have come later or grown since.
+    Attributes:
+        rows: The number of rows.
+        columns: The columns that the footer must have.
+        schema: All columns with their types. None if columns may have been added or widened since.
     """
 
     rows: int
@@ -209,9 +225,7 @@ class Footer:
     schema: pa.Schema | None = None
 
     def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Raise pa.ArrowInvalid where a footer with the columns `found`, which are named `there`, says something
-        else.
-        """
+        """Raise pa.ArrowInvalid if a footer with the columns `found`, whose names are `there`, says something else."""
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
             raise pa.ArrowInvalid(f"its footer tells of {rows} rows, the table of {self.rows}")
@@ -239,7 +253,7 @@ def decode(
         schema: The columns to return; a string column may be a dictionary. One that the file lacks is null.
         may_match: Called with the statistics and the number of rows of each row group; a row group for which it is
             false is left out. None: all are read.
-        footer: What the table knows of the footer, which is checked; None where it knows nothing.
+        footer: What the table knows of the footer, which is checked. None: the footer is not checked.
         resolution: How the columns of the file become those of `schema`.
 
     Raises:
@@ -262,7 +276,10 @@ def _require_rows(found: int, told: int) -> None:
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
-    """Rows of each row group, by the footer. footer: what is known of it. Raises CorruptTable naming `path`."""
+    """Return the number of rows of each row group. `footer` is what the table knows of the footer, which is checked.
+
+    Raises CorruptTable that names `path`.
+    """
     with _damage_named(path):
         file = pq.ParquetFile(source)
         metadata = file.metadata
@@ -272,7 +289,7 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
 
 
 class RowGroups:
-    """The row groups of a base file, decoded one by one as `decode` does."""
+    """The row groups of a base file. They are decoded one at a time, as in `decode`."""
 
     def __init__(
         self,
@@ -307,7 +324,10 @@ class RowGroups:
             return bytes(self._source.read_at(found.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """columns: of those of the schema, by default all. Raises CorruptTable."""
+        """Return the rows of a row group with `columns` of the schema, by default all.
+
+        Raises CorruptTable if the file is damaged.
+        """
         wanted = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
         there = set(self._file.schema_arrow.names)
         with _damage_named(self._path):
@@ -356,7 +376,10 @@ class RowGroups:
         return pa.concat_tables(parts), np.concatenate(at)
 
     def _taken(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
-        """The rows at the positions `chosen` of a row group, some columns of which are decoded."""
+        """Return the rows at the positions `chosen` of a row group.
+
+        `first` has some of its columns, which are decoded already.
+        """
         rest = self.decode(group, others)
         columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
         whole = pa.table(columns, schema=self._schema)
@@ -372,7 +395,7 @@ def decode_batches(
     footer: Footer | None = None,
     resolution: Resolution = AS_IT_STANDS,
 ) -> Iterator[pa.Table]:
-    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only."""
+    """Yield the rows that `decode` returns, in order and at most `rows` at a time, so that memory holds only those."""
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)
         groups, found = _wanted_groups(file, may_match, resolution), 0
@@ -400,7 +423,10 @@ def _wanted_groups(
 def _opened(
     source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = AS_IT_STANDS
 ) -> tuple[pq.ParquetFile, list[str]]:
-    """The file, whose footer fits what is known of it, and what the columns of `schema` are called that it has."""
+    """Return the opened file and the names in it of those columns of `schema` that it has.
+
+    Raises pa.ArrowInvalid if its footer does not agree with `footer`.
+    """
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
     found = file.schema_arrow

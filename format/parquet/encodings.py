@@ -1,7 +1,8 @@
-"""Which Parquet encoding each column of a base file gets, by a sample of its first row group.
+"""Choice of the Parquet encoding of each column of a base file, by a sample of its first row group.
 
-Knows values and encodings, not files. docs/format.md 7 says which ones other engines read: not BYTE_STREAM_SPLIT, for
-Spark 3.5. Texts whose lengths stand apart from their letters (DELTA_LENGTH_BYTE_ARRAY) take zstd half the work.
+This module knows values and encodings, not files. docs/format.md 7 says which encodings other engines read. Spark 3.5
+does not read BYTE_STREAM_SPLIT. DELTA_LENGTH_BYTE_ARRAY stores the lengths of texts apart from their bytes, which
+halves the time that zstd takes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ _DELTA_BITS = 0.75  # of the type's bits: differences of values that need more t
 
 
 class Encodings(NamedTuple):
-    """dictionary: the columns that get one. others: column -> its encoding where that is not PLAIN."""
+    """The encodings of the columns.
+
+    Attributes:
+        dictionary: The columns that get a dictionary.
+        others: The encoding of each other column that does not get PLAIN.
+    """
 
     dictionary: list[str]
     others: dict[str, str]
 
 
 def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    """The encodings for a row group `rows`. plain: columns for which PLAIN is known to be best."""
+    """Return the encodings for a row group `rows`. `plain` names columns for which PLAIN is known to be best."""
     chosen = Encodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
@@ -50,7 +56,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Tell whether values repeat so often that a dictionary saves bytes and fits into its page."""
+    """Return whether values repeat so often that a dictionary saves bytes and fits into its page."""
     sample = _sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:
@@ -64,8 +70,10 @@ def repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _different(found: int, of: int) -> float:
-    """How many values there are, of which `of` draws with return showed `found`: the D for which D (1 - exp(-of / D))
-    is `found` (the classical occupancy problem; Feller, An Introduction to Probability Theory, volume 1, IV.2).
+    """Return an estimate of how many different values a column has. A sample of `of` values has `found` of them.
+
+    It is the D for which D (1 - exp(-of / D)) is `found` (the classical occupancy problem; Feller, An Introduction to
+    Probability Theory, volume 1, IV.2).
     """
     if found >= _ALL_DIFFERENT * of:
         return math.inf
@@ -98,7 +106,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_narrow(sample: pa.ChunkedArray) -> bool:
-    """Tell whether the differences of the values need fewer bits than the values."""
+    """Return whether the differences between the values need fewer bits than the values."""
     width = sample.type.bit_width
     ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
     least, most = ends["min"].as_py(), ends["max"].as_py()

@@ -1,9 +1,10 @@
-"""Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE: built and asked for whole columns of keys.
+"""Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE. Its operations take whole columns of keys.
 
 Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not
 use it.
-Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then
-the bits.
+
+Format: docs/format.md, "Bloom filter". It is base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32
+bits`, followed by the bits.
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ _HEADER = struct.Struct(">iibi")
 _VERSION, _MURMUR = -1, 1
 _M = np.uint32(0x5BD1E995)
 _ROWS = 1 << 13
-"""Keys hashed at a time: their words stay in the L2 cache."""
+"""How many keys are hashed at a time. Their words stay in the L2 cache."""
 _BITS_MAX = (1 << 31) - 1
-"""Java holds the size in an int; past it the filter only grows less selective."""
+"""The most bits of a filter, because Java holds the size in an int. With more keys the filter gets less selective."""
 
 
 _STRETCH = 1.25
-"""A filter may hold this many times the keys it was sized for: at 1e-3 it then lets 4e-3 through."""
+"""A filter may hold this many times the keys that it was sized for. Its error rate of 1e-3 is then 4e-3."""
 _FULL = 1 - 2**-_STRETCH
-"""Bits that are set by then: half of them by the keys it was sized for. Keys that are gone count, too."""
+"""The share of bits that are set by then.
+
+The keys that a filter is sized for set half of them. Deleted keys count too.
+"""
 
 
 class FooterEntries:
-    """Key-values that a base file carries in its Parquet footer, made while its record keys come; sized for `capacity`
-    keys.
+    """The entries of a base file's Parquet footer that depend on its record keys.
+
+    They are built as the keys arrive. The filter is sized for `capacity` keys.
     """
 
     def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
@@ -52,7 +57,7 @@ class FooterEntries:
         self._extremes: list[tuple[str, str]] = []
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Raises KeyValueError if a key is null."""
+        """Add record keys. Raises KeyValueError if a key is null."""
         if keys.null_count:
             raise KeyValueError(
                 f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop "
@@ -66,8 +71,11 @@ class FooterEntries:
             self._extremes.append((found["min"], found["max"]))
 
     def entries(self) -> dict[str, str]:
-        """Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries
-        of the filter.
+        """Return the entries.
+
+        The smallest and the largest key are in the order of their UTF-8 bytes. A file without rows has only the two
+        entries of
+        the filter.
         """
         made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
         if not self._extremes:
@@ -77,19 +85,22 @@ class FooterEntries:
 
 
 def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    """`FooterEntries` of all keys at once."""
+    """Return the entries for all keys at once, as `FooterEntries` does."""
     made = FooterEntries(len(keys), error_rate)
     made.add(keys)
     return made.entries()
 
 
 def has_room(keys: int, added: int) -> bool:
-    """Tell whether a filter that was sized for `keys` keys may take `added` more."""
+    """Return whether a filter that was sized for `keys` keys may take `added` more."""
     return keys + added <= _STRETCH * keys
 
 
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """`entries` of a file with `added` keys on top; {} if its filter has no room left and must be made anew."""
+    """Return the `entries` of a file with the keys `added` to them.
+
+    Return {} if the filter has no room left, or cannot be extended, and must be built again.
+    """
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}
     if not len(added):
@@ -113,7 +124,7 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """For each key whether the filter may hold it, as bool[n]; False is certain.
+    """Return for each key whether the filter may hold it, as bool[n]. False is certain.
 
     Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """
@@ -128,7 +139,10 @@ def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
-    """Bits and hashes for `keys` keys: `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`, as in Hudi."""
+    """Return the numbers of bits and hashes for `keys` keys.
+
+    As in Hudi, they are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
+    """
     n = max(keys, 1)
     bits = min(math.ceil(n * -math.log(error_rate) / math.log(2) ** 2), _BITS_MAX)
     return bits, math.ceil(math.log(2) * bits / n)
@@ -149,9 +163,9 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
 
 
 def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of some keys with the bit positions of each, int64[hashes, rows].
+    """Yield the rows of some keys with the bit positions of each, int64[hashes, rows].
 
-    Every hash is seeded by the one before: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
+    The previous hash is the seed of the next: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
     """
     offsets, data = byte_strings(array)
     lengths = np.diff(offsets)
@@ -168,7 +182,10 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
 
 
 def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
-    """`numbers % divisor`, uint32[n]. numpy divides by one number many at a time, and takes remainders one by one."""
+    """Return `numbers % divisor`, uint32[n].
+
+    numpy divides many numbers by one number at a time, but computes remainders one by one.
+    """
     rest: np.ndarray = numbers - numbers // divisor * divisor
     return rest
 
@@ -176,8 +193,8 @@ def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
 class _Murmur:
     """Hadoop's 32-bit MurmurHash2 of keys that have the same number of whole 4-byte words.
 
-    What does not depend on the seed is computed once. The up to three tail bytes are sign-extended, as Java's bytes
-    are.
+    The parts that do not depend on the seed are computed once. The tail of up to three bytes is sign-extended, as bytes
+    in Java are.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:
@@ -194,7 +211,7 @@ class _Murmur:
         self._tail = tail
 
     def __call__(self, seed: np.ndarray) -> np.ndarray:
-        """Hash of each key under its own seed, both uint32[n]."""
+        """Return the hash of each key under its own seed. Both are uint32[n]."""
         h = seed ^ self._lengths
         for block in self._blocks:
             h *= _M

@@ -1,10 +1,11 @@
-"""Base files put together without decoding: row groups are copied as raw bytes. Only the constant column of file names
-is encoded anew, and columns that the caller gives replace those of the same name.
+"""Builds base files without decoding: row groups are copied as raw bytes.
 
-The footer is written with the new offsets; page checksums stay valid, because pages stay as they are. What a Parquet
-footer says of offsets outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas
-differ are refused: the caller decodes them. The caller has checked the digests: this module copies damaged bytes, too,
-and pyarrow may crash on a damaged footer.
+Only the constant column of file names is encoded again. Columns that the caller gives replace those of the same name.
+The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
+outside the pages (page index, Parquet's own bloom filters) are dropped from the footer.
+
+Files with different schemas are refused, and the caller decodes them. The caller must have checked the digests: this
+module copies damaged bytes too, and pyarrow may crash on a damaged footer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """The files do not fit each other, or are of a kind that is not copied. Decode them."""
+    """The files do not fit each other, or are of a kind that cannot be copied. Decode them instead."""
 
 
 @dataclass
@@ -45,7 +46,10 @@ class CopySource:
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """whole: it has all columns of a base file, that of file names among them. Raises CannotCopy where `data` is
+        """Return the source for the bytes `data`.
+
+        `whole` says that the file has all columns of a base file, including that of file names. Raises CannotCopy if
+        `data` is
         not a Parquet file that can be copied.
         """
         buffer = pa.py_buffer(data)
@@ -80,7 +84,7 @@ class CopySource:
 
     @property
     def rows(self) -> int:
-        """How many rows the file has."""
+        """The number of rows of the file."""
         return int(self.footer[_ROWS][1])
 
     def groups(self) -> list[Struct]:
@@ -88,8 +92,9 @@ class CopySource:
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
-        """Schema elements, the name of the root left out: writers call it differently. with_ids: those of columns,
-        which are no part of their layout.
+        """Return the schema elements without the name of the root, which depends on the writer.
+
+        `with_ids` keeps the field ids of the columns, which do not affect their layout.
         """
         root, *rest = self.footer[_SCHEMA][1][1]
         if not with_ids:
@@ -97,7 +102,7 @@ class CopySource:
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
-        """The footer's entries. Raises CannotCopy where they are no text."""
+        """Return the entries of the footer. Raises CannotCopy if they are not text."""
         entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
@@ -105,7 +110,10 @@ class CopySource:
             raise CannotCopy(f"an entry of a footer is not understood: {problem}") from None
 
     def writer(self) -> bytes:
-        """Who wrote it: readers trust statistics by this. Releases of one writer count as one."""
+        """Return the writer of the file, because readers trust statistics by it.
+
+        All releases of one writer count as the same.
+        """
         named = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
         return _OURS if named.startswith(_OURS) else named
 
@@ -121,28 +129,28 @@ def _path(chunk: Struct) -> list[bytes]:
 
 
 def _column(chunk: Struct) -> str:
-    """The top column that a chunk belongs to."""
+    """Return the top-level column that a chunk belongs to."""
     return _path(chunk)[0].decode(errors="replace")
 
 
 def group_rows(group: Struct) -> int:
-    """How many rows a row group has."""
+    """Return the number of rows of a row group."""
     return int(group[_GROUP_ROWS][1])
 
 
 def group_bytes(group: Struct) -> int:
-    """How many bytes the pages of a row group have before compression."""
+    """Return the number of bytes of a row group's pages before compression."""
     return int(group[_GROUP_BYTES][1])
 
 
 def group_dictionaries(group: Struct) -> frozenset[str]:
-    """Top columns whose chunks begin with a dictionary."""
+    """Return the top-level columns whose chunks begin with a dictionary."""
     chunks = group[_CHUNKS][1][1]
     return frozenset(_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
 
 
 def span(chunk: Struct) -> tuple[int, int]:
-    """First byte and length of a column chunk."""
+    """Return the offset of the first byte of a column chunk, and its length."""
     meta = chunk[_META][1]
     start = meta[_DATA_PAGE][1]
     if 0 < meta.get(_DICTIONARY_PAGE, (I64, 0))[1] < start:
@@ -153,7 +161,7 @@ def span(chunk: Struct) -> tuple[int, int]:
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
     """Raise CannotCopy unless these files can be copied into one.
 
-    with_ids: compare the ids of their columns, too.
+    `with_ids` also compares the field ids of their columns.
     """
     first = sources[0]
     for other in sources[1:]:
@@ -164,8 +172,11 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 
 
 class Copier:
-    """Writes the row groups of files, one file after the other, to `sink` (anything with write). All of them fit each
-    other (`require_fit`). like: the file whose schema the new one gets, by default the first.
+    """Writes the row groups of files to `sink` (anything with `write`), one file after the other.
+
+    All the files must fit each other (`require_fit`). The new file gets the schema of the file `like`, by default of
+    the
+    first one.
     """
 
     def __init__(self, sink: Any, file_name: str, compression: str, like: CopySource | None = None) -> None:
@@ -246,8 +257,9 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with `key_values`. Returns the statistics of the columns that are the table's, and of the
-        commit time.
+        """Write the footer with `key_values`.
+
+        Return the statistics of the table's own columns and of the commit time.
         """
         assert self._first is not None
         entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
@@ -288,7 +300,7 @@ def _stats(tail: bytes) -> statistics.Stats:
 
 
 def copied_bytes(source: CopySource) -> int:
-    """How many bytes the column chunks of `source` have."""
+    """Return how many bytes the column chunks of `source` have."""
     return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
 
 

@@ -1,7 +1,7 @@
-"""Least and greatest value and null count per column, as JSON values that slots and checkpoints carry and readers skip
-files by.
+"""The smallest and the largest value and the null count of each column. Readers use them to skip files.
 
-A bound that JSON cannot carry exactly, or that is long, is left out: absent means "anything", never a wrong bound.
+They are JSON values, in slots and in checkpoints. A bound that JSON cannot hold exactly, or that is long, is left out.
+A missing bound means "any value", so no bound is ever wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stats = dict[str, list[Any]]
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Types whose order is the same in Parquet's statistics, in Arrow and in Python."""
+    """Return whether the order of a type is the same in Parquet's statistics, in Arrow and in Python."""
     t = pa.types
     return (
         t.is_integer(kind)
@@ -37,8 +37,9 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """A bound as a JSON value, None if it cannot be one. Times are microseconds since 1970, dates
-    days, decimals text.
+    """Return a bound as a JSON value, or None if there is none for it.
+
+    Times are microseconds since 1970, dates are days, and decimals are text.
     """
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -54,7 +55,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Inverse of `to_json` for a column of type `kind`; None, no bound, for a time that Python's own cannot be."""
+    """Return the bound for which `to_json` gave `value`, in a column of type `kind`.
+
+    Return None, which is no bound, for a time that Python cannot represent.
+    """
     if value is None:
         return None
     try:
@@ -69,14 +73,18 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """A bound that is no None, as it compares to others of its column: times as the numbers that they are, of any
-    year.
+    """Return a bound other than None in a form that compares to others of its column.
+
+    Times stay numbers, so that they can be of any year.
     """
     return Decimal(value) if pa.types.is_decimal(kind) else value
 
 
 def bound(value: pa.Scalar) -> Any:
-    """`to_json` of one Arrow value, None also where Python has no such value: years before 1 and beyond 9999."""
+    """Return `to_json` of one Arrow value.
+
+    Return None also if Python has no such value, as in years before 1 or after 9999.
+    """
     try:
         return to_json(value.as_py())
     except (OverflowError, ValueError):
@@ -84,7 +92,10 @@ def bound(value: pa.Scalar) -> Any:
 
 
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
-    """Bounds of the flat columns of `schema` over `groups` (default: all row groups), from the footer alone."""
+    """Return the bounds of the flat columns of `schema` over `groups`, from the footer only.
+
+    `groups` are numbers of row groups, by default all.
+    """
     numbers = (
         {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
         if metadata.num_row_groups
@@ -108,11 +119,11 @@ def _union(parts: list[Any]) -> list[Any]:
     try:
         return [to_json(min(part.min for part in filled)), to_json(max(part.max for part in filled)), nulls]
     except (OverflowError, ValueError):
-        return [None, None, nulls]  # times beyond the years that Python's own can hold
+        return [None, None, nulls]  # times outside the years that Python can represent
 
 
 def of_table(rows: pa.Table) -> Stats:
-    """Bounds of the flat columns of `rows`, computed."""
+    """Return the bounds of the flat columns of `rows`, computed from the values."""
     found: Stats = {}
     for field in rows.schema:
         if has_bounds(field.type):
@@ -125,9 +136,9 @@ def of_table(rows: pa.Table) -> Stats:
 def union(
     whole: Sequence[Mapping[str, list[Any]]], schema: pa.Schema, partial: Sequence[Mapping[str, list[Any]]] = ()
 ) -> Stats:
-    """Bounds that hold for all rows of some files; a column that one with `whole` rows lacks is left out.
+    """Return bounds for all the rows of some files. A column is left out if a file in `whole` lacks it.
 
-    partial: of files whose rows set no other columns than these, of rows that the other files have, too.
+    `partial` has the bounds of files with some of the columns only. Their rows are also in the other files.
     """
     found: Stats = {}
     for field in schema:

@@ -1,8 +1,8 @@
-"""Thrift's compact protocol, as far as Parquet footers use it: structs in, structs out, whatever their fields mean.
+"""Thrift's compact protocol, as far as Parquet footers use it. The module does not know the meaning of the fields.
 
-A struct is a dict from field number to (type, value); a list is (element type, values). What is not understood is kept,
-so that decoding and encoding give the same bytes. Knows no Parquet. Damaged bytes raise ValueError, and never cost more
-memory than a few times their length.
+A struct is a dict from field number to (type, value). A list is (element type, values). Unknown fields are kept, so
+that decoding and encoding give the same bytes. Damaged bytes raise ValueError, and never need more memory than a few
+times their length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Struct = dict[int, tuple[int, Any]]
 
 
 def decode(data: bytes | memoryview) -> Struct:
-    """The struct that begins `data`. Raises ValueError."""
+    """Return the struct at the beginning of `data`. Raises ValueError if the bytes are damaged."""
     try:
         return _StructReader(bytes(data)).struct(0)
     except IndexError:
@@ -25,7 +25,7 @@ def decode(data: bytes | memoryview) -> Struct:
 
 
 def encode(struct: Struct) -> bytes:
-    """Bytes of `struct`, its fields in the order of the dict."""
+    """Return the bytes of `struct`, with its fields in the order of the dict."""
     out = bytearray()
     _write_struct(out, struct)
     return bytes(out)
@@ -115,7 +115,7 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:
     elif kind in (LIST, SET):
         _write_list(out, *value)
     else:
-        out += value  # a byte or a double, kept as it was
+        out += value  # a byte or a double, as it was read
 
 
 def _write_list(out: bytearray, kind: int, values: list[Any]) -> None:

@@ -1,8 +1,8 @@
-"""Timeline files: one Avro record in an object container, to and from a plain dict.
+"""Timeline files: one Avro record in an object container, converted from and to a plain dict.
 
-It knows the container and the caps that keep a damaged or hostile file from harming the reader. Which kind of record
-belongs to which action, and what the fields mean, it does not know. Layout: docs/format.md section 4.3; container: Avro
-specification, "Object Container Files".
+This module knows the container, and the limits that protect the reader from damaged or hostile files. It does not know
+which kind of record belongs to which action, or what the fields mean. Layout: docs/format.md section 4.3; container:
+Avro specification, "Object Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
 """
@@ -22,21 +22,24 @@ from hoodoo.format import leb128
 from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
-"""Bytes of one timeline file; a commit that wrote a million files has about 200 MB."""
+"""The most bytes of a timeline file. The file of a commit that wrote a million files has about 200 MB."""
 SCHEMA_CAP = 1 << 20
-"""Bytes of the schema inside."""
+"""The most bytes of the schema in a file."""
 NESTING_CAP = 32
-"""Levels of the schema; Apache Hudi's deepest (clustering plans) has 14."""
+"""The most levels of the schema. The deepest schema of Apache Hudi (clustering plans) has 14."""
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 
 
 def encode(kind: str, record: dict[str, Any]) -> bytes:
-    """Bytes of a timeline file with one `record`; `kind` is the name of its schema. Equal records give equal bytes.
+    """Return the bytes of a timeline file with one `record`. `kind` is the name of its schema.
 
-    Absent fields take their defaults. Raises ValueError for a field the schema does not have or a value of another
-    type, KeyError for another kind.
+    Equal records give equal bytes. Missing fields take their defaults.
+
+    Raises:
+        ValueError: The schema does not have a field, or a value has another type.
+        KeyError: There is no schema of this kind.
     """
     text, parsed = _own(kind)
     body = io.BytesIO()
@@ -48,11 +51,12 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
-    """The one record of a timeline file. Of a kind in `SCHEMAS` it has exactly that schema's fields, whichever release
-    of Hudi wrote it.
+    """Return the record of a timeline file.
 
-    Raises CorruptTable for bytes that are not such a file, exceed the caps or, where `kind` is given, hold a record of
-    another kind.
+    A record of a kind in `SCHEMAS` has exactly the fields of that schema, for files of every release of Hudi.
+
+    Raises CorruptTable if the bytes are not such a file or exceed the limits, or if the record is not of the given
+    `kind`.
     """
     if len(data) > SIZE_CAP:
         raise CorruptTable(
@@ -84,7 +88,10 @@ def _own(kind: str) -> tuple[bytes, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _foreign(text: bytes) -> tuple[str, Any, Any]:
-    """Name, parsed schema, and the schema to resolve it to (None: as it is) of the schema text inside a file."""
+    """Return the name, the parsed schema and the target schema for the schema text in a file.
+
+    The target is the schema that records are resolved to. None means that they stay as they are.
+    """
     try:
         schema = json.loads(text)
         _check_schema(schema, frozenset(), 0, {})
@@ -97,10 +104,10 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
 
 
 def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
-    """Refuse what could make the decoder recurse or loop without using up bytes: deep or recursive types, arrays of
-    nothing.
+    """Refuse schemas by which the decoder could recurse or loop without using up bytes.
 
-    known: of each record defined so far, whether it surely has a byte.
+    These are deep or recursive types, and arrays of items without bytes. `known` says for each record defined so far
+    whether it always has at least one byte.
     """
     if depth > NESTING_CAP:
         raise CorruptTable(f"A timeline file carries a schema nested deeper than {NESTING_CAP} levels.")
@@ -123,7 +130,7 @@ def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known:
 
 
 def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
-    """True if every value of the type surely has at least one byte; a fixed counts as unsure."""
+    """Return whether every value of the type has at least one byte. For a `fixed` the answer is False."""
     if isinstance(schema, list):
         return True
     if isinstance(schema, str):
@@ -136,7 +143,7 @@ def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
 
 
 def _varint(number: int) -> bytes:
-    """Avro's zigzag variable-length long, of a number >= 0."""
+    """Return Avro's zigzag variable-length long of a number >= 0."""
     return leb128.encoded(number << 1)
 
 
@@ -145,14 +152,14 @@ def _bytes(value: bytes) -> bytes:
 
 
 class _ContainerReader:
-    """Reads a container from its start; every step past the end is CorruptTable."""
+    """Reads a container from its start. Reading past the end raises CorruptTable."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def container(self) -> tuple[bytes, bytes]:
-        """Schema text and the bytes of the one record."""
+        """Return the text of the schema and the bytes of the record."""
         if self._take(len(_MAGIC)) != _MAGIC:
             raise CorruptTable("A timeline file is not an Avro file: it does not begin with 'Obj' 1.")
         schema = self._schema()
@@ -178,7 +185,7 @@ class _ContainerReader:
     def _map(self) -> dict[bytes, bytes]:
         meta: dict[bytes, bytes] = {}
         while count := self._long():
-            if count < 0:  # a negative count is followed by the size in bytes, which nobody needs here
+            if count < 0:  # a negative count is followed by the size in bytes, which is not needed here
                 self._long()
             for _ in range(abs(count)):
                 key = self._take(self._long())

@@ -1,7 +1,7 @@
-"""The Avro schemas of timeline files, built from a few words; what a file of each kind means is told elsewhere.
+"""The Avro schemas of timeline files. Other modules know what the files of each kind mean.
 
-Field names, order, types and defaults are Apache Hudi's (docs/format.md section 5): readers find records and fields by
-name. The functions return fresh plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
+Field names, order, types and defaults are those of Apache Hudi (docs/format.md section 5), because readers find
+records and fields by name. The functions return new plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 Json = Any
-"""A schema or a part of one, as `json.loads` would give it."""
+"""A schema or a part of one, as `json.loads` returns it."""
 
 NAMESPACE = "org.apache.hudi.avro.model"
 _JAVA = {"avro.java.string": "String"}
@@ -42,7 +42,7 @@ def _field(name: str, type_: Json, default: Json = _REQUIRED) -> Json:
 
 
 def _optional(name: str, type_: Json) -> Json:
-    """May be null and is null by default."""
+    """Return a field that may be null, and is null by default."""
     return _field(name, ["null", type_], None)
 
 
@@ -275,4 +275,4 @@ SCHEMAS: dict[str, Callable[[], Json]] = {
     "HoodieCleanMetadata": _clean_metadata,
     "HoodieSavepointMetadata": _savepoint,
 }
-"""Kind of record -> function that builds its schema."""
+"""The function that builds the schema of each kind of record."""

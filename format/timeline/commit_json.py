@@ -1,6 +1,7 @@
-"""Commit metadata in JSON, as tables of version 6 have it, to the Avro record that it stands for.
+"""Converts commit metadata in JSON, which tables of version 6 have, to the same record in Avro.
 
-Jackson writes the fields of the same classes from which Hudi makes its Avro records, and some that are in neither.
+The JSON has the fields of the same classes from which Hudi makes its Avro records, because Jackson writes it. It also
+has some fields that the Avro schemas do not have.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
 def in_avro(kind: str, said: Any) -> bytes:
-    """Return the bytes of a timeline file with the record of `kind` that the parsed JSON `said` is.
+    """Return the bytes of a timeline file with the record of `kind` in the parsed JSON `said`.
 
-    Fields that the schema does not have are left out, and what is null takes its default. Raises ValueError where
-    `said` is no such record.
+    Fields that the schema does not have are left out, and null fields take their defaults. Raises ValueError if `said`
+    is
+    not such a record.
     """
     try:
         return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))

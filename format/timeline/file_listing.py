@@ -1,7 +1,7 @@
-"""Records of the partition `files` of Hudi's metadata table: which files the folders of a table hold.
+"""Records of the partition `files` of Hudi's metadata table, which say what files the folders of a table have.
 
-Encodes them under the schema that the metadata table itself has; how a schema got there, and which files there are, it
-does not know. Facts: docs/format.md 13.6.
+They are encoded under the schema that the metadata table itself has. Other modules know where that schema comes from,
+and which files there are. Facts: docs/format.md 13.6.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import fastavro
 from hoodoo.format.names import META_COLUMNS
 
 ALL_PARTITIONS = "__all_partitions__"
-"""Key of the record that lists the partitions."""
+"""The key of the record that lists the partitions."""
 ROOT = "."
-"""What stands for the one folder of a table without partitions."""
+"""The name of the single folder of a table without partitions."""
 _PARTITION_LIST, _FILES = 1, 2
 _FIELDS = ("key", "type", "filesystemMetadata")
 Changes = Mapping[str, Mapping[str, int | None]]
-"""Partition -> file name -> bytes; None where the file is gone."""
+"""For each partition, the size in bytes of each file that was added, or None for a file that was removed."""
 
 
 def full_schema(text: str) -> str | None:
-    """Make the schema of records in log blocks, which begins with Hudi's meta columns.
+    """Return the schema of records in log blocks, which begins with Hudi's meta columns.
 
     Args:
-        text: The schema that the metadata table's commits say, as Avro JSON, with or without the meta columns.
+        text: The schema in the metadata table's commits, as Avro JSON, with or without the meta columns.
 
     Returns:
-        The schema as Avro JSON. None where it is not the one that `encode` knows.
+        The schema as Avro JSON. None if it is not the one that `encode` knows.
     """
     try:
         schema = json.loads(text)
@@ -49,7 +49,7 @@ def full_schema(text: str) -> str | None:
 
 
 def _is_known(fields: list[dict[str, Any]]) -> bool:
-    """Tell whether records have these fields in front, and no other that must have a value."""
+    """Return whether records begin with these fields, and have no other field that needs a value."""
     if tuple(field["name"] for field in fields[:3]) != _FIELDS:
         return False
     key, kind, files = (field["type"] for field in fields[:3])
@@ -75,14 +75,14 @@ def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def encode(schema: str, changes: Changes) -> dict[str, bytes]:
-    """Encode the records that say which files came and went. Equal changes give equal bytes.
+    """Return the records that say which files were added and removed. Equal changes give equal bytes.
 
     Args:
         schema: A schema that `full_schema` returned.
-        changes: Of each partition the files that came, with their bytes, and those that went.
+        changes: For each partition the files that were added, with their sizes, and those that were removed.
 
     Returns:
-        The record of each key: one for each partition, and one for the list of partitions where files came.
+        The record of each key: one for each partition, and one for the list of partitions with added files.
     """
     parsed, names = _parsed(schema)
 

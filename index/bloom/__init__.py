@@ -1,1 +1,1 @@
-"""The bloom-filter index: per base file a bloom filter and sorted key hashes."""
+"""Bloom filter index, with a bloom filter and sorted key hashes for each base file."""

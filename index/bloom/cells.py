@@ -1,9 +1,10 @@
-"""Finds the row of a base file that has a key. Each sorted hash has a cell: its low bits are the row's position, the
-others a check of the key.
+"""Cells: mapping from key hashes to rows of a base file.
 
-Hash and check together stand for the key, so a row is told only to the key that lies there, whoever chose the keys
-(format/key_check). The order of the rows has a digest, by which an index entry, the base file that it belongs to and
-logs over that base know each other. Arrays in, arrays out: this module knows neither entries nor files.
+Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
+key. Hash and check together identify the key, even if somebody chooses colliding keys (format/key_check). A row
+position is therefore returned only for the key in that row.
+
+The order of the rows has a digest. It shows whether an index entry, a base file and the logs on top of it match.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from hoodoo.format.key_check import check64
 class Cells:
     """The cells of one base file.
 
-    hashes: uint64[n], ascending.
-    values: uint64[n], the cell of each hash.
-    secret: the secret under which the checks were computed.
-    bits: how many low bits of a cell are the row's position.
-    order: hex digest of the hashes in the order of their rows.
+    Attributes:
+        hashes: uint64[n], ascending.
+        values: uint64[n], the cell of each hash.
+        secret: The secret for the checks.
+        bits: The number of low bits of a cell that contain the row position.
+        order: Hex digest of the hashes in row order.
     """
 
     hashes: np.ndarray
@@ -39,7 +41,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """The position of the row of each hash, int64[n]."""
+        """The row position of each hash, int64[n]."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -47,7 +49,7 @@ class Cells:
         return np.uint64((1 << self.bits) - 1)
 
     def find(self, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray:
-        """Return the position of the row of each key, int64[n], -1 where no row has the key.
+        """Return the row position of each key, int64[n], or -1 if no row has the key.
 
         Args:
             keys: Strings without nulls.
@@ -56,7 +58,7 @@ class Cells:
         found = np.full(len(hashes), -1, np.int64)
         if not len(self) or not len(hashes):
             return found
-        order = np.argsort(hashes)  # sorted look-ups touch each page of the array once
+        order = np.argsort(hashes)  # sorted lookups read each page of the array once
         wanted = hashes[order]
         first = np.searchsorted(self.hashes, wanted)
         there = np.flatnonzero(self.hashes[np.minimum(first, len(self) - 1)] == wanted)
@@ -73,7 +75,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Return the cells of a file. hashes and checks: uint64[n], of the keys of its rows, in their order."""
+    """Return the cells of a file. `hashes` and `checks` are uint64[n], of the keys in row order."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -81,13 +83,13 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Return the cells of a file that begins with rows of an older file, in their order.
+    """Return the cells of a file that begins with rows of an older file, in the same order.
 
     Args:
         before: The cells of the older file.
-        dropped: Positions of the rows of the older file that the new one lacks.
-        hashes: uint64[n], of the keys of the rows that are added at the end, in their order.
-        checks: uint64[n], the checks of these keys, under the secret of `before`.
+        dropped: Positions of the rows in the older file that are not in the new one.
+        hashes: uint64[n], the key hashes of the rows added at the end, in row order.
+        checks: uint64[n], the checks of these keys, with the secret of `before`.
     """
     stays = np.ones(len(before), bool)
     stays[dropped] = False
@@ -106,7 +108,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return the digest, 32 hex digits, of hashes (uint64) in the order of their rows."""
+    """Return the digest, 32 hex digits, of hashes (uint64) in row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

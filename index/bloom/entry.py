@@ -1,9 +1,10 @@
-"""Index entries: for one file a bloom filter, sorted key hashes with the row of each, and its key range, in one file
-beside the checkpoints.
+"""Index entries. An entry is one file below the table's metadata folder, with the keys of one data file.
 
-The filter says which hash arrays to open; the array decides. The range prunes nothing: it names two keys, so that a
-purge looks into it. An entry is written once and never changes, so a rewrite that keeps every key in its row keeps the
-entry of the file before. Layout (little-endian) of HOODOOI2, the entry of a base file:
+An entry contains a bloom filter, sorted key hashes with the row of each, and the key range. The filter shows which hash
+arrays to open, and the hash array decides. The key range is not used for pruning. A purge reads it because it contains
+two keys. An entry never changes. A rewrite that keeps every key in its row reuses the entry of the previous file.
+
+Layout (little-endian) of HOODOOI2, the entry of a base file:
 
     8-byte magic   u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
     16-byte XXH3-128 of secret + order + bits + range + filter   16-byte XXH3-128 of hashes   16-byte XXH3-128 of cells
@@ -11,8 +12,8 @@ entry of the file before. Layout (little-endian) of HOODOOI2, the entry of a bas
     range: JSON [least key, greatest key]   filter: index/bloom/key_filter.py
     zeros up to a multiple of 8   hashes: u64, ascending   cells: u64, one for each hash
 
-HOODOOI1, of keys that a log deletes and of base files of earlier releases, ends its head with the digest of hashes and
-has no cells: it knows no rows.
+HOODOOI1 is the format for keys that a log deletes, and for base files of earlier releases. Its header ends with the
+digest of the hashes. It has no cells, and therefore no row positions.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from hoodoo.storage.store import Store
 
 _MAGIC, _MAGIC_WITH_ROWS = b"HOODOOI1", b"HOODOOI2"
 _HEAD = struct.Struct("<8sIIQ16s16s")
-_ROWS_HEAD = struct.Struct("<16s16s16sQ")  # what HOODOOI2 has besides
+_ROWS_HEAD = struct.Struct("<16s16s16sQ")  # additional header fields of HOODOOI2
 _NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
-"""An entry that so many look-ups did not use is forgotten: as a rule its base file was rewritten since."""
-_WHOLE = 1 << 20  # bytes of an entry that one request to a server brings whole
+"""Number of lookups after which an unused entry is removed from the cache. Usually its base file was rewritten."""
+_WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
 _REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
 T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Return the bytes of an entry that holds `hashes` (uint64, any order) and nothing else of their keys."""
+    """Return the bytes of an entry that only contains `hashes` (uint64, any order)."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
@@ -61,8 +62,8 @@ def cells_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
 
     Args:
         cells: The cells of its keys.
-        min_key: The least of its keys.
-        max_key: The greatest of its keys.
+        min_key: The least key.
+        max_key: The greatest key.
     """
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
@@ -84,7 +85,7 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 @dataclass(frozen=True)
 class EntryArray:
-    """One of the arrays of an entry: `count` u64 from the byte `start` on, and their digest."""
+    """One array of an entry: `count` u64 values from the byte `start`, and their digest."""
 
     name: str
     start: int
@@ -92,18 +93,25 @@ class EntryArray:
     digest: bytes
 
     def cache_key(self, key: str) -> str:
-        """Return the name of this array of the entry `key` in a cache."""
+        """Return the cache key of this array for the entry `key`."""
         return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
 class Front:
-    """What an entry holds before its arrays: the range of its keys and the bloom filter.
+    """The beginning of an entry, before its arrays: the key range and the bloom filter.
 
-    count: how many hashes the entry has.
-    start: the offset of the first byte of the hashes.
-    order: digest of the order of the rows, '' where the entry knows no rows.
-    secret, bits, cells_digest: of the cells, where the entry has them.
+    Attributes:
+        min_key: The least key.
+        max_key: The greatest key.
+        filter: The bloom filter, or None.
+        count: The number of hashes in the entry.
+        start: The offset of the first byte of the hashes.
+        hashes_digest: The digest of the hashes.
+        order: Digest of the row order, or '' if the entry has no row positions.
+        secret: The secret of the cells.
+        bits: The number of low bits of a cell that contain the row position.
+        cells_digest: The digest of the cells.
     """
 
     min_key: str
@@ -119,14 +127,14 @@ class Front:
 
     @property
     def arrays(self) -> tuple[EntryArray, ...]:
-        """Its arrays, hashes first."""
+        """The arrays of the entry, hashes first."""
         hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
         cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
 
 
 class EntryCache:
-    """What was read of a table's entries. It holds no reference to the store, which may be freed before it."""
+    """Cache of a table's entries. It holds no reference to the store, so that the store can be freed first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -136,9 +144,9 @@ class EntryCache:
 
 
 class _Kept(Generic[T]):
-    """Values by name, those used last at the end, each with the number of the look-up that used it last.
+    """Least recently used cache. Each value is stored with the number of the last lookup that used it.
 
-    held: what `size` makes of all of them together.
+    `held` is the total size of the values, in the unit of `size`.
     """
 
     def __init__(self, size: Callable[[T], int] = lambda _: 0) -> None:
@@ -176,18 +184,18 @@ _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
 
 
 def cache_of(store: Store) -> EntryCache:
-    """Return the cache of `store` that all of this process shares, so that each entry is read once."""
+    """Return the cache of `store` that is shared in this process, so that each entry is read once."""
     return _caches.setdefault(store, EntryCache())
 
 
 class EntryReader:
-    """Reads entries and keeps those used last. An entry never changes, so nothing in the cache is ever stale."""
+    """Reader of entries with a cache. Cached entries are never stale, because an entry never changes."""
 
     def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
         self.store, self._cache = store, cache or EntryCache()
 
     def begin_look(self) -> None:
-        """Forget what was not used by the last look-ups, since another one begins."""
+        """Start a lookup, and remove entries from the cache that the last lookups did not use."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
@@ -195,7 +203,7 @@ class EntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> Front:
-        """Return the range and the filter of an entry. Raises CorruptTable naming `key`."""
+        """Return the range and the filter of an entry. Raises CorruptTable, which names `key`."""
         cache = self._cache
         with cache.lock:
             if (found := cache.fronts.get(key, cache.look)) is not None:
@@ -208,21 +216,21 @@ class EntryReader:
         return found
 
     def hashes(self, key: str) -> np.ndarray:
-        """Return all key hashes of an entry, ascending uint64, memory-mapped where the store can.
+        """Return all key hashes of an entry, ascending uint64. They are memory-mapped if the store supports it.
 
-        Raises CorruptTable naming `key`.
+        Raises CorruptTable, which names `key`.
         """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Return the cells of an entry, None where it knows no rows. Raises CorruptTable naming `key`."""
+        """Return the cells of an entry, or None if it has no row positions. Raises CorruptTable, which names `key`."""
         front = self.front(key)
         if not front.order:
             return None
         return Cells(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
 
     def _array(self, key: str, number: int) -> np.ndarray:
-        front = self.front(key)  # which may bring all of a small entry
+        front = self.front(key)  # this may also cache the arrays of a small entry
         array = front.arrays[number]
         with self._cache.lock:
             if (found := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:
@@ -232,7 +240,7 @@ class EntryReader:
 
     def _read(self, file: pa.NativeFile, key: str, array: EntryArray) -> np.ndarray:
         file.seek(array.start)
-        data = file.read_buffer(8 * array.count)  # a view of the map where the store maps, not a copy
+        data = file.read_buffer(8 * array.count)  # a view without a copy if the store memory-maps files
         if _digest(data) != array.digest:
             raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
         arrays = self._cache.arrays

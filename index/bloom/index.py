@@ -1,7 +1,7 @@
-"""The bloom index: an entry beside each base file, with a bloom filter and the sorted hashes of its keys.
+"""Bloom filter index. Each base file has an index entry with a bloom filter and the sorted hashes of its keys.
 
-The filters say which hash arrays to open, the arrays decide; no data file is opened. Answers are exact up to a
-collision of 64-bit hashes, and say where one may be: who must know compares keys.
+The filters show which hash arrays to open, and the arrays decide. No data file is opened. Results are exact except for
+collisions of 64-bit hashes. They show where a collision is possible, so that callers can compare keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
 
-_FETCHED = 1024  # entries asked for together: fewer than the reader keeps
+_FETCHED = 1024  # entries that are read at once; less than the capacity of the cache
 
 
 def new_secret() -> bytes:
-    """The secret of a new entry; the simulator, whose worlds repeat to the byte, gives its own."""
+    """Return the secret of a new entry. The simulator replaces this function to get reproducible bytes."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 class BloomIndex:
-    """See KeyIndex."""
+    """Implementation of KeyIndex with bloom filters."""
 
     def __init__(self, store: Store, together: Together = in_order, shared: bool = False) -> None:
         self._store, self._together = store, together
@@ -52,10 +52,10 @@ class BloomIndex:
         return BloomIndex, (self._store,)
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable for file groups that are buckets of Hudi's; those take certain keys only."""
+        """Raise UnsupportedTable if the file groups are buckets of Hudi, which only accept certain keys."""
         require_no_buckets(self._store, file_ids)
 
-    # ---- where keys are
+    # ---- lookup of keys
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
         found = Located.nowhere(len(keys))
         if not any(map(partitions.get, keys.partitions)):
@@ -74,13 +74,16 @@ class BloomIndex:
         return found
 
     def _fetch(self, groups: Sequence[FileGroup]) -> None:
-        """Read together the entries that the look-up needs in any case, so that it waits once, not for each of them."""
+        """Read all entries that the lookup certainly needs at once, so that it waits only once."""
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
             self._together([partial(self._entries.front, entry) for entry in entries])
 
     def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
-        """`rows` are in ascending order of hash: sorted look-ups touch each page of an array once."""
+        """Search the keys of one partition.
+
+        `rows` are in ascending order of hash, so that the sorted lookups read each page of an array once.
+        """
         for group in groups:
             number = len(found.groups)
             found.groups.append(group)
@@ -115,18 +118,24 @@ class BloomIndex:
         return KeysOfRows(new_secret())
 
     def _knows_rows(self, base: DataFile) -> bool:
-        """Tell whether the entry of `base` fits its rows. The entry may be of another attempt of the same task."""
+        """Return whether the entry of `base` matches its row order.
+
+        The entry may come from another attempt of the task.
+        """
         return bool(base.order) and self._entries.front(base.index).order == base.order
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the entry of a base file; one with the same keys in the same rows as an older one shares its entry."""
+        """Store the entry of a base file.
+
+        If all keys are in the same rows as in an older file, the entry of that file is reused.
+        """
         hashes = keys.hashes
         if keys.before and not len(hashes) and not len(keys.dropped):
             order = self._entries.front(keys.before).order
             return BaseEntry(keys.before, order, order)
         if keys.before:
             before = self._entries.cells(keys.before)
-            assert before is not None  # else it had not been given
+            assert before is not None  # `before` is only set if the entry has cells
             found = cells.follow(before, keys.dropped, hashes, keys.checks)
         else:
             found = cells.make(hashes, keys.checks, keys.secret)
@@ -140,7 +149,7 @@ class BloomIndex:
         return name
 
     def _stored(self, name: str, data: bytes) -> bool:
-        """Store an entry; return False where another attempt of the same task stored it before."""
+        """Store an entry. Returns False if another attempt of the task already stored it."""
         try:
             self._store.create(name, data)
         except FileExistsError:
@@ -171,13 +180,16 @@ class BloomIndex:
         return mask
 
     def holds_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Tell whether one of `texts` is an end of the key range, the only keys that an entry holds as text."""
+        """Return whether the least or the greatest key of the entry is in `texts`.
+
+        An entry contains no other keys as text.
+        """
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 
 
 def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return a mask: the hash of `wanted` (ascending) is in `sorted_hashes`."""
+    """Return a mask over `wanted` (ascending): True if the hash is in `sorted_hashes`."""
     if not len(sorted_hashes):
         return np.zeros(len(wanted), bool)
     positions = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)

@@ -1,12 +1,13 @@
-"""Bloom filters of record keys, one per base file: they tell for whole batches which keys the file may hold, without
-opening it.
+"""Bloom filters of record keys, one per base file. They return which keys of a batch a file may contain.
 
-A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64
-with seed 42, mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be
-computed key by key. May answer "maybe"; the sorted hashes beside it decide.
+A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
+hash is XXH64 with seed 42, mixed again for each slice. It is available for a whole column, whereas the hash of
+pybloom-live must be computed key by key. A filter may return false positives; the sorted hashes of the index entry
+decide.
 
-Stored bytes, little-endian: `HDBF`, one byte length of the hash's name, the name, what `BloomFilter.tofile` writes, and
-XXH64 of all that. Another hash would silently lose keys, so an unknown name is refused.
+Stored bytes, little-endian: `HDBF`, one byte with the length of the hash name, the hash name, the output of
+`BloomFilter.tofile`, and XXH64 of all previous bytes. An unknown hash name is an error, because another hash would
+silently miss keys.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _DIGEST = struct.Struct("<Q")
 _STEP, _MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _U64 = (1 << 64) - 1
 _ROWS = 1 << 16
-"""Hashes mixed at a time: their intermediate arrays stay in the cache."""
+"""Number of hashes mixed at a time, so that the intermediate arrays fit into the CPU cache."""
 _FEW = 512
-"""So many hashes or fewer are looked up in all slices at once: a call of numpy costs more than the work it saves."""
+"""Up to this number, hashes are looked up in all slices at once, because a numpy call costs more than it saves."""
 
 
 class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
-    """A pybloom-live filter whose `in` and `add` use the hash of this module; everything else is inherited."""
+    """A pybloom-live filter whose `in` and `add` use the hash of this module."""
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
         self.make_hashes = self._hashes_of
 
     def _hashes_of(self, key: Any) -> Iterator[int]:
-        """The key's position in each slice; the scalar twin of `_positions`."""
+        """Yield the key's position in each slice. This is the scalar form of `_positions`."""
         digest = xxhash.xxh64_intdigest(str(key).encode(), SEED)
         for i in range(self.num_slices):
             x = (digest + i * _STEP) & _U64
@@ -52,7 +53,10 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
             yield ((x >> 32) * self.bits_per_slice) >> 32
 
     def copy(self) -> KeyFilter:
-        """A filter with its own bits. (pybloom-live's copy would be one with its own hash, which finds nothing.)"""
+        """Return a filter with a copy of the bits.
+
+        The inherited method would use pybloom-live's hash and find no keys.
+        """
         return _with_bits(
             self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
         )
@@ -62,7 +66,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
 
 def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
-    """Return a filter of n keys, given by their hash64 (uint64[n]), sized for `error_rate`."""
+    """Return a filter of n keys, given by their hashes (hash64, uint64[n]), sized for `error_rate`."""
     empty = KeyFilter(max(len(hashes), 1), error_rate)
     width = empty.bits_per_slice
     flags = np.zeros(empty.num_bits, np.uint8)
@@ -75,9 +79,9 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
 
 
 def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
-    """For each hash64 (uint64[n]) whether its key may be in the filter, as bool[n]; False is certain.
+    """Return for each hash64 (uint64[n]) whether its key may be in the filter, as bool[n]. False is certain.
 
-    A key that one slice lacks is not looked up in the next.
+    A key that is not in one slice is not looked up in the next one.
     """
     bits = np.frombuffer(bloom.bitarray, np.uint8)
     answer = np.zeros(len(hashes), bool)
@@ -98,7 +102,7 @@ def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.nda
 
 
 def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
-    """Positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width.
+    """Return positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width.
 
     A column of slices (int64[m, 1]) gives int64[m, n].
     """
@@ -112,14 +116,14 @@ def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarra
 
 
 def to_bytes(bloom: KeyFilter) -> bytes:
-    """Return the filter as it is stored; the docstring of the module has the layout."""
+    """Return the bytes of a filter. The module docstring describes the layout."""
     header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
     body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
     return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))
 
 
 def from_bytes(data: bytes | memoryview) -> KeyFilter:
-    """Inverse of `to_bytes`; raises CorruptTable for damaged bytes and for a hash this version does not know."""
+    """Parse the bytes of a filter. Raises CorruptTable for damaged bytes and for an unknown hash."""
     body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
     if (
         not body.startswith(_MAGIC)
@@ -162,5 +166,5 @@ def _with_bits(error_rate: float, slices: int, width: int, capacity: int, count:
 def _bits(data: bytes, count: int) -> bitarray:
     bits = bitarray(endian="little")
     bits.frombytes(data)
-    del bits[count:]  # the last byte's padding
+    del bits[count:]  # remove the padding of the last byte
     return bits

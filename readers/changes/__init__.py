@@ -1,1 +1,1 @@
-"""Change data: what became of each row between two snapshots of a table."""
+"""Change data: the inserts, updates and deletes between two snapshots of a table."""

@@ -1,5 +1,6 @@
-"""Hudi's change logs as tables: what the rewrite that made a base file did to each row. Reads files; who asks, and for
-which range, is decided elsewhere.
+"""Reader of Hudi's change log files, which returns them as Arrow tables.
+
+A change log records the changes that one rewrite of a base file made. The caller chooses the files to read.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """One row per change that the rewrite to the base file `file` made: OP ("i", "u", "d") and KEY, and of BEFORE and
-    AFTER what the mode of its log holds.
+    """Return the changes that the rewrite to the base file `file` made, one row per change.
 
-    The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all
-    new, or only moved, or the table kept no log then. Raises CorruptTable, UnsupportedTable.
+    Each row has OP ("i", "u" or "d") and KEY. It also has BEFORE and AFTER, as far as the mode of the change log stores
+    them. Both are structs with the table's current columns.
+
+    Returns None if the file has no change log. This is so if all its rows are new, if its rows were only moved, or if
+    the table kept no change log at that time. Raises CorruptTable, UnsupportedTable.
     """
     if not file.changes:
         return None
@@ -47,7 +50,7 @@ def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
-    """Record keys of changes: their own, or by their images."""
+    """Return the record keys of changes, from their KEY column or else from their images."""
     if KEY in rows.column_names:
         return rows[KEY]
     found = {

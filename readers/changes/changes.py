@@ -1,9 +1,10 @@
-"""Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went,
-for `incremental`.
+"""Change data of a range of slots, for `changes`, `diff` and `incremental`.
 
-Plans which file groups of which partitions are compared; `readers/changes/row_diff.py` compares them. No option of
-the table has to be on. No file says which commit took a key away: where several commits could have, they are compared
-one by one, the newest first.
+This module decides which file groups of which partitions are compared. `readers/changes/row_diff.py` compares them. The
+table needs no special option.
+
+No file records which commit deleted a key. If several commits of the range may have deleted it, they are compared one
+by one, newest first.
 """
 
 from __future__ import annotations
@@ -37,17 +38,26 @@ from hoodoo.timeline.slots.slot import Slot
 from hoodoo.timeline.views.pages import that_differ
 from hoodoo.timeline.views.view import FileGroup, View, apply
 
-_WINDOW = 32  # slots whose changes, of all versions, are put in order at once
+_WINDOW = 32  # with versions='all': number of slots whose changes are sorted together
 NET, ALL = "net", "all"
 
 
 @dataclass(frozen=True)
 class ChangesTask(Task):
-    """Finds the changes in some file groups of one partition.
+    """Task that finds the changes in some file groups of one partition.
 
-    steps: pairs of states to compare. Where `net` holds, each spans the whole range; otherwise they follow each other.
-    trail: the commits that may have taken keys away, oldest first; where it is one, it took all of them.
-    instants: the instants of all commits of the range; None where two snapshots are compared, not a range.
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table.
+        columns: Names of the columns in the images `before` and `after`.
+        where: Filter for the rows, or None for all rows.
+        net: True to return one net change per row. Each pair then spans the whole range. With False, the pairs follow
+            each other in time.
+        timed: True to return the instant of each change.
+        steps: The pairs of snapshots to compare.
+        trail: The commits that may have deleted keys, oldest first. A single commit has deleted all keys that are
+            missing.
+        instants: The instants of all commits in the range. None if two snapshots are compared instead of a range.
     """
 
     store: Store
@@ -64,11 +74,11 @@ class ChangesTask(Task):
         return self.shown(self.found())
 
     def shown(self, found: pa.Table) -> pa.Table:
-        """`found` with the columns that users see."""
+        """Return `found` with only the columns that users see."""
         return found.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
     def found(self) -> pa.Table:
-        """The changes, with their record keys."""
+        """Return the changes with their record keys."""
         if self.net:
             return self.whole([self.found_in(step) for step in self.steps])
         images = self._images(self.columns, self.where)
@@ -81,11 +91,11 @@ class ChangesTask(Task):
         )
 
     def found_in(self, step: SnapshotPair) -> pa.Table:
-        """The changes of one step of a net part."""
+        """Return the changes of one step. For net changes only."""
         return self._images(self.columns, self.where).diff(step)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
-        """What was found in each step, as the changes of all of them."""
+        """Combine the changes found in each step into the changes of the whole task."""
         rows = joined(pa.concat_tables(found), True)
         return self._dated(rows) if self.timed else rows
 
@@ -101,7 +111,7 @@ class ChangesTask(Task):
         )
 
     def _dated(self, found: pa.Table) -> pa.Table:
-        """With the instants of the commits that took keys away."""
+        """Fill in the instants of the commits that deleted keys."""
         open_ = pc.equal(found["instant"], "")
         missing = found.filter(open_)
         if not len(missing):
@@ -113,7 +123,7 @@ class ChangesTask(Task):
             )
         keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
         images = self._images((), None)
-        for step in self.trail[:0:-1]:  # what is left was the first one's
+        for step in self.trail[:0:-1]:  # the remaining keys were deleted by the first commit
             asked = keys.filter(pc.equal(instants, self.trail[0].instant))
             if not len(asked):
                 break
@@ -126,11 +136,11 @@ class ChangesTask(Task):
 
 
 class Changes(Rows):
-    """The changes of a range of slots, or between two snapshots, as rows.
+    """The changes in a range of slots, or between two snapshots, as rows.
 
-    `Table.changes` and `Table.diff` make it. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the structs
-    `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With versions='all' the
-    rows come in the order of commits.
+    Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
+    structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
+    versions='all' the rows are in commit order.
 
     Attributes:
         cursor: The position of the end of the range.
@@ -169,7 +179,10 @@ class Changes(Rows):
         self._require_beginning()
 
     def _require_beginning(self) -> None:
-        """The view of the end is at hand already; what the range begins with has to be readable too."""
+        """Raise SnapshotExpired if the start of the range is no longer readable.
+
+        The view of the end of the range is already loaded and needs no check.
+        """
         if not self._since:
             return
         self._history.require_readable(self._since)
@@ -185,8 +198,9 @@ class Changes(Rows):
 
     @property
     def _first(self) -> int:
-        """The slot of the oldest snapshot that is read. Without `since`, only all versions read an older one than the
-        newest.
+        """The slot of the oldest snapshot that is read.
+
+        Without `since`, this is the newest snapshot for net changes, and the oldest readable snapshot for all versions.
         """
         earliest = self._seq if self._net else min(max(1, self._history.head().min_readable), self._seq)
         return self._since or earliest
@@ -211,13 +225,16 @@ class Changes(Rows):
         return list(map(self._task_named, self._own_tasks()))
 
     def _own_tasks(self) -> list[ChangesTask]:
-        """The tasks by the names of the table, whatever names are asked for."""
+        """Return the tasks with the table's own column names, without the requested name mapping."""
         return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
     def _net_tasks(self) -> list[ChangesTask]:
-        """A key that went from one file group may have come in another: such steps are taken together. The slots of a
-        range say where keys came and went, its files do not: a later rewrite of a file that brought one brings none.
+        """Return the tasks for net changes.
+
+        A key that was deleted from one file group may have been inserted into another one. Such steps go into one task.
+        The slots of the range record where keys were inserted and deleted. The files do not: if a file that inserted
+        keys is rewritten, the new file records no inserts.
         """
         before = self._history.view(self._since) if self._since else View()
         instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
@@ -235,8 +252,9 @@ class Changes(Rows):
         return found
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
-        """Tells whether a partition may have had a row that matches, at any time of the range that begins with
-        `before`.
+        """Return a function that returns whether a partition may contain a matching row at any time in the range.
+
+        The range begins with the view `before`.
         """
         own = not (before.foreign_rows or self._view.foreign_rows)
         return Pruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
@@ -260,13 +278,13 @@ class Changes(Rows):
         )
 
     def _slots(self) -> Iterator[Slot]:
-        """Slots of the range that changed rows and still stand."""
+        """Yield the slots of the range that changed rows and that were not rolled back or restored away."""
         for slot in self._history.slots(self._since, self._seq):
             if slot.writes_rows and not self._view.is_undone(slot.seq):
                 yield slot
 
     def _removers(self) -> Mapping[str, list[Slot]]:
-        """The slots that may have taken keys away, by partition."""
+        """Return the slots that may have deleted keys, by partition. Empty without `since`."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
             for partition in {file.partition for file in slot.files if file.deletes or file.foreign} | {
@@ -276,11 +294,11 @@ class Changes(Rows):
         return found
 
     def _bringers(self) -> set[str]:
-        """The partitions in which keys may have come into file groups."""
+        """Return the partitions with file groups that may have received new keys."""
         return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.foreign}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
-        """For partitions with several slots that may have taken a key away: what each of them did there."""
+        """Return, for each partition of `removers`, the changes that each listed slot made to its file groups."""
         wanted = {slot.seq for slots in removers.values() for slot in slots}
         found: dict[str, list[SnapshotPair]] = {}
         for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
@@ -294,8 +312,10 @@ class Changes(Rows):
 
     # ---- all versions
     def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then
-        each slot that changed rows.
+        """Yield windows of commits in order: the instants of the commits, and the tasks that find their changes.
+
+        Without `since`, the first window contains the rows of the oldest readable snapshot. Each window has up to 32
+        slots that changed rows.
         """
         first = self._history.view(self._first)
         may_match_in = self._may_match_in(first)
@@ -320,7 +340,7 @@ class Changes(Rows):
         yield instants, self._chains(window)
 
     def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Steps of one file group follow each other in one part; others of a partition are in parts of their own."""
+        """Return tasks in which the steps of one file group follow each other. Other steps get one task each."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
@@ -331,7 +351,7 @@ class Changes(Rows):
         return [self._task(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
     def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
-        """The rows of a window's parts in the order of their commits."""
+        """Return the rows of a window's tasks in the order of their commits."""
         found = map(self._table_named, LocalEngine().map(self._guarded, window))
         rows = pa.concat_tables([self.schema.empty_table(), *found])
         return (
@@ -344,7 +364,7 @@ class Changes(Rows):
         )
 
     def _parts(self) -> list[pa.Table]:
-        """Steps at once, even those of one part."""
+        """Read the tables of all tasks. For net changes, all steps run in parallel, even the steps of one task."""
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
         parts = self._own_tasks()
@@ -367,7 +387,7 @@ class Changes(Rows):
 
 
 def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:
-    """Each slot after that of `view`, with the views before and after it."""
+    """Yield each slot after the slot of `view` up to `up_to`, with the views before and after it."""
     for seq in range(view.seq + 1, up_to + 1):
         slot = history.slot(seq)
         after = apply(view, slot, "")
@@ -376,7 +396,7 @@ def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View
 
 
 def _touched(slot: Slot) -> dict[str, set[str]]:
-    """File groups of each partition that a slot wrote to or replaced."""
+    """Return the ids of the file groups that a slot wrote or replaced, by partition."""
     found: dict[str, set[str]] = {}
     for partition, file_id in [*((file.partition, file.file_id) for file in slot.files), *slot.replaced]:
         found.setdefault(partition, set()).add(file_id)
@@ -389,7 +409,7 @@ def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
 
 
 def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
-    """Partitions whose files differ, with their steps."""
+    """Yield the partitions whose files differ, with the pairs of file groups to compare."""
     for partition in that_differ(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if steps := pair_up(list(old.values()), list(new.values())):

@@ -1,6 +1,6 @@
-"""Following a table: what changed since a position, then what changed since that, as a Python iterator that polls.
+"""Iterator that follows a table: it polls for new commits and reads one range of slots after the other.
 
-Knows how to ask for a range and how to wait; what a range holds is readers/changes/changes.py and readers/scan.py.
+The contents of a range are read by `readers/changes/changes.py` and `readers/scan.py`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ def follow(
     poll_s: float,
     timeout_s: float | None,
 ) -> Iterator[R]:
-    """pull(since, until) of one range after the other, each ending at a commit that changed rows; waits `poll_s`
-    seconds where there is none. `look` gives the table as it is now.
+    """Yield `pull(since, until)` for one range after the other. Each range ends at a commit that changed rows.
 
-    most_commits: at most so many commits to a range. Ends where nothing came for `timeout_s` seconds (None: never).
+    Args:
+        look: Returns the history and the newest view of the table.
+        since: The slot after which the first range begins.
+        pull: Reads the range after the first slot, up to the second one.
+        most_commits: The maximum number of commits in a range, or None for no limit.
+        poll_s: Seconds to wait before the next poll if there is no new commit.
+        timeout_s: Seconds without a new commit after which the iterator ends, or None to never end.
     """
     idle_since = time.monotonic()
     while True:
@@ -42,8 +47,10 @@ def follow(
 
 
 def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """The last slot of the next range: the newest that changed rows, or the one with which `most_commits` are reached;
-    `since` if none did.
+    """Return the last slot of the next range, or `since` if no slot after it changed rows.
+
+    This is the newest slot that changed rows, or the slot with which the range has `most_commits` commits. For `since`
+    0, it is the newest slot.
     """
     if not since:
         return head.seq

@@ -1,5 +1,6 @@
-"""An incremental pull that also says which keys went: rows with `_hoodie_is_deleted`, as `upsert` of another table
-takes them.
+"""Incremental pull with deletes: changed rows and deleted keys, with the column `_hoodie_is_deleted`.
+
+The rows can be passed to `upsert` of another table.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class ChangedRows(Task):
-    """Rows that were written in the range."""
+    """Task that reads the rows written in the range."""
 
     task: Task
     schema: pa.Schema
@@ -39,8 +40,9 @@ class ChangedRows(Task):
 
 @dataclass(frozen=True)
 class DeletedKeys(Task):
-    """Keys that went: key, partition and ordering columns as they last were at the beginning of the range, the others
-    null.
+    """Task that reads the keys that were deleted in the range.
+
+    Key, partition and ordering columns have the values from the start of the range. All other columns are null.
     """
 
     part: ChangesTask
@@ -66,9 +68,9 @@ class DeletedKeys(Task):
 
 
 class IncrementalRows(Rows):
-    """The rows that changed in a range of slots, and the keys of rows that were deleted in it.
+    """The rows that changed in a range of slots, and the keys of the rows that were deleted in it.
 
-    `Table.incremental` with deletes=True makes it.
+    Returned by `Table.incremental` with deletes=True.
 
     Attributes:
         cursor: The position of the end of the range.
@@ -118,7 +120,7 @@ class IncrementalRows(Rows):
         """Split the read into tasks that can run anywhere.
 
         Returns:
-            The tasks that read changed rows, then those that read the keys of deleted rows.
+            The tasks that read changed rows, followed by the tasks that read the keys of deleted rows.
         """
         gone = self._gone._own_tasks() if self._gone else []
         found: list[Task] = [

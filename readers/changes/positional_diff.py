@@ -1,8 +1,7 @@
-"""Finds what rewrites in leaf changed, by comparing two base files of a file group chunk by chunk. Where the key
-columns are the same bytes, each row has the same position in both files.
+"""Comparison of two base files of a file group by row position.
 
-Knows neither which commits lie between the files, nor what is done with the rows. Files whose key columns are not the
-same bytes are refused: their rows have to be compared by key.
+It finds the rows that an in-place rewrite changed. If the key columns of both files consist of identical bytes, each
+row has the same position in both files. Otherwise the rows must be compared by key, and the comparison is refused.
 """
 
 from __future__ import annotations
@@ -26,14 +25,17 @@ from hoodoo.timeline.slots.slot import DataFile
 def changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Return the rows of each file whose version the other file lacks; None where positions cannot tell.
+    """Return the rows of each file whose version is not in the other file.
 
     Args:
         store: The store of the table.
         config: The configuration of the table.
         before: The older base file.
         after: The newer base file of the same file group.
-        wanted: The columns to return, record key and commit time among them.
+        wanted: The columns to return. They must include the record key and the commit time.
+
+    Returns:
+        The differing rows of the older file and of the newer file. None if the files cannot be compared by position.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -57,7 +59,7 @@ def changed_rows(
 def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
     """Return the old and the new rows of a row group whose commit times differ.
 
-    A column that is the same bytes in both files is decoded once.
+    A column with identical bytes in both files is decoded once.
     """
     same = [name for name in wanted.names if new.same(old, group, [name])]
     now = new.rows.decode(group)
@@ -68,7 +70,7 @@ def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[p
 
 
 class _File:
-    """A base file, its row groups and the bytes of their chunks."""
+    """A base file with its row groups and the bytes of their column chunks."""
 
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
@@ -80,7 +82,7 @@ class _File:
             self._leaves.setdefault(top, []).append(leaf)
 
     def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
-        """Tell whether these columns of a row group are the same bytes in both files."""
+        """Return whether the bytes of these columns in a row group are identical in both files."""
         if group >= min(self.groups, other.groups):
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
@@ -91,7 +93,7 @@ class _File:
         )
 
     def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
-        """Type, compression and size of each leaf of a column."""
+        """Return the type, compression and size of each leaf of a column."""
         chunks = (group.column(leaf) for leaf in self._leaves.get(column, ()))
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 

@@ -1,9 +1,8 @@
-"""What became of the rows of some file groups between two snapshots: their images before and after.
+"""Comparison of the rows of file groups between two snapshots, with images before and after each change.
 
-Two versions of a row are the same if record key and commit time are. Reads in two passes: which keys were touched
-(touched_keys), then whole rows of those keys; or in one, by position (positional_diff, by_row), where both snapshots
-have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie
-between.
+Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
+it finds the touched keys (`touched_keys`), then it reads the rows of these keys. If both snapshots have their rows at
+equal positions, one pass is enough (`positional_diff`, `by_row`). The file groups are in one partition.
 """
 
 from __future__ import annotations
@@ -32,17 +31,21 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
 
-KEY = "#key"  # the record key, beside columns that may be called anything an Avro name can be
+KEY = "#key"  # the record key; no table column can have this name, since it is not a valid Avro name
 
 
 @dataclass
 class RowDiff:
-    """Compares the rows of snapshots, with the columns of `schema`. What several pairs need is read once.
+    """Comparison of the rows of snapshots. Files that several pairs of snapshots need are read once.
 
-    where: changes are those of the rows that match: one that ceases to match is a delete. net: an update that changes
-    nothing is none.
-    instants: of all commits that lead from the earlier states to the later ones; None if the states do not follow each
-    other.
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table.
+        schema: The columns of the images.
+        where: Filter for the rows. A row that no longer matches counts as deleted.
+        net: True to omit updates that change no value.
+        instants: The instants of all commits from the earlier to the later snapshots. None if the snapshots do not
+            follow each other.
     """
 
     store: Store
@@ -71,16 +74,17 @@ class RowDiff:
         )
 
     def touched(self, pair: SnapshotPair) -> pa.Array | None:
-        """Record keys whose version may differ between the snapshots of `pair`; None: all there are."""
+        """Return the record keys whose version may differ between the snapshots of `pair`, or None for all keys."""
         return self._touched.of(pair)
 
     def expect(self, keys: pa.Array) -> None:
-        """Further calls of `live` ask for some of these keys: what several states have in common is then read once."""
+        """Announce the keys of the next calls of `live`. Data that several snapshots share is then read once."""
         self._expected = keys
 
     def live(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Live rows with these record keys (None: all): key, commit time, and the columns of
-        `schema` and of `where`.
+        """Return the live rows with these record keys, or all live rows for None.
+
+        The columns are the record key, the commit time, and the columns of `schema` and of `where`.
         """
         wanted = self._wanted()
         read = self._remembered if keys is not None and self._expected is not None else self._read
@@ -94,7 +98,7 @@ class RowDiff:
         return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
 
     def _remembered(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
-        """As _read, from the rows and changes of the expected keys."""
+        """Return the same rows as `_read`, from the cached rows and changes of the expected keys."""
         columns = slices.columns_for(self.config, wanted.names, merging=True)
         schema = slices.schema_of(self.config, columns)
         base = self._base(group.base.file, schema) if group.base else schema.empty_table()
@@ -123,21 +127,21 @@ class RowDiff:
         """Compare the two snapshots of `pair`.
 
         Returns:
-            A row for each change, as `found_schema` says. Its instant is '' for a deleted key whose commit is not
-            known.
+            One row per change, with the columns of `found_schema`. The instant is '' for a deleted key whose commit is
+            unknown.
         """
         if sides := self._by_position(pair):
             return self._between(pair, *sides)
         keys = self.touched(pair)
         if keys is not None:
-            self.expect(keys)  # a base that both states lie over is read once
+            self.expect(keys)  # a base file that both snapshots use is read once
         return self.changes(pair, keys)
 
     def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Return the rows before and after that differ, where positions tell; None where keys have to be compared.
+        """Return the differing rows before and after, or None if the rows must be compared by key.
 
-        Positions tell where rewrites in place led from one base to the other, or where logs lie over rows of one
-        base.
+        Rows can be compared by position if in-place rewrites led from one base file to the other, or if both snapshots
+        have the same base file and only their logs differ.
         """
         if not len(pair.before) == len(pair.after) == 1:
             return None
@@ -149,7 +153,7 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Compare as `diff` does, but only rows with these `keys` (None: all)."""
+        """Compare as `diff` does, but only the rows with these `keys` (None: all rows)."""
         return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
     def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
@@ -192,8 +196,10 @@ class RowDiff:
         after: tuple[pa.Table, np.ndarray] | None,
         unknown: bool = False,
     ) -> pa.Table:
-        """Changes of one kind; `versions` at `at` has their keys, and the commit times that made them unless those are
-        `unknown`.
+        """Return the changes of one kind.
+
+        The rows of `versions` at `at` contain the keys of the changes. They also contain the commit times of the
+        changes, unless `unknown` is true.
         """
         images = [self._structs(side, len(at)) for side in (before, after)]
         at = pa.array(at)
@@ -216,8 +222,9 @@ class RowDiff:
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:
-    """`found` in several steps of one partition: a key that went from one file group and came in
-    another was updated.
+    """Combine the changes of several steps of one partition.
+
+    A delete in one file group and an insert of the same key in another one become an update.
     """
     went, came = found.filter(pc.equal(found["op"], DELETE)), found.filter(pc.equal(found["op"], INSERT))
     position = pc.index_in(came[KEY], value_set=went[KEY].combine_chunks())

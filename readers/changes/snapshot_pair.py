@@ -1,4 +1,4 @@
-"""Two snapshots of the same file groups, to be compared. Knows no rows."""
+"""Pairs of snapshots of file groups, which are compared to find changes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class SnapshotPair:
-    """Two states of file groups of one partition, which hold the same keys or are all there is of them.
+    """Two snapshots of file groups of one partition.
 
-    instant: of the commit that led from one to the other, '' where there may have been several.
+    Attributes:
+        before: The file groups in the earlier snapshot.
+        after: The file groups in the later snapshot.
+        instant: The instant of the commit between the snapshots, or '' if there may be several commits.
     """
 
     before: tuple[FileGroup, ...]
@@ -21,8 +24,10 @@ class SnapshotPair:
 
 
 def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
-    """The states of one partition as steps: each file group that stays by itself; those that went, with those that
-    came, as one.
+    """Return the pairs of file groups of one partition to compare.
+
+    A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
+    with all added ones. If no file group was removed, each added one gets its own pair.
     """
     old, new = {group.file_id: group for group in before}, {group.file_id: group for group in after}
     steps = [

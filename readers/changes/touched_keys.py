@@ -1,8 +1,8 @@
-"""Which record keys may have another version in one of two snapshots than in the other.
+"""Search for the record keys whose version differs between two snapshots.
 
-A version of a row is its record key and its commit time. What a service moves or rewrites keeps both, so that
-compaction, clustering and log compaction touch no key. Reads keys and commit times of what may differ, or the keys in a
-change log, where the table keeps one. Knows no other columns.
+The version of a row is its record key and commit time. Table services keep both when they rewrite or move a row.
+Compaction, clustering and log compaction therefore touch no key. The search reads the keys and commit times of files
+that may differ. If the table has a change log, it reads the keys in the change log.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """The touched keys of the pairs of one comparison. What several pairs need is read once.
+    """The touched keys of the pairs of one comparison. Files that several pairs need are read once.
 
-    instants: of all commits that lead from the earlier snapshots to the later ones; None if they do not follow each
-    other.
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table.
+        instants: The instants of all commits from the earlier to the later snapshots. None if the snapshots do not
+            follow each other.
     """
 
     store: Store
@@ -39,7 +42,7 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Record keys whose version may differ between the snapshots of `pair`; None: all there are."""
+        """Return the record keys whose version may differ between the snapshots of `pair`, or None for all keys."""
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:
@@ -56,10 +59,11 @@ class TouchedKeys:
         return _one_array([changed, *gone.chunks])
 
     def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
-        """Keys of `new` whose version `old` has not, and whether keys may be gone. instants: of the commits between
-        them, None if they do not follow each other.
+        """Return the keys of `new` whose version is not in `old`, and whether keys of `old` may be missing in `new`.
 
-        A row that none of them wrote is the version that `old` has, so that counting tells whether others are missing.
+        `instants` are the instants of the commits between the snapshots, or None if the snapshots do not follow each
+        other. A row that none of these commits wrote has the same version in `old`. The row counts therefore show
+        whether keys are missing.
         """
         if instants is not None:
             changed = new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).combine_chunks()
@@ -73,7 +77,7 @@ class TouchedKeys:
         return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
-        """Keys in the logs that only one of the states has: the base is the same."""
+        """Return the keys in the logs that only one of the two snapshots has. Both have the same base file."""
         known, now = ({log.file.content: log.file for log in group.logs} for group in (before, after))
         files: list[DataFile] = [file for one, file in {**known, **now}.items() if one not in known or one not in now]
         schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
@@ -83,8 +87,9 @@ class TouchedKeys:
         return _one_array([chunk for part in parts for chunk in part.chunks]).unique()
 
     def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
-        """True if a change log says all that was done to `before`. It does not if others may have logged between it and
-        the rewrite.
+        """Return whether a change log records all changes since `before`.
+
+        It does not if another commit may have written logs between `before` and the rewrite.
         """
         if (
             before.base is None
@@ -97,8 +102,9 @@ class TouchedKeys:
         return after.base.file.previous == before.base.file.path
 
     def _in_change_log(self, after: FileGroup) -> pa.Array:
-        """Keys that the rewrite to the base of `after` changed, as Hudi's change log has them, and
-        those logged since.
+        """Return the keys that the rewrite to the base file of `after` changed, and the keys in its later logs.
+
+        The keys of the rewrite are read from Hudi's change log.
         """
         assert after.base is not None
         rows = read_change_log(self.store, self.config, after.base.file)
@@ -108,19 +114,19 @@ class TouchedKeys:
     def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
         schema = pa.schema(
             [pa.field(RECORD_KEY, pa.string()), pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string()))]
-        )  # few times, many rows
+        )  # dictionary: there are few commit times and many rows
         parts = []
         for group in groups:
             known = self._versions.pop(paths(group), None)
             parts.append(slices.read_slice(self.store, self.config, group, schema) if known is None else known)
         self._versions = dict(
             zip(map(paths, groups), parts, strict=True)
-        )  # the state after one step is that before the next
+        )  # the next pair begins with the snapshot that ends this pair
         return pa.concat_tables([schema.empty_table(), *parts])
 
 
 def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
-    """Mask of the values of a dictionary column that are among `few`."""
+    """Return a mask of the values of a dictionary column that are in `few`."""
     parts = [
         pc.is_in(chunk.dictionary, value_set=few).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
         for chunk in column.chunks

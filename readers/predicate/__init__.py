@@ -1,1 +1,1 @@
-"""`where`: its text, its tree, what it prunes and which rows it chooses."""
+"""The `where` argument: its parsers, its syntax tree, pruning and row filtering."""

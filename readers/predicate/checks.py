@@ -1,8 +1,8 @@
-"""Checks: conditions, in the language of `where`, that every row which hoodoo writes has to meet. A row fails a check
-where the condition is false; it passes where the condition is null.
+"""Checks: conditions that every row written by hoodoo must meet. Their syntax is that of `where`.
 
-Knows texts, columns and rows. `timeline/properties/check_properties.py` keeps the checks of a table; its writers
-decide what becomes of a row that fails one.
+A row fails a check if the condition is false. It passes if the condition is null.
+`timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
+handled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from hoodoo.timeline.columns.alterations import Alteration
 
 TEXT_CAP = 10_000
-"""Characters of one check: it stands in the table's properties, which every open reads."""
+"""Maximum number of characters of one check. Checks are stored in the table's properties, which every open reads."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_ROW = "#row"  # a column beside the table's, which Avro lets nobody call so
+_ROW = "#row"  # an additional column; no table column can have this name, since it is not a valid Avro name
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check, parsed; tasks get it parsed, so that they need no parser."""
+    """A parsed check. Tasks receive it parsed, so that they need no parser."""
 
     name: str
     text: str
@@ -43,7 +43,7 @@ class Check:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that the condition looks at."""
+        """Names of the columns used in the condition."""
         from hoodoo.readers.predicate import tree as predicates
 
         return frozenset(predicates.columns(self.tree))
@@ -55,15 +55,20 @@ class Check:
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions, ascending, of the rows for which the condition is false. `rows` has its columns."""
+        """Return the positions of the rows whose condition is false, ascending.
+
+        `rows` must contain the check's columns.
+        """
         numbered = rows.select(sorted(self.columns)).append_column(_ROW, pa.array(np.arange(len(rows))))
         positions: np.ndarray = numbered.filter(self._false)[_ROW].to_numpy()
         return positions
 
 
 def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
-    """The checks of `given`, name -> text, over the columns of `schema`. Raises OptionError for names and texts that
-    cannot be, PredicateError for a text that does not fit; both name the check.
+    """Parse the checks in `given`, a mapping from name to condition, for the columns of `schema`.
+
+    Raises OptionError for an invalid name or an empty or too long condition. Raises PredicateError for a condition that
+    cannot be parsed or does not match the columns. Both errors name the check.
     """
     if not isinstance(given, Mapping):
         raise OptionError(f"checks takes a dict of texts by name, got {printable(given)}.", option="checks")
@@ -85,7 +90,10 @@ def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
 
 
 def of(config: TableConfig) -> tuple[Check, ...]:
-    """The table's checks, in order of name. Raises PredicateError for one that does not fit its columns any more."""
+    """Return the table's checks, sorted by name.
+
+    Raises PredicateError for a check that no longer matches the columns.
+    """
     return parsed(stored(config.raw), config.schema)
 
 
@@ -104,18 +112,22 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
 
 
 def names(checks: Sequence[Check], column: str) -> list[str]:
-    """Names of those of `checks` that look at the top-level column `column`."""
+    """Return the names of the checks in `checks` that use the top-level column `column`."""
     return [check.name for check in checks if column in check.columns]
 
 
 def checks_naming(config: TableConfig, column: str) -> list[str]:
-    """Names of the table's checks that look at the top-level column `column`: who drops or retypes it asks first."""
+    """Return the names of the table's checks that use the top-level column `column`.
+
+    Call this before the column is dropped or its type changes.
+    """
     return names(of(config), column)
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """`text` with the columns called as `names` says, old name -> new one, all else as it was written. Raises
-    PredicateError where it cannot be read.
+    """Rename columns in a condition. `names` maps old names to new names. All other text stays unchanged.
+
+    Raises PredicateError if the condition cannot be parsed.
     """
     from hoodoo.readers.predicate import text as grammar
 
@@ -126,8 +138,11 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Checks that have another text after `alterations`, as properties: they follow a rename. Raises SchemaError where
-    a column that a check looks at is dropped or gets another type.
+    """Return the checks whose text changes with `alterations`, as table properties.
+
+    A check follows the rename of its columns.
+
+    Raises SchemaError if the alterations drop a column that a check uses, or change its type.
     """
     from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, RetypeColumn, WidenColumn
 
@@ -152,8 +167,10 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
-    """Checks that have another text once the table has `columns` instead, as properties: they follow their columns by
-    id. Raises SchemaError where a check looks at a column that is not among them, or that it does not fit there.
+    """Return the checks whose text changes if the table gets `columns` instead, as table properties.
+
+    Columns are matched by id. Raises SchemaError if a check uses a column that is not in `columns`, or that has an
+    incompatible type there.
     """
     known, texts = stored(config.raw), {}
     for check in of(config):

@@ -1,4 +1,4 @@
-"""DuckDB database that parses and evaluates SQL expressions. Knows nothing of which expressions are allowed."""
+"""DuckDB database that parses and evaluates SQL expressions. Other modules decide which expressions are allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.errors import EngineError
 from hoodoo.redact import printable
 
 DEPTH_MAX = 150
-"""Levels of an expression: several levels of JSON for each are on Python's stack."""
+"""Maximum nesting depth of an expression. Each level needs several JSON levels on Python's stack."""
 _SETTINGS = (
     "SET GLOBAL TimeZone='UTC'",
     f"SET GLOBAL max_expression_depth={DEPTH_MAX}",
@@ -21,7 +21,7 @@ _SETTINGS = (
 
 
 def available() -> bool:
-    """Tell whether DuckDB is installed."""
+    """Return whether DuckDB is installed."""
     try:
         import duckdb  # noqa: F401  an extra
     except ImportError:
@@ -34,8 +34,9 @@ _lock = threading.Lock()
 
 @cache
 def _root() -> Any:
-    """Return an empty database of this process that reads no file and whose settings cannot be changed. It has one
-    thread, since tasks run in parallel anyway.
+    """Return the in-memory database of this process. It can read no files, and its settings are locked.
+
+    The database has one thread, because tasks already run in parallel.
     """
     import duckdb
 
@@ -58,7 +59,7 @@ def cursor() -> Any:
 
 
 def ask(query: str, value: str) -> str:
-    """Run a query with one parameter, and return its one value as text."""
+    """Run a query with one parameter, and return its single value as a string."""
     with cursor() as asked:
         return str(asked.execute(query, [value]).fetchone()[0])
 

@@ -1,8 +1,8 @@
-"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows; and,
-where DuckDB is installed, any boolean SQL expression over one row.
+"""Filters: parsed `where` conditions, which prune files and row groups by statistics and select rows.
 
-What the language of `where` (text.py) can say is decided by it, and prunes; DuckDB decides the rest. So a comparison
-means the same, whatever it is joined with. Knows no file and no slot.
+If DuckDB is installed, a condition may be any boolean SQL expression over one row. The parts that the grammar of
+`where` (text.py) covers are evaluated by hoodoo and used for pruning. DuckDB evaluates the remaining parts. A
+comparison therefore has the same meaning in every condition.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from hoodoo.readers.predicate.tree import And, Predicate
 from hoodoo.redact import printable
 
 Where: TypeAlias = "str | pc.Expression"
-"""What `where` takes: a text, or an Arrow expression. What of the one is in the grammar of `text.py`, and what of the
-other `from_arrow.py` can read, prunes files.
+"""Type of the `where` argument: a string or an Arrow expression.
+
+Files are pruned by the parts of a string that the grammar of `text.py` covers, and by the parts of an Arrow expression
+that `from_arrow.py` understands.
 """
 _OPTION = "where"
-_POSITION = "#position"  # no table has a column with such a name
+_POSITION = "#position"  # no table column can have this name
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are meant: those for which all that it says is true.
+    """A condition that selects rows. A row matches if all parts of the condition are true.
 
     Attributes:
-        tree: What the language of `where` can say; it prunes. None: nothing of it can.
-        expression: The tree, or the expression that was given, for Arrow. None: all rows.
-        columns: The columns that it may look at.
-        rest: What only DuckDB can evaluate. None: nothing.
-        tree_decides: False where the tree only prunes, and rows that it says nothing against need not match.
+        tree: The part in the grammar of `where`. It prunes files. None if there is no such part.
+        expression: The tree or the given expression, for Arrow. None: all rows.
+        columns: The columns that the condition may use.
+        rest: The part that only DuckDB can evaluate, or None.
+        tree_decides: False if the tree is only used to prune, and the rows that it keeps need not match.
     """
 
     tree: Predicate | None
@@ -48,20 +50,20 @@ class Filter:
     columns: frozenset[str]
     rest: Expression | None = None
     tree_decides: bool = True
-    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
 
     @staticmethod
     def of(where: Where | None, schema: pa.Schema, now: dt.datetime | None = None) -> Filter | None:
-        """Read the argument `where`.
+        """Parse the argument `where`.
 
         Args:
-            where: A text, an Arrow expression, or None for all rows.
-            schema: The columns that it may look at.
-            now: What `now()` means in it, in UTC. None: this moment.
+            where: A string, an Arrow expression, or None for all rows.
+            schema: The columns that the condition may use.
+            now: The time that `now()` returns, in UTC. None: the current time.
 
         Raises:
-            PredicateError: It cannot be parsed, or does not fit the columns.
-            OptionError: It is neither a text nor an Arrow expression.
+            PredicateError: The condition cannot be parsed, or does not match the columns.
+            OptionError: `where` is neither a string nor an Arrow expression.
         """
         if where is None:
             return None
@@ -85,14 +87,14 @@ class Filter:
 
     @property
     def decided_by_tree(self) -> bool:
-        """True if nothing but the tree decides which rows match."""
+        """True if the tree alone decides which rows match."""
         return self.rest is None and self.tree is not None and self.tree_decides
 
     def matching(self, rows: pa.Table) -> pa.Table:
-        """Return those of `rows` that match.
+        """Return the matching rows of `rows`.
 
         Raises:
-            ExpressionError: DuckDB cannot evaluate the condition on one of the rows.
+            ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
         """
         if self.tree is not None and self.tree_decides:
             found = rows.filter(predicates.mask(self.tree, rows))
@@ -104,7 +106,7 @@ class Filter:
         return found.slice(0, 0) if pa.types.is_null(truth.type) else found.filter(truth)
 
     def positions(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions, ascending, of those of `rows` that match. Raises what `matching` raises."""
+        """Return the positions of the matching rows of `rows`, ascending. Raises the errors of `matching`."""
         if self.decided_by_tree:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
@@ -138,11 +140,11 @@ def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """`where`, pruning by `tree` as well: rows for which that is not true may be left out, and need not be.
+    """Return `where` with additional pruning by `tree`. Rows for which `tree` is not true may or may not be left out.
 
     Args:
         where: The filter. None: all rows match.
-        tree: What somebody else goes by, who chooses rows by himself. None: nothing is known of it.
+        tree: The condition of a caller that filters the rows again. None: no condition.
     """
     if tree is None:
         return where
@@ -153,8 +155,8 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
 
 
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
-    """A condition that the language of `where` cannot say, as `problem` tells."""
-    meant_text = "instead" in problem.details  # no SQL expression either
+    """Parse a condition as SQL that is not in the grammar of `where`. `problem` is the error of the `where` parser."""
+    meant_text = "instead" in problem.details  # not a valid SQL expression either
     if not duckdb_engine.available():
         if meant_text:
             raise problem
@@ -207,7 +209,7 @@ def _tree_of(text: str, schema: pa.Schema) -> Predicate | None:
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """What `stats` of `rows` rows say of the columns of `schema`, as typed values."""
+    """Convert `stats` of `rows` rows to ranges of typed values for the columns of `schema`."""
     ranges = {}
     there = set(schema.names)
     for name, (low, high, nulls) in stats.items():

@@ -1,7 +1,7 @@
-"""Reads Arrow expressions: what of one statistics can judge, as a tree that prunes, and which columns it looks at.
+"""Parser for Arrow expressions. It returns a tree for pruning by statistics, and the columns that the expression uses.
 
-Arrow says of an expression what it consists of in its serialised form only. What is not understood there is Opaque in
-the tree: it prunes nothing, and is never guessed. The expression itself decides which rows match.
+Arrow exposes the structure of an expression only in its serialized form. Unknown parts become Opaque nodes, which prune
+nothing. The Arrow expression itself decides which rows match.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _COMPARISONS = {
     "greater_equal": ">=",
 }
 FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The comparison that says the same with its sides exchanged."""
+"""The equivalent comparison with exchanged sides."""
 _ANDS, _ORS = ("and_kleene", "and"), ("or_kleene", "or")
-_MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: what a null is to is_in
+_MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: the result of is_in for null
 _SPECIAL = re.compile(r"([\\%_])")
-_NUMBERED = "FieldPath("  # how Arrow shows a field that is named by its number
-_MANY = 1000  # values of an IN, from which on their bounds stand for them
+_NUMBERED = "FieldPath("  # Arrow's text for a field that is referenced by index
+_MANY = 1000  # an IN with more values is replaced by its bounds
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,22 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return what statistics can judge of `expression`, over the columns of `schema`; None where that is nothing.
+    """Return the part of `expression` that statistics can evaluate, or None if there is no such part.
 
-    The tree may be true wherever the expression is, and false wherever the expression is. It does not decide.
+    The tree is only for pruning. It may be true for every row for which `expression` is true, and false for every row
+    for which `expression` is false. The columns are those of `schema`.
     """
     node = _read(expression)
     return None if node is None else _useful(_tree(node, schema))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns of `schema` that `expression` looks at, or more."""
+    """Return the columns of `schema` that `expression` uses. The result may contain further columns."""
     node = _read(expression)
     if node is not None:
         return frozenset(_columns(node))
-    text = str(expression)  # a field within a struct, whose path is written out
-    if _NUMBERED in text:  # a number counts in all of the columns
+    text = str(expression)  # a nested field, shown with its path
+    if _NUMBERED in text:  # an index refers to the list of all columns
         return frozenset(schema.names)
     named = [name for name in schema.names if name in text]
     if not _fits(expression, schema, named):
@@ -83,7 +84,7 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
 
 
 def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Tell whether the expression needs none but these columns."""
+    """Return whether the expression can be evaluated with only these columns."""
     try:
         pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
     except (pa.ArrowException, ValueError, TypeError):
@@ -92,19 +93,22 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
 
 
 def goes_by_number(expression: pc.Expression) -> bool:
-    """Tell whether the expression may name a column by its number, which says nothing once columns are left out."""
+    """Return whether the expression may reference a column by its index.
+
+    Such an index is invalid once columns are left out.
+    """
     return _read(expression) is None and _NUMBERED in str(expression)
 
 
-# ---- what an expression consists of
+# ---- parts of an expression
 class _ArrowSchema(ctypes.Structure):
-    """The beginning of the struct of Arrow's C data interface."""
+    """The first fields of the ArrowSchema struct of Arrow's C data interface."""
 
     _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
 def _read(expression: pc.Expression) -> _Node | None:
-    """The expression as a tree of its own words, or None where Arrow does not give it."""
+    """Return the expression as a tree of nodes, or None if Arrow cannot serialize it."""
     try:
         batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
         words = _words(batch.schema)
@@ -115,7 +119,7 @@ def _read(expression: pc.Expression) -> _Node | None:
 
 
 def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """The metadata of a schema in their order, names that occur several times among them: pyarrow's dict has one."""
+    """Yield the metadata entries of a schema in order, including duplicate names, which pyarrow's dict omits."""
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -137,7 +141,7 @@ def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
         return found
 
     found = [(text(), text()) for _ in range(number())]
-    del capsule  # its memory was read until here
+    del capsule  # keeps the memory valid until here
     yield from found
 
 
@@ -168,7 +172,7 @@ def _columns(node: _Node) -> Iterator[str]:
                 yield from _columns(one)
 
 
-# ---- what statistics can judge
+# ---- conditions that statistics can evaluate
 def _useful(tree: Predicate) -> Predicate | None:
     return None if isinstance(tree, Opaque) else tree
 
@@ -186,7 +190,7 @@ def _tree(node: _Node, schema: pa.Schema) -> Predicate:
         case _Call(name, parts) if name in _ORS:
             return Or(tuple(_tree(part, schema) for part in parts))
         case _Call("if_else", (_, part, _Literal(value))) if not value.is_valid:
-            return _tree(part, schema)  # as DuckDB says IN: null where the condition is not true
+            return _tree(part, schema)  # DuckDB's form of IN: null if the condition is not true
         case _Call(name, (_Field(column), _Literal(value))) if name in _COMPARISONS:
             return comparison(column, _COMPARISONS[name], value, schema)
         case _Call(name, (_Literal(value), _Field(column))) if name in _COMPARISONS:
@@ -208,14 +212,14 @@ def _said(options: pa.StructScalar) -> Mapping[str, Any]:
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return `column op value`, where it means the same to statistics as to Arrow; else Opaque."""
+    """Return the predicate `column op value`, or Opaque if statistics and Arrow may compare differently."""
     kind = schema.field(column).type
     found = _value(value, kind)
     return Opaque() if found is None else Compare(column, op, found, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return `column IN values`, nulls left out, as `comparison` does."""
+    """Return the predicate `column IN values` without nulls, or Opaque like `comparison`."""
     kind = schema.field(column).type
     found = [_value(value, kind) for value in values if value.is_valid]
     if None in found:
@@ -224,7 +228,7 @@ def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
         if any(value != value for value in found):
             return Opaque()
         ends = Compare(column, ">=", min(found), kind), Compare(column, "<=", max(found), kind)
-        return And((*ends, Opaque()))  # what lies between need not be one of them
+        return And((*ends, Opaque()))  # a value within the bounds need not be in the list
     return In(column, tuple(found), kind)
 
 
@@ -235,7 +239,7 @@ def _is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicat
         return found
     if nulls == _MATCH and values.null_count:
         return Or((found, IsNull(column)))
-    if nulls in (_MATCH, _SKIP):  # false of null, so that its contrary is true
+    if nulls in (_MATCH, _SKIP):  # the result for null is false, so its negation is true
         return And((found, Not(IsNull(column))))
     return Opaque()
 
@@ -248,13 +252,14 @@ def _like(column: str, name: str, options: Mapping[str, Any], schema: pa.Schema)
 
 
 def starting_with(text: str) -> str:
-    """Return the pattern of LIKE for texts that begin with `text`."""
+    """Return the LIKE pattern for strings that begin with `text`."""
     return _SPECIAL.sub(r"\\\1", text) + "%"
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
-    """A literal as statistics of a column of `kind` compare with it; None where Arrow might compare otherwise, since it
-    turns both into a common type first.
+    """Convert a literal to the type of the statistics of a column of type `kind`.
+
+    Returns None if Arrow might compare differently, because it converts both sides to a common type first.
     """
     t, given = pa.types, value.type
     if not value.is_valid:
@@ -271,7 +276,7 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
         if _is_number(kind) and _is_number(given):
             return _number(value.as_py(), kind, given)
     except (pa.ArrowException, ValueError, OverflowError):
-        return None  # parts of a microsecond, or a time that Python's own cannot be
+        return None  # fractions of a microsecond, or a time outside Python's range
     return None
 
 
@@ -280,9 +285,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
-    """A number of another type, if no rounding to a common type can matter."""
+    """Convert a number to the column's type. Returns None if rounding to a common type could change the comparison."""
     floats = [one for one in (kind, given) if pa.types.is_floating(one)]
-    if len(floats) == 1:  # whole numbers become floats
+    if len(floats) == 1:  # integers become floats
         exact = 1 << (24 if pa.types.is_float32(floats[0]) else 53)
         if not -exact <= value <= exact:
             return None

@@ -1,8 +1,8 @@
-"""Reads what polars pushes into a read: what of it statistics can judge, as a tree that prunes.
+"""Parser for polars expressions. It returns a tree for pruning by statistics.
 
-An expression of polars tells its parts, but not what joins them. So each of the few forms that are known is put
-together again from the parts, and compared with the expression. Nothing else prunes, and polars decides by itself
-which rows match: it holds NaN for the greatest number.
+A polars expression exposes its operands but not its operator. For each supported operator, the parser builds an
+expression from the operands and compares it with the original. All other expressions prune nothing. polars itself
+decides which rows match, and treats NaN as the greatest number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "non
 
 
 def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
-    """Return what statistics can judge of `expression`, over the columns of `schema`."""
+    """Return the part of `expression` that statistics can evaluate, for the columns of `schema`."""
     parts = expression.meta.pop()[::-1]
     if not parts:
         name = _column(expression, schema)
@@ -75,7 +75,7 @@ def _compared(left: pl.Expr, op: str, right: pl.Expr, schema: pa.Schema) -> Pred
     if name is None or not right.meta.is_literal():
         return Opaque()
     if op in (">", ">=") and pa.types.is_floating(schema.field(name).type):
-        return Opaque()  # NaN is greater, and statistics do not tell of it
+        return Opaque()  # NaN is greater, and statistics exclude NaN
     values = _literal(right)
     return comparison(name, op, values[0], schema) if len(values) == 1 else Opaque()
 
@@ -89,7 +89,7 @@ def _between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Pr
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
-    """The column of `schema` that the expression is, if it is one."""
+    """Return the column of `schema` that the expression consists of, or None for other expressions."""
     import polars
 
     if expression.meta.pop() or len(names := expression.meta.root_names()) != 1:

@@ -1,7 +1,6 @@
-"""A literal of `where`, as text, to the one Python value of the column's type that it means, or a refusal: nothing is
-rounded silently.
+"""Conversion of literals in `where` to Python values of the column's type.
 
-It knows types; the grammar that literals stand in it does not know.
+A value that would need rounding is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 
 
 class LiteralText(NamedTuple):
-    """A literal as it was written: `kind` by its syntax (`DATE '…'` is a date), `text` without quotes."""
+    """A literal as written. `kind` depends on the syntax (`DATE '…'` is a date), and `text` has no quotes."""
 
     kind: Kind
     text: str
@@ -34,10 +33,11 @@ _TIMESTAMP = re.compile(
 
 
 def convert(literal: LiteralText, type_: pa.DataType) -> Any:
-    """The value as int, float, Decimal, str, bytes, bool, date, datetime (aware if the column has a zone) or time.
+    """Convert a literal to an int, float, Decimal, str, bytes, bool, date, datetime or time.
 
-    A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary,
-    but must have all the digits that were written. Raises ValueError with what is wrong, to be read after "… which".
+    A datetime is aware if the column has a time zone. A timestamp without zone is then in UTC. A number for a float
+    column need not be exact in binary, but the float must preserve all written digits. Raises ValueError. Its message
+    completes a sentence after "which".
     """
     types = pa.types
     if types.is_floating(type_):
@@ -64,8 +64,9 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """The value as a constant of DuckDB's SQL that has the column's type; None where the literal as it was written
-    means this value to DuckDB, too.
+    """Return the value as a DuckDB SQL constant of the column's type.
+
+    Returns None if DuckDB converts the original literal to the same value.
     """
     types = pa.types
     if types.is_floating(type_):

@@ -1,4 +1,4 @@
-"""Text that somebody wrote without its quotes: what to write instead. Knows the text of a condition, no columns."""
+"""Hints for strings that were written without quotes in a condition."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hoodoo.nearest import nearest
 from hoodoo.redact import printable
 
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|`[^`]*`|[^\s,()'\"`;]+")
-_SHOWN = 100  # characters of a text that is shown corrected as a whole
+_SHOWN = 100  # maximum length of a condition that is shown in full with the correction
 
 
 def in_quotes(text: str, at: int) -> str:
-    """Return `text` with the word at `at` in single quotes, or this word alone where the text is long.
+    """Return `text` with the word at `at` in single quotes. If the text is long, return only the quoted word.
 
     Args:
         text: The text of a condition or an expression.
-        at: Where a name begins that was meant as text: a bare word, or one in double quotes.
+        at: The start of a name that was meant as a string: a bare word, or a word in double quotes.
     """
     found = _WORD.match(text, at)
     if found is None:
@@ -32,17 +32,17 @@ def in_quotes(text: str, at: int) -> str:
 
 
 def as_text(value: str) -> str:
-    """Return the SQL literal of a text."""
+    """Return the SQL literal of a string."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
-    """Return what to say of a name, none of the `known` ones, that stands where a text may stand.
+    """Return the error message for an unknown name in a position where a string is allowed.
 
     Args:
         name: The name.
-        known: The columns that there are.
-        instead: What to write where a text is meant.
+        known: The existing columns.
+        instead: The text to write if a string is meant.
     """
     near = nearest(name, known)
     text = f"text stands in single quotes: {instead}"
@@ -50,7 +50,7 @@ def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
 
 
 def written_in_quotes(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are written in quotes: texts, dates and times."""
+    """Return whether literals of a type are written in quotes: strings, dates and times."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
 

@@ -1,8 +1,8 @@
 """SQL expressions over the columns of a table, which DuckDB evaluates on Arrow tables (extra `hoodoo[sql]`).
 
-DuckDB itself parses a text, and this module looks at what it parsed: it lets through only what gives one value per row,
-the same each time, and looks at nothing but the row. Columns are known by their index, since DuckDB takes `a` and `A`
-for one name. Knows no files; what becomes of the values is for who asks.
+DuckDB parses the expression, and this module checks the syntax tree. An expression must return one value per row, be
+deterministic, and use only the row itself. Columns are referenced by index, because DuckDB treats `a` and `A` as the
+same name.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_t
 from hoodoo.redact import printable
 
 TEXT_CAP = 1 << 20
-"""Characters of one expression."""
-_LINE = 100  # characters of the text that an error shows
+"""Maximum number of characters of one expression."""
+_LINE = 100  # maximum length of the text shown in an error
 _PREFIX = "SELECT "
 _NUMBER = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"(?<![\w'\"-])\d{4}-\d\d?-\d\d?(?![\w'\"-])")  # a date without quotes
@@ -52,19 +52,22 @@ _TIMES = {
 }
 _TIMES |= dict.fromkeys(("current_timestamp", "get_current_timestamp", "transaction_timestamp"), _TIMES["now"])
 _TIMES |= {"today": _TIMES["current_date"]} | dict.fromkeys(("current_time", "get_current_time"), _TIMES["localtime"])
-"""What tells the time -> the moment of the call, in UTC, so that all rows and all attempts of a call see one moment."""
+"""SQL constants for functions that return the current time.
+
+The constant is the time of the call in UTC, so that all rows and all attempts of a call use one time.
+"""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression that was checked.
+    """A validated expression.
 
     Attributes:
-        text: What the caller wrote.
-        option: The argument that it came in, for errors.
-        sql: What DuckDB evaluates; the column at index i of the schema is called `c<i>` in it.
-        columns: The columns that it looks at: index in the schema, and name.
-        type: The type of its values.
+        text: The text that the caller wrote.
+        option: The name of the argument, for errors.
+        sql: The SQL that DuckDB evaluates. The column at index i of the schema is named `c<i>`.
+        columns: The used columns: index in the schema, and name.
+        type: The type of the values.
     """
 
     text: str
@@ -75,15 +78,15 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """The name of the column that the expression is; None if it is more than a column."""
+        """The name of the column if the expression is a single column, otherwise None."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Evaluate the expression on each of `rows`.
+        """Evaluate the expression for each row of `rows`.
 
         Raises:
-            ExpressionError: It cannot be evaluated, such as for a text that is no number.
+            ExpressionError: The expression cannot be evaluated, for example because a string is not a number.
         """
         if self.columns:
             known = pa.table([rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns])
@@ -93,27 +96,28 @@ class Expression:
 
 
 def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Check an expression.
+    """Parse and validate an expression.
 
     Args:
         text: The expression, in DuckDB's SQL.
-        schema: The columns that it may look at. Where it sees two rows, each column is called by its row and its name,
-            such as "source.fare"; the name alone will do where one of the rows has it.
-        now: What `now()` and its relatives mean, in UTC.
-        option: The argument that it came in, for errors.
+        schema: The columns that the expression may use. If it sees two rows, each column name has its row as a prefix,
+            such as "source.fare". The name alone is enough if only one of the rows has it.
+        now: The time that `now()` and similar functions return, in UTC.
+        option: The name of the argument, for errors.
 
     Raises:
-        ExpressionError: It cannot be parsed, does not fit the columns, or is no expression over one row.
+        ExpressionError: The expression cannot be parsed, does not match the columns, or is not an expression over one
+            row.
         EngineError: DuckDB is not installed.
     """
     return expression_of(parsed(text, option, schema.names), text, schema, now, option)
 
 
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises.
+    """Return the node of DuckDB's syntax tree for an expression. Raises the errors of `read`.
 
-    names: of columns. One that is a word of SQL's own, such as `at`, may stand without quotes where that is all that
-    keeps the text from being read.
+    `names` are column names. A column whose name is a SQL keyword, such as `at`, may be written without quotes if
+    quotes around the column names make the expression valid.
     """
     if not duckdb_engine.available():
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
@@ -122,7 +126,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
             f"{option} is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
             option=option,
         )
-    if "\0" in text:  # DuckDB's parser takes the text up to there for the whole
+    if "\0" in text:  # DuckDB's parser stops at a NUL character
         raise ExpressionError(f"{option} has a NUL character: {printable(text)}. Write chr(0) for it.", option=option)
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
@@ -156,7 +160,7 @@ def _tree(text: str) -> dict[str, Any]:
 
 
 def _with_quotes(text: str, names: Sequence[str]) -> str:
-    """The text with quotes around the names of columns that stand without; not around functions, nor after a dot."""
+    """Return the text with quotes around bare column names, except before a parenthesis and next to a dot."""
     tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
     solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
     words = [word for _, word in tokens]
@@ -168,28 +172,28 @@ def _with_quotes(text: str, names: Sequence[str]) -> str:
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the conditions that `node` joins by AND; `node` itself if it is one condition."""
+    """Return the conditions that `node` joins with AND, or `node` itself for a single condition."""
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
         return [part for child in _children(node) for part in conjuncts(child)]
     return [node]
 
 
 def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the node that joins `nodes` by AND."""
+    """Return a node that joins `nodes` with AND."""
     if len(nodes) == 1:
         return nodes[0]
     return _node(" AND ".join(f"({sql_of(node)})" for node in nodes))
 
 
 def sql_of(node: dict[str, Any]) -> str:
-    """Return the text of a node."""
+    """Return the SQL text of a node."""
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
     tree["statements"][0]["node"]["select_list"] = [node]
     return duckdb_engine.ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
 
 
 def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Check a node of `parsed`; the other arguments are those of `read`."""
+    """Validate a node returned by `parsed`. The other arguments are those of `read`."""
     reader = _Reader(text, schema, now, option)
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
@@ -199,7 +203,7 @@ def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.da
 
 
 class _Reader:
-    """Refuses what is no expression over one row, and names columns by their index."""
+    """Validates that an expression is over one row, and replaces column names by their indexes."""
 
     def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
         self._text, self._names, self._now, self._option = text, schema.names, now, option
@@ -207,7 +211,10 @@ class _Reader:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """The node with columns by index and the time as a constant. bound: parameters of the lambdas around it."""
+        """Return the node with columns by index and the current time as a constant.
+
+        `bound` contains the parameters of the enclosing lambdas.
+        """
         if isinstance(node, list):
             return [self.checked(part, bound) for part in node]
         if not isinstance(node, dict):
@@ -245,14 +252,14 @@ class _Reader:
         raise self._no_column(node)
 
     def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
-        """The column that a reference means, and the fields within it; the name as it is, where there is none."""
+        """Return the column of a reference, and the fields within the column. An unknown name is returned unchanged."""
         name, *fields = node["column_names"]
         if fields and f"{name}.{fields[0]}" in self._names:
             return f"{name}.{fields[0]}", fields[1:]
         return name if name in self._names else self._meant(node, name), fields
 
     def _no_column(self, node: dict[str, Any]) -> ExpressionError:
-        """What to say of a name that no column has."""
+        """Return the error for an unknown column name."""
         name, *fields = node["column_names"]
         side = [known for known in self._names if fields and known.startswith(f"{name}.")]
         if side:  # one of two rows
@@ -265,7 +272,7 @@ class _Reader:
         return self._refusal(node, f"There is no column {printable(whole)}; {hint(whole, self._names)}")
 
     def _compared(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
-        """The operands of a comparison, with literals as they are meant where a column is compared with them."""
+        """Return the operands of a comparison, with literals converted to the type of the compared column."""
         nodes = [one for value in operands.values() for one in (value if isinstance(value, list) else [value])]
         field = self._refuse_bare_text(nodes, bound)
         if field is None:
@@ -283,21 +290,23 @@ class _Reader:
         }
 
     def _field(self, node: Any, bound: frozenset[str]) -> pa.Field | None:
-        """The column that a node is; None if it is none."""
+        """Return the column if the node is a column, otherwise None."""
         if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or node["column_names"][0] in bound:
             return None
         name, fields = self._named(node)
         return None if fields or name not in self._names else self._schema.field(self._names.index(name))
 
     def _refuse_bare_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
-        """Return the column that is compared. Raises ExpressionError for text without its quotes in the place of a
-        literal: a name that no column has, or a date that is a subtraction.
+        """Return the compared column, or None.
+
+        Raises ExpressionError for a string without quotes. It then looks like an unknown column name, or like a
+        subtraction for a date.
         """
         field = next((found for node in nodes if (found := self._field(node, bound)) is not None), None)
         if field is not None and not written_in_quotes(field.type):
             return field
         if field is None and nodes[0].get("class") == "COLUMN_REF":
-            return field  # it may be a field of a struct, or no column: that is said first
+            return field  # a struct field or an unknown column, which is reported elsewhere
         for node in nodes:
             if unknown := next((one for one in _first_names(node) if self._is_unknown(one, bound)), None):
                 instead = in_quotes(self._text, unknown.get("query_location", 0) - len(_PREFIX))
@@ -311,15 +320,16 @@ class _Reader:
         return field
 
     def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
-        """Whether a reference names nothing that there is, and not a column of one of two rows either."""
+        """Return whether a reference is unknown. A reference to a column of one of two rows counts as known."""
         first, *fields = node["column_names"]
         of_a_row = fields and any(known.startswith(f"{first}.") for known in self._names)
         known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
         return not (known or of_a_row)
 
     def _constant(self, node: Any, field: pa.Field) -> str | None:
-        """The SQL of a literal that means another value to DuckDB than in the language of `where`; None for any other
-        node. Raises ExpressionError for a literal that means no value of the column's type.
+        """Return the SQL of a literal that DuckDB would convert to another value than `where` does.
+
+        Returns None for all other nodes. Raises ExpressionError for a literal without a value of the column's type.
         """
         literal = _literal_of(node)
         if literal is None:
@@ -327,12 +337,12 @@ class _Reader:
         kind, is_number = field.type, literal.kind == "number"
         try:
             value = literals.convert(literal, kind)
-        except OverflowError:  # beyond Python's calendar, within DuckDB's
+        except OverflowError:  # outside Python's date range, but within DuckDB's
             return None
         except ValueError as problem:
             is_numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
             if is_number and is_numeric or pa.types.is_nested(kind) or pa.types.is_duration(kind):
-                return None  # numbers are compared by their values, whatever their types can hold
+                return None  # numbers are compared by value, even if the column's type cannot represent them
             written = as_text(literal.text) if literal.kind == "text" else literal.text
             raise self._refusal(
                 node, f"Column {field.name} is {kind} and is compared with {written[:60]}, which {problem}"
@@ -340,7 +350,7 @@ class _Reader:
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
     def _meant(self, node: dict[str, Any], name: str) -> str:
-        """The column of one of two rows that a bare name means, or `name`, where there is none."""
+        """Return the column of one of two rows for a name without prefix, or `name` if there is no such column."""
         meant = [known for known in self._names if known.partition(".")[2] == name]
         if len(meant) > 1:
             raise self._refusal(node, f"{printable(name)} may be {' or '.join(meant)}; say which")
@@ -361,7 +371,7 @@ class _Reader:
             raise self._refusal(node, f"The function {printable(name)} differs from call to call")
 
     def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
-        """An error that marks where `node` stands. instead: the text to write."""
+        """Return an error that marks the position of `node`. `instead` is the corrected text."""
         at = node.get("query_location", 0) - len(_PREFIX)
         stop = "" if instead or why.endswith(("?", ".")) else "."
         return ExpressionError(
@@ -373,7 +383,7 @@ class _Reader:
 
 
 def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The operands of a comparison by their names in the node; none for any other node."""
+    """Return the operands of a comparison, with literals converted to the type of the compared column."""
     form, kind = node.get("class"), node.get("type")
     if form == "COMPARISON":
         return {name: node[name] for name in ("left", "right")}
@@ -385,7 +395,7 @@ def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_names(node: Any) -> Iterator[dict[str, Any]]:
-    """The name that a node is, or that it begins with where signs join several: new-york, n/a."""
+    """Yield the name that a node consists of or begins with, if operators join several names: new-york, n/a."""
     if node.get("class") == "COLUMN_REF":
         yield node
     elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _children(node):
@@ -393,7 +403,7 @@ def _first_names(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _literal_of(node: Any) -> literals.LiteralText | None:
-    """The literal that a node is; None if it is none, or null."""
+    """Return the literal if the node is a literal other than null, otherwise None."""
     if not isinstance(node, dict) or node.get("class") != "CONSTANT":
         return None
     if literal := node.get("literal"):  # DuckDB 2
@@ -408,7 +418,7 @@ def _literal_of(node: Any) -> literals.LiteralText | None:
 
 
 def _goes_on(node: Mapping[str, Any]) -> bool:
-    """Tell whether a SELECT has more than a list of expressions."""
+    """Return whether a SELECT has more than a list of expressions."""
     more = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
     return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in more) or _ctes(node))
 
@@ -418,7 +428,7 @@ def _ctes(node: Mapping[str, Any]) -> bool:
 
 
 def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operands of a node; DuckDB wraps those of some nodes with a name."""
+    """Return the operands of a node. DuckDB wraps the operands of some nodes together with a name."""
     found = node.get("children") or node.get("arguments") or []
     return [child.get("expression", child) for child in found]
 
@@ -428,7 +438,7 @@ def _arguments(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _references(node: Any) -> Iterator[list[str]]:
-    """Column names in a node, which are the parameters on the left side of a lambda."""
+    """Yield the column names in a node. On the left side of a lambda, these are its parameters."""
     if isinstance(node, list):
         for part in node:
             yield from _references(part)
@@ -440,14 +450,14 @@ def _references(node: Any) -> Iterator[list[str]]:
 
 
 def _node(sql: str) -> dict[str, Any]:
-    """The node of a text that hoodoo wrote."""
+    """Parse SQL text that hoodoo generated, and return its node."""
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
     node: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
     return node
 
 
 def _marked(text: str, at: int) -> str:
-    """The line of `text` around the character `at`, and a mark below it."""
+    """Return the line of `text` around the character `at`, and a second line with a mark below it."""
     at = max(0, min(at, len(text)))
     begin = max(text.rfind("\n", 0, at) + 1, at - _LINE // 2)
     end = text.find("\n", at)

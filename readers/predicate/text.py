@@ -1,10 +1,9 @@
-"""The grammar of `where`: sqlglot reads the text, this module keeps the few forms that hoodoo has a meaning for and
-refuses the others.
+"""Grammar of `where`. sqlglot parses the text, and this module accepts only the supported syntax.
 
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
-Names are case-sensitive, and quoted as "name" or `name` where need be. A refusal shows the text with a mark below the
-character that it is about.
+Names are case-sensitive, and may be quoted as "name" or `name`. An error shows the text with a mark below the affected
+character.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, O
 from hoodoo.redact import printable
 
 Node = Any
-"""A node of sqlglot's tree, whose base class has another name in each of its larger releases."""
+"""Node of sqlglot's tree. The name of its base class differs between major releases of sqlglot."""
 
 TEXT_CAP = 1 << 20
-"""Characters of one `where`."""
+"""Maximum number of characters of one `where`."""
 _LINE = 100
-"""Characters of the text that an error shows."""
+"""Maximum number of characters of the text shown in an error."""
 
 _GRAMMAR = "`where` knows columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -56,7 +55,7 @@ class _Where(Dialect):
 
 
 def read(text: str, schema: pa.Schema) -> Predicate:
-    """The tree of `text` over the columns of `schema`. Raises PredicateError."""
+    """Parse `text` into a tree over the columns of `schema`. Raises PredicateError."""
     if len(text) > TEXT_CAP:
         raise PredicateError(
             f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
@@ -86,14 +85,14 @@ def read(text: str, schema: pa.Schema) -> Predicate:
 
 
 def spans_of(text: str, column: str) -> list[tuple[int, int]]:
-    """Return (begin, end) of each occurrence of `column` in `text`, quotes included, in order.
+    """Return (begin, end) of each occurrence of `column` in `text`, including quotes, in order.
 
     Args:
-        text: A text that `read` takes.
+        text: A condition that `read` accepts.
         column: The name of a column.
 
     Raises:
-        PredicateError: `text` cannot be read.
+        PredicateError: `text` cannot be parsed.
     """
     try:
         tree = sqlglot.parse_one(text, read=_Where)
@@ -104,7 +103,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """A column's name as `read` takes it: bare where that means the same."""
+    """Return a column name as `read` accepts it, with quotes only if needed."""
     if _BARE.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_Where).this
@@ -116,13 +115,13 @@ def quoted(column: str) -> str:
 
 
 def _offset(text: str, error: dict[str, Any]) -> int:
-    """Where the token that sqlglot complains about begins; its column counts to the token's end, from 1."""
+    """Return the start of the token that sqlglot reports. sqlglot's column is the end of the token, counted from 1."""
     lines = text.split("\n")[: int(error.get("line") or 1) - 1]
     return sum(len(line) + 1 for line in lines) + int(error.get("col") or 0) - len(error.get("highlight") or "")
 
 
 def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
-    """The line of `at`, shortened around it, and a mark below."""
+    """Return an error with the line of `at`, shortened around it, and a mark below."""
     at = max(0, min(at, len(text)))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -138,7 +137,7 @@ def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
 
 
 class _TreeReader:
-    """From sqlglot's tree to ours. Each form checks that it carries nothing but what it is known to carry."""
+    """Conversion of sqlglot's tree to hoodoo's tree. Each node is checked for unexpected attributes."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text = text
@@ -260,8 +259,9 @@ class _TreeReader:
         raise self._refusal(node, f"A literal must stand here, not {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
-        """A name stands where a literal must: often a text without its quotes. Raises PredicateError, but for a column
-        that there is.
+        """Raise PredicateError for an unknown name instead of a literal, which is often a string without quotes.
+
+        Does nothing if the column exists.
         """
         if node.name in self._schema.names:
             return
@@ -273,7 +273,7 @@ class _TreeReader:
         raise self._refusal(node, no_column_but_text(node.name, self._schema.names, instead), instead)
 
     def _refuse_words(self, node: Node) -> None:
-        """Raise PredicateError for text of two words without its quotes, of which sqlglot takes one for a new name."""
+        """Raise PredicateError for a string of two words without quotes. sqlglot parses the second word as an alias."""
         if not isinstance(node, exp.Alias) or not isinstance(node.this, tuple(_COMPARISONS)):
             return
         compared: Node = node.this
@@ -285,7 +285,10 @@ class _TreeReader:
         raise self._refusal(first, no_column_but_text(first.name, self._schema.names, instead), instead)
 
     def _only(self, node: Node, *known: str) -> None:
-        """Refuse what a later sqlglot, or a form of another dialect, hangs onto a node."""
+        """Raise PredicateError if a node has attributes other than `known`.
+
+        They come from a later sqlglot or another SQL dialect.
+        """
         if extra := [name for name, value in node.args.items() if value and name not in known]:
             raise self._refusal(node, f"{_short(node)} goes beyond what it knows ({', '.join(extra)}). {_GRAMMAR}")
 

@@ -1,9 +1,10 @@
-"""What `where` means: one small tree, and what it says to Arrow, to Spark and about statistics.
+"""Syntax tree of `where`, and its evaluation by Arrow, by Spark and on statistics.
 
-The tree knows columns and typed values. How `where` is spelled is read in `text`; files and partitions it
-does not know. Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where
-the whole is true. NaN compares false except with `!=`. Strings compare as UTF-8 bytes, which is also the order of
-Python's str.
+The tree contains columns and typed values. `text` parses conditions into trees.
+
+Evaluation uses three-valued logic: a comparison with null is neither true nor false. A row is returned only if the
+whole condition is true. Comparisons with NaN are false, except `!=`. Strings are compared as UTF-8 bytes, which is also
+the order of Python's str.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ T = TypeVar("T")
 
 
 class ColumnRange(NamedTuple):
-    """What is known of a column's values in some rows: bounds that need not be tight, exact counts; None where unknown.
-    NaN lies outside bounds.
+    """Known range of a column's values in some rows.
+
+    Bounds need not be tight, and exclude NaN. Counts are exact. None means unknown.
     """
 
     min: Any = None
@@ -37,12 +39,12 @@ class ColumnRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Predicate:
-    """A node of the tree."""
+    """Node of the tree."""
 
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """`column op value`; op is one of `= != < <= > >=`, the value is of the column's `type`."""
+    """Condition `column op value`. `op` is one of `= != < <= > >=`, and the value has the column's `type`."""
 
     column: str
     op: str
@@ -52,7 +54,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
-    """`column` is one of `values`, which are of the column's `type`."""
+    """Condition that `column` is one of `values`, which have the column's `type`."""
 
     column: str
     values: tuple[Any, ...]
@@ -61,14 +63,14 @@ class In(Predicate):
 
 @dataclass(frozen=True)
 class IsNull(Predicate):
-    """`column` is null."""
+    """Condition that `column` is null."""
 
     column: str
 
 
 @dataclass(frozen=True)
 class Like(Predicate):
-    r"""`%` is any text, `_` one character, `\` takes the next of `% _ \` as it is."""
+    r"""Condition `column LIKE pattern`. `%` matches any string, `_` one character, and `\` escapes one of `% _ \`."""
 
     column: str
     pattern: str
@@ -76,28 +78,31 @@ class Like(Predicate):
 
 @dataclass(frozen=True)
 class And(Predicate):
-    """All of `parts` are true."""
+    """Condition that all of `parts` are true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or(Predicate):
-    """One of `parts` is true."""
+    """Condition that at least one of `parts` is true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Not(Predicate):
-    """`part` is false."""
+    """Condition that `part` is false."""
 
     part: Predicate
 
 
 @dataclass(frozen=True)
 class Opaque(Predicate):
-    """What statistics cannot judge: it may be true, false or null of any row. It stands in trees that prune only."""
+    """Condition that statistics cannot evaluate.
+
+    It may be true, false or null for any row. Used only in trees for pruning.
+    """
 
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -108,7 +113,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What a comparison is between expressions of an engine, such as columns of Spark or of polars."""
+"""Functions that compare expressions of an engine, such as Spark or polars columns."""
 _KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -123,7 +128,7 @@ _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
 
 
 def columns(predicate: Predicate) -> set[str]:
-    """Names of the columns that must be read to decide."""
+    """Return the names of the columns that the condition uses."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return {column}
@@ -137,7 +142,7 @@ def columns(predicate: Predicate) -> set[str]:
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """The same of columns with other names; `names` has that of each column."""
+    """Return the condition with renamed columns. `names` contains the new name of each column."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return replace(predicate, column=names[column])
@@ -152,18 +157,26 @@ def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
-    """A filter for Arrow tables and data sets: true for the rows to return, false or null for the others."""
+    """Return a filter for Arrow tables and datasets.
+
+    It is true for the rows to return, and false or null for all other rows.
+    """
     return _where(predicate, True, pc.field)
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    """As `to_arrow`, evaluated on `rows` at once: to filter by an expression starts Arrow's engine for queries."""
+    """Evaluate the condition on `rows`.
+
+    This avoids Arrow's query engine, which is started for each filter expression.
+    """
     return _where(predicate, True, rows.column)
 
 
 def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> Any:
-    """Where `predicate` is `truth`, of what `values` gives for a column: an expression, or values. NOT is pushed to the
-    leaves, because Arrow's `is_in` says false, not null, of a null.
+    """Return an Arrow expression, or a mask of values, that is true if `predicate` is `truth`.
+
+    `values` returns the expression or the values of a column. NOT is pushed down to the leaves, because Arrow's `is_in`
+    returns false for null, not null.
     """
     match predicate:
         case Not(part):
@@ -173,7 +186,7 @@ def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> A
             return _fold(join, (_where(part, truth, values) for part in parts))
         case Compare(column, op, value, type_):
             found = _KERNELS[op](values(column), pa.scalar(value, type_))
-        case In(column, options, type_) if pa.types.is_floating(type_):  # `is_in` tells 0.0 from -0.0
+        case In(column, options, type_) if pa.types.is_floating(type_):  # `is_in` distinguishes 0.0 from -0.0
             found = _fold(pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options))
         case In(column, options, type_):
             found = pc.is_in(values(column), value_set=pa.array(options, type_))
@@ -191,10 +204,10 @@ def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> A
 
 
 def to_spark(predicate: Predicate, remote: bool = False) -> Column:
-    """The same filter as a Spark column, whatever the session's settings.
+    """Return the condition as a Spark column. Its result does not depend on session settings.
 
-    remote: True for a session of Connect in a process that may have classic ones too. False (default): for what the
-    process has.
+    `remote` is True for a Spark Connect session in a process that may also have classic sessions. False (default) uses
+    the kind of session that the process has.
     """
     return _to_spark(
         predicate, importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
@@ -226,7 +239,7 @@ def _to_spark(predicate: Predicate, F: Any) -> Column:
 
 
 def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
-    """A literal that means the same in every session: times are made without the session's time zone."""
+    """Return a literal with the same meaning in every session. Timestamps do not depend on the session's time zone."""
     if pa.types.is_timestamp(type_):
         if type_.tz:
             return F.timestamp_micros(F.lit(pa.scalar(value, pa.timestamp("us", "UTC")).value))
@@ -240,20 +253,20 @@ def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """False only if no row within `stats` can match. What is unknown may match."""
+    """Return False only if no row within `stats` can match. Unknown ranges may match."""
     if any(known.rows == 0 for known in stats.values()):
         return False
     return _may_be(predicate, True, stats)
 
 
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """True only if every row within `stats` is sure to match. What is unknown may not."""
+    """Return True only if every row within `stats` certainly matches. With unknown ranges, it returns False."""
     never_null = all(stats.get(column, ColumnRange()).null_count == 0 for column in columns(predicate))
     return never_null and not _may_be(predicate, False, stats)
 
 
 def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
-    """Whether `predicate` may be `truth` for some row; it may be neither, of null."""
+    """Return whether `predicate` may be `truth` for some row. For null, it is neither true nor false."""
     match predicate:
         case Opaque():
             return True
@@ -272,7 +285,7 @@ def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange])
             known = stats.get(column, ColumnRange())
             try:
                 return _may_be_valid(known) and _leaf_may_be(predicate, truth, known)
-            except TypeError:  # statistics of another type than the literal say nothing
+            except TypeError:  # statistics of another type than the literal are unusable
                 return True
     raise TypeError(predicate)
 
@@ -286,7 +299,7 @@ def _may_be_valid(known: ColumnRange) -> bool:
 
 
 def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
-    """Whether a row that is not null may make a leaf `truth`. Raises TypeError for bounds that do not compare."""
+    """Return whether a non-null row may make a leaf `truth`. Raises TypeError for bounds that are not comparable."""
     match leaf:
         case Compare(_, op, value, type_):
             return _may_compare(op if truth else _OPPOSITE[op], value, known, _is_nan_possible(op, truth, type_))
@@ -299,7 +312,10 @@ def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
 
 
 def _is_nan_possible(op: str, truth: bool, type_: pa.DataType) -> bool:
-    """Whether NaN makes the comparison `truth`: it does for `!=`, and for the denial of all others."""
+    """Return whether the comparison is `truth` for NaN.
+
+    This is so for `!=`, and for the negation of all other operators.
+    """
     return bool(pa.types.is_floating(type_)) and (op == "!=") == truth
 
 
@@ -315,13 +331,14 @@ def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> 
 
 
 def _bound(value: Any) -> Any:
-    """A bound, or None for NaN, which bounds nothing."""
+    """Return a bound, or None for NaN."""
     return None if isinstance(value, float) and value != value else value
 
 
 def _may_start_with(prefix: str, known: ColumnRange) -> bool:
-    """Texts with a common prefix stand together: below it lies all that is less, above it all that is greater and does
-    not begin so.
+    """Return whether a string in the range may start with `prefix`.
+
+    In sorted order, the strings with a common prefix are adjacent.
     """
     if known.max is not None and known.max < prefix:
         return False

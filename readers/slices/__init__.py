@@ -1,1 +1,1 @@
-"""From files to rows: a file slice is a base file and the logs over it."""
+"""Reading of file slices. A file slice is a base file with the logs on top of it."""

@@ -1,8 +1,7 @@
-"""Reads rows of a slice by their positions in its base, where the logs say which rows they lie over. No key is decoded
-or compared.
+"""Reading of slice rows by their positions in the base file.
 
-Serves look-ups, for which the index knows the rows of keys, and change data between two states over one base. Knows
-slices, not who asks.
+The logs must record the positions of the base rows that they change. No keys are decoded or compared. Used by lookups,
+for which the index returns row positions, and by change data between two states with one base file.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Return the live versions of some rows of a slice; rows that a log deletes are left out.
+    """Return the live versions of some rows of a slice. Rows deleted by a log are left out.
 
     Args:
         store: The store of the table.
         config: The configuration of the table.
-        group: The file group of the slice, for which `slices.lies_over_rows` holds.
+        group: The file group of the slice, for which `slices.lies_over_rows` must be true.
         wanted: The columns to return.
-        rows: int64[n], positions in the base, ascending, each once.
+        rows: int64[n], positions in the base file, ascending and without duplicates.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -47,7 +46,7 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
 def changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Return the rows, in each of two states of a file group, that logs of only one of the states change.
+    """Return the rows in each of two states of a file group that are changed by logs of only one state.
 
     Args:
         store: The store of the table.
@@ -57,7 +56,8 @@ def changed_in_logs(
         wanted: The columns to return.
 
     Returns:
-        The rows before and the rows after; None unless the logs of both states lie over known rows of one base.
+        The rows before and the rows after. None unless both states have one base file, and all logs record row
+        positions.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -81,15 +81,15 @@ def changed_in_logs(
 def logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
-    """Return the live rows of a slice that its logs changed last, and whose newest change is `chosen`.
+    """Return the live rows of a slice whose newest version is in a log and is `chosen`.
 
     Args:
         store: The store of the table.
         config: The configuration of the table.
-        group: The file group of the slice, for which `slices.lies_over_rows` holds.
+        group: The file group of the slice, for which `slices.lies_over_rows` must be true.
         wanted: The columns to return.
-        chosen: Gives a mask over logged rows, which have these columns; of those that the log does not set only
-            nulls.
+        chosen: Returns a mask for logged rows. The rows have the wanted columns. A column that the log does not set is
+            null.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -110,9 +110,9 @@ def logged_rows(
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Return the rows of a base file at the positions `rows` (int64[n], ascending), in their order.
+    """Return the rows of a base file at the positions `rows` (int64[n], ascending), in this order.
 
-    Memory holds them and one row group. Raises CorruptTable.
+    Memory holds these rows and one row group. Raises CorruptTable.
     """
     found = [schema.empty_table()]
     with slices.opened(store, file) as source:
@@ -128,14 +128,14 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
     """Return the schema of `wanted` with record key and ordering columns.
 
-    The key is there because a log may be older than every wanted column.
+    The key is included because a log may be older than every wanted column.
     """
     extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
     return pa.schema([*wanted, *slices.schema_of(config, extra)])
 
 
 def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
-    """Return a function that reads a log, and keeps what it read."""
+    """Return a function that reads a log and caches the result."""
     known: dict[str, list[KeyedChanges]] = {}
 
     def read(file: DataFile) -> list[KeyedChanges]:
@@ -147,7 +147,7 @@ def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
 
 
 def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
-    """Apply the changes `logged`, in their order, to the rows `base`, whose positions in the base file are `rows`."""
+    """Apply the changes `logged` in order to the rows `base`, whose positions in the base file are `rows`."""
     parts = []
     for part in logged:
         mine = np.flatnonzero(np.isin(_rows_of(part), rows))
@@ -160,7 +160,7 @@ def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequen
 
 
 def _rows_of(changes: KeyedChanges) -> np.ndarray:
-    assert changes.at is not None  # the log was asked for it
+    assert changes.at is not None  # requested when the log was read
     return changes.at
 
 

@@ -1,9 +1,11 @@
-"""Finds what of a file group can be read, and what cannot: file, block and row, with the keys of the lost rows.
+"""Search for the unreadable parts of a file group: file, block and row, with the keys of the lost rows.
 
-A log whose bytes are those that the table knows is read record by record; one whose bytes changed is not trusted at
-all. A base file whose bytes changed is trusted if its footer fits what the table knows of it; then the row groups stand
-whose pages pass their checksums. Values count as damaged, too, if they are none of their type, such as text that is not
-UTF-8, which earlier releases wrote.
+If the bytes of a log match the slot's digest, it is read record by record. If the bytes changed, the whole log is
+rejected. If the bytes of a base file changed, it is still read if its footer matches the slot. Row groups whose pages
+match their checksums are then kept.
+
+A value that is invalid for its type also counts as damaged. An example is text that is not UTF-8, which earlier
+releases wrote.
 """
 
 from __future__ import annotations
@@ -27,17 +29,18 @@ from hoodoo.timeline.slots.slot import BASE, DataFile
 _ROWS = 1 << 16
 
 
-@dataclass(frozen=True, eq=False)  # each instance is a damage of its own
+@dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
     """A part of a file that cannot be read.
 
-    block: the number, from 0, of the block of a log or of the row group of a base file; None where it is not known, or
-        where it is the whole file.
-    row: the number of the row in that block; None where it is not known, or where it is the whole block.
-    why: why it cannot be read.
-    rows: how many rows are lost.
-    known: the record key, and the ordering columns where they could be read, of the rows whose key could be read.
-    deletes: deletes of the file are lost.
+    Attributes:
+        file: The file.
+        block: The index of the log block or of the row group, from 0. None if it is unknown, or for the whole file.
+        row: The index of the row in the block. None if it is unknown, or for the whole block.
+        why: The reason.
+        rows: The number of lost rows.
+        known: The record keys of the lost rows whose keys are readable, with the ordering columns if they are readable.
+        deletes: True if deletes in the file are lost.
     """
 
     file: DataFile
@@ -50,7 +53,7 @@ class Damage:
 
     @property
     def location(self) -> str:
-        """The block and the row in words."""
+        """The block and the row as text."""
         block = "row group" if self.file.kind == BASE else "block"
         parts = [
             f"{block} {self.block}" if self.block is not None else "",
@@ -60,13 +63,13 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the sets of columns to try to read of a damaged row: key and ordering columns, then the key alone."""
+    """Return the lists of columns to try to read of a damaged row: key and ordering columns, then only the key."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
-    """Yield what `slices.read_log` does, with a Damage for records that cannot be read."""
+    """Yield the results of `slices.read_log`, and a Damage for records that cannot be read."""
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
@@ -86,7 +89,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
 
 
 def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Return the keys that can be read in a log whose bytes have changed, None for none; a report may name them."""
+    """Return the readable keys in a log whose bytes have changed, or None. The keys are for reports only."""
     try:
         data = store.get(file.path)
         found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
@@ -98,7 +101,7 @@ def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table 
 
 
 def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
-    """Yield the sound rows of a base file, in order, and a Damage for rows that cannot be read."""
+    """Yield the readable rows of a base file, in order, and a Damage for rows that cannot be read."""
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
@@ -121,7 +124,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _written(config: TableConfig, file: DataFile) -> pa.Schema:
-    """All columns of a base file, as they were when it was written."""
+    """Return the schema of all columns of a base file, as of the time it was written."""
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     return pa.schema([*meta, *config.columns_of(file).arrow])
 
@@ -138,7 +141,10 @@ def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: 
 
 
 def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
-    """`rows` but for those with a value that is none of its type: the Parquet reader takes any bytes for text."""
+    """Yield the valid rows of `rows`, and a Damage for each row with a value that is invalid for its type.
+
+    The check is needed because the Parquet reader accepts any bytes as text.
+    """
     reasons: dict[int, str] = {}
 
     def read(low: int, high: int) -> pa.Table | None:
@@ -167,7 +173,7 @@ def _valid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Yield every damage of a file, reading all of its columns."""
+    """Yield all damages of a file. Reads all of its columns."""
     read = read_base if file.kind == BASE else read_log
     for found in read(store, config, file, config.stored_schema):
         if isinstance(found, Damage):

@@ -1,6 +1,6 @@
-"""The rows of one file slice that a read wants: which of its files, row groups and logs have to be opened for that.
+"""Task that reads the rows of one file slice. It opens only the files, row groups and logs that it needs.
 
-A slice without logs is a plain Parquet read. Knows no snapshot but its own slice.
+A slice without logs is read as plain Parquet.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class Range:
-    """Rows changed by slots in (since, until]: `instants` are the commit times those slots gave
-    their rows; None: all.
+    """Range of slots (since, until] whose changed rows are read.
+
+    `instants` are the commit times of these slots' rows. None means all rows.
     """
 
     since: int
     instants: frozenset[str] | None
-    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
 
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Reads one slice."""
+    """Task that reads one slice."""
 
     store: Store
     config: TableConfig
@@ -63,7 +64,7 @@ class SliceTask(Task):
         return self._chosen(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Return the rows, and of each its position in the base file; None for these under logs."""
+        """Return the rows and their positions in the base file, or None instead of positions if logs are merged."""
         if self._reads_matching:
             return self._matching()
         rows = self()
@@ -72,7 +73,7 @@ class SliceTask(Task):
 
     @property
     def _reads_matching(self) -> bool:
-        """Whether rows are chosen before all of their columns are decoded."""
+        """True if rows are filtered before all of their columns are decoded."""
         return bool(self.where and self.group.base and not (self.group.logs or self.changed or self.verified))
 
     def _matching(self) -> tuple[pa.Table, np.ndarray]:
@@ -91,7 +92,7 @@ class SliceTask(Task):
     def _without_other_keys(self) -> FileGroup:
         """Return the slice without the logs whose keys all fail `where`.
 
-        All versions of a row have one key and one set of partition values, so such a log changes no row that matches.
+        All versions of a row have the same key and partition values, so such a log changes no matching row.
         """
         if self.where is None or self.where.tree is None:
             return self.group
@@ -103,21 +104,21 @@ class SliceTask(Task):
         return replace(self.group, logs=logs)
 
     def _stats(self, file: DataFile) -> statistics.Stats:
-        """Return the statistics of a file as those of the table's columns."""
+        """Return the statistics of a file for the table's columns."""
         return self.config.resolution(file).stats(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
-        """Tell whether rows with these statistics may have a key and partition values that match `where`."""
+        """Return whether rows with these statistics may have a key and partition values that match `where`."""
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
-        # in the default partition null and '' are neighbours, and a row may go from one to the other
+        # the default partition contains both null and '', so a row's value may change between them
         if self.config.folders_tell_values and DEFAULT_PARTITION not in self.group.partition:
             fixed |= set(self.config.partition_by)
         identity = {name: stats[name] for name in sorted(fixed) if name in stats}
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the rows: of a base without logs batch by batch, of a slice that has to be merged all at once."""
+        """Yield the rows: in batches for a base file without logs, or all at once for a slice that must be merged."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
@@ -133,12 +134,12 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file where its rows are the result as they are; None under logs, a filter or changed columns."""
+        """The base file if its rows are the result without changes. None with logs, a filter or changed columns."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
         if not file.rows or self.config.virtual_keys and RECORD_KEY in self.columns:
-            return None  # nobody says how many rows it has, as of what archived commits of version 6 wrote
+            return None  # the row count is unknown, for example of files from archived commits of table version 6
         sources = self.config.resolution(file).sources
         return None if any(name in sources for name in self.columns) else file
 
@@ -152,9 +153,9 @@ class SliceTask(Task):
         return slices.schema_of(self.config, columns)
 
     def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
-        """Return a function that tells by statistics whether a row group of the base is needed; None: all are.
+        """Return a function that decides by statistics whether a row group of the base is needed, or None to read all.
 
-        Under logs a row group is needed, too, where one of its rows could win over a logged one.
+        If there are logs, a row group is also needed if one of its rows could win over a logged row.
         """
         if self.where is None or self.where.tree is None:
             return None
@@ -164,9 +165,9 @@ class SliceTask(Task):
         return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
 
     def _logs_win(self, group: FileGroup) -> bool:
-        """Tell by statistics whether every logged row wins over the base row of its key, and replaces it as a whole."""
+        """Return whether statistics show that every logged row wins over its base row and replaces it completely."""
         if group.logs and any(entry.file.foreign or entry.file.partial for entry in group.files()):
-            return False  # another engine's may be partial updates, too, or have NaN as ordering values
+            return False  # logs of another engine may also contain partial updates, or NaN as ordering values
         if group.base is None or not group.logs:
             return True
         logs = [log.file for log in group.logs if log.file.updates]
@@ -175,7 +176,7 @@ class SliceTask(Task):
         )
 
     def _bound(self, file: DataFile, which: int) -> Any:
-        """The least (0) or greatest (1) value of the first ordering column in a file, None if it is not known."""
+        """Return the least (0) or greatest (1) value of a file's first ordering column, or None if it is unknown."""
         return slices.ordering_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
@@ -193,8 +194,10 @@ class SliceTask(Task):
         return self._changed_in_logs(wanted, instants)
 
     def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
-        """The base is older than the range: its rows are out, and it is read only where a logged
-        row could lose to it.
+        """Return the changed rows of a slice whose base file is older than the range.
+
+        Rows of the base file are not in the result. The base file is read only if a logged row could lose against its
+        rows.
         """
         assert self.group.base is not None
         config, base = self.config, self.group.base.file

@@ -1,4 +1,4 @@
-"""Reads the rows of a file slice: its base merged with its logs. Knows files, not who wrote them or who asks."""
+"""Reading of file slices: the rows of a base file merged with its logs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from hoodoo.timeline.slots.slot import LOG, DataFile
 from hoodoo.timeline.views.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
-_TOGETHER = 16 << 20  # bytes of logs that are decoded at once
+_TOGETHER = 16 << 20  # maximum total bytes of logs that are decoded together
 _REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps what is sound."
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
     """Return the columns to decode for `columns`.
 
-    merging: logs are merged, so that the record key and the ordering columns are needed, too.
+    If `merging` is True, logs are merged, and the record key and the ordering columns are added.
     """
     wanted = list(dict.fromkeys(columns))
     if merging:
@@ -42,7 +42,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
 
 
 def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
-    """Return the schema of these columns of the table's files, meta columns among them."""
+    """Return the schema of these columns of the table's files, including meta columns."""
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
@@ -54,11 +54,11 @@ def read_base(
     may_match: Callable[[Stats, int], bool] | None = None,
     verified: bool = False,
 ) -> pa.Table:
-    """Rows of a base file with the columns and types of `schema`, which are the table's, whatever they are in the file;
-    of the row groups that `may_match`. Raises CorruptTable naming the file.
+    """Return the rows of a base file with the columns and types of `schema`. Raises CorruptTable, which names the file.
 
-    Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of
-    them.
+    The types are those of the table, even if the file stores other types. Only row groups for which `may_match` returns
+    True are read. File size and page checksums are always checked. `verified` also checks the digest, which reads the
+    whole file.
     """
     how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
@@ -78,9 +78,10 @@ def read_matching(
     condition: Callable[[pa.Table], np.ndarray],
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> tuple[pa.Table, np.ndarray]:
-    """As read_base, the rows that match a condition, and their positions in the file.
+    """Return the rows of a base file that match a condition, and their positions in the file.
 
-    seen: the columns that the condition looks at. condition: returns the positions, ascending, of the rows that match.
+    The other arguments are those of `read_base`. `seen` are the columns that the condition uses. `condition` returns
+    the positions of the matching rows, ascending.
     """
     if config.virtual_keys:
         whole = read_base(store, config, file, schema)
@@ -92,7 +93,7 @@ def read_matching(
     with opened(store, file) as source:
         groups = base_file.RowGroups(source, file.path, decoded, footer_of(file), config.resolution(file))
         rows, at = groups.matching(seen, condition, may_match)
-    if twin:  # one text in two columns, which would be decoded twice
+    if twin:  # both columns contain the same string, so it is decoded once
         rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
     return rows, at
 
@@ -105,7 +106,7 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """As read_base, at most `rows` rows at a time, so that memory holds those only."""
+    """Yield the rows of `read_base` in tables of at most `rows` rows, so that memory holds only one table."""
     how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *how):
@@ -113,7 +114,10 @@ def read_base_batches(
 
 
 def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """The columns to decode for those of `schema`: where files hold no record keys, the key columns too."""
+    """Return the columns to decode for the columns of `schema`.
+
+    If files do not store record keys, the key columns are added.
+    """
     if not config.virtual_keys or schema.get_field_index(RECORD_KEY) < 0:
         return schema
     more = [name for name in config.key if schema.get_field_index(name) < 0]
@@ -121,7 +125,7 @@ def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns of `_stored` as rows with those of `schema`."""
+    """Convert rows with the columns of `_stored` to rows with the columns of `schema`."""
     if not config.virtual_keys or (at := schema.get_field_index(RECORD_KEY)) < 0:
         return rows
     keys = virtual_keys(rows, config.key)
@@ -130,7 +134,7 @@ def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
-    """Open a base file. Raises CorruptTable where it is missing, or has another size than the table knows."""
+    """Open a base file. Raises CorruptTable if it is missing, or if its size differs from the recorded size."""
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
@@ -140,8 +144,9 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
 
 
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
-    """What the slot tells of the footer of a base file of ours; None of another engine's. schema: of all columns, where
-    the file is suspected.
+    """Return the expected footer of a base file written by hoodoo, or None for files of other engines.
+
+    `schema` contains all columns, and is passed if the file may be damaged.
     """
     if file.foreign:
         return None
@@ -164,17 +169,16 @@ def _missing(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """All bytes of a file, checked against the slot's size and digest (foreign files have no digest). Raises
-    CorruptTable.
+    """Return all bytes of a file after a check of size and digest. Files of other engines have no digest.
 
-    in_memory: of a file with more bytes no copy is held in memory.
+    Raises CorruptTable. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """
-    size = 0 if file.blocks else file.size  # other commits may have appended since
+    size = 0 if file.blocks else file.size  # later commits may have appended to the file
     return read_whole(store, file.path, size, file.digest, in_memory)
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
-    """All bytes of a file as they are, whatever the slot says of them. Raises CorruptTable where it is missing."""
+    """Return all bytes of a file without a check. Raises CorruptTable if it is missing."""
     try:
         return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
     except FileNotFoundError:
@@ -182,7 +186,10 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
 
 
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """All bytes of a file, checked against `size` and the digest `sum_` (0, '': not known). Raises CorruptTable."""
+    """Return all bytes of a file after a check of `size` and the digest `sum_`. Raises CorruptTable.
+
+    A size of 0 and a digest of '' are unknown, and not checked.
+    """
     try:
         data = store.get(path) if size <= in_memory else store.mapped(path, in_memory)
     except FileNotFoundError:
@@ -210,9 +217,10 @@ def read_log(
     by_row: bool = False,
     undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
-    """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
-    them). by_row: with the rows of the base that they lie over, which the log must know. undone: instants whose blocks
-    another log says to ignore.
+    """Yield the records of a log file block by block, with the columns of `schema`.
+
+    The schema must include record key and ordering columns. `by_row` adds the positions of the base rows, which the log
+    must record. `undone` are instants whose blocks were rolled back by another log and are skipped.
     """
     data, resolution, counts = memoryview(read_verified(store, file)), config.resolution(file), None
     if file.blocks:
@@ -230,7 +238,7 @@ def read_log(
 
 
 def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
-    """`problem` with the log that it is about, and what to do; the bytes are those that were written."""
+    """Return `problem` with the name of the log and a remedy, for a log whose bytes are unchanged."""
     return CorruptTable(
         f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which "
         "keeps every sound row; verify() names each damaged place.",
@@ -241,7 +249,7 @@ def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
 def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
 ) -> KeyedChanges:
-    """What a block of the log `file` says, with the columns of `schema`, which are the table's."""
+    """Convert a block of the log `file` to changes with the columns of `schema`, which has the table's types."""
     if isinstance(block, DataBlock):
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
@@ -278,9 +286,9 @@ def read_logs(
 ) -> list[KeyedChanges]:
     """Return the changes in the logs of a slice, in order of their instants.
 
-    Protocol rule 4 makes that the order of slots. The changes are one KeyedChanges with one change per key. Where a log
-    holds a partial update, they are one KeyedChanges for each block.
-    keys: only changes of these record keys.
+    This is also the order of slots (protocol rule 4). The result is one KeyedChanges with one change per key. If a log
+    contains a partial update, the result is one KeyedChanges per block. `keys` restricts the result to these record
+    keys.
     """
     parts = log_parts(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
@@ -289,15 +297,16 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """The logs of a slice, part by part in their order, without logs that change none of the columns of `schema`. Small
-    ones are decoded together.
+    """Return the changes in the logs of a slice, block by block in order.
+
+    Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
     files = [file for file in logs_in_order(group) if _changes(config, file, schema)]
     blocks = None
     alike = len(files) > 1 and len({file.schema for file in files}) == 1
     if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
         found = [read_verified(store, file) for file in files]
-        with suppress(CorruptTable):  # which of them it is, they say one by one
+        with suppress(CorruptTable):  # reading the logs one by one finds the damaged log
             blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
         return [as_changes(block, schema, config, files[0]) for block in blocks]
@@ -306,16 +315,18 @@ def log_parts(
 
 
 def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
-    """Return the instants whose blocks one of the logs of a slice says to ignore. Of commits that are still in the
-    timeline it says that itself.
+    """Return the instants whose blocks a log of the slice rolls back.
+
+    Only logs with archived commits are read. For commits in the timeline, the timeline records the rollback.
     """
     archived = [file for file in files if file.blocks.startswith("<")]
     return frozenset().union(*(rolled_back(read_verified(store, file)) for file in archived))
 
 
 def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
-    """Tell whether a log may delete rows, or set one of the columns of `schema`: of partial updates of ours, statistics
-    name all columns that they set.
+    """Return whether a log may delete rows, or set one of the columns of `schema`.
+
+    The statistics of a partial update written by hoodoo name all columns that it sets.
     """
     if not file.partial or file.deletes:
         return True
@@ -325,12 +336,12 @@ def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
 
 
 def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
-    """`changes` of these record keys only."""
+    """Return the changes of only these record keys."""
     return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
 
 
 def logs_in_order(group: FileGroup) -> list[DataFile]:
-    """Return the logs of a slice in order of their instants and versions."""
+    """Return the logs of a slice, sorted by instant and version."""
     return sorted((log.file for log in group.logs), key=_age)
 
 
@@ -348,14 +359,20 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or
-    dictionaries of it).
+    """Return the live rows of the newest slice of `group`, with the columns and types of `wanted`.
 
-    verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
-    always are.
-    keys: rows with these record keys only; row groups that hold none of them are not decoded.
-    may_match: of the base only row groups that it is true for; the caller knows that no other is needed. Where logs
-        hold partial updates, and do not know over which rows, all row groups are read.
+    `wanted` has types of the file schema, or dictionaries of them.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        group: The file group.
+        wanted: The columns to return.
+        verified: True also checks the base file's digest. Callers that rewrite the rows need this, so that damage is
+            not copied. Logs are always checked.
+        keys: Record keys to restrict the result to. Row groups without these keys are not decoded.
+        may_match: Decides which row groups of the base file are read. The caller knows that no other row group is
+            needed. If logs contain partial updates without row positions, all row groups are read.
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
@@ -376,9 +393,9 @@ def read_slice(
 
 
 def lies_over_rows(group: FileGroup) -> bool:
-    """Tell whether all logs of the slice know which rows of its base their records lie over.
+    """Return whether all logs of the slice record which rows of the base file they change.
 
-    They do where the slots give the base and the logs one digest of the order of rows.
+    This is so if the slots record the same row order digest for the base file and the logs.
     """
     order = group.base.file.order if group.base and not group.base.file.foreign else ""
     return bool(order) and all(log.file.order == order and not log.file.foreign for log in group.logs)
@@ -392,15 +409,15 @@ def _read_by_row(
     verified: bool,
     may_match: Callable[[Stats, int], bool] | None,
 ) -> pa.Table:
-    """Return what read_slice does, of a slice whose logs lie over known rows.
+    """Return the rows of `read_slice`, for a slice whose logs record row positions.
 
-    No key is decoded or compared, and no ordering value where bounds tell that each change wins.
+    No keys are decoded or compared. Ordering values are not decoded if statistics show that each change wins.
     """
     assert group.base is not None
     policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
     needed = [name for name in policy.needed_columns if name != RECORD_KEY]
     if any(log.file.schema != config.schema_id or log.file.partial for log in group.logs):
-        needed.append(RECORD_KEY)  # of the others a log may have none
+        needed.append(RECORD_KEY)  # a log may have none of the other columns
     extra = [name for name in needed if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     picked = _PickedGroups(may_match)
@@ -409,20 +426,20 @@ def _read_by_row(
     if not found:
         return base.select(wanted.names)
     (changes,) = found
-    assert changes.at is not None  # the logs were asked for it
+    assert changes.at is not None  # requested when the logs were read
     if changes.at.max(initial=-1) >= group.base.file.rows:
         raise CorruptTable(
             f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
         )
     positions = picked.positions(changes.at)
     if changes.unset and (there := (positions >= 0) | ~changes.partial).sum() < len(changes):
-        kept = np.flatnonzero(there)  # of a row that is not wanted some columns are
+        kept = np.flatnonzero(there)  # drops partial updates of rows that were not read
         changes, positions = changes.take(kept), positions[kept]
     return policy.applied_by_row(base, changes, positions).select(wanted.names)
 
 
 class _PickedGroups:
-    """Chooses the row groups to read, and knows where the rows of the file are among those that were read."""
+    """Filter for row groups that also maps file positions to positions among the rows that were read."""
 
     def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
         self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
@@ -434,7 +451,7 @@ class _PickedGroups:
         return self._read[-1]
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
-        """Return the position of each row of the file among the rows that were read, -1 where it was not read."""
+        """Return the position of each file row among the rows that were read, or -1 if the row was not read."""
         if not self._rows or all(self._read):
             return rows
         starts, read = np.cumsum([0, *self._rows]), np.array(self._read)
@@ -444,9 +461,9 @@ class _PickedGroups:
 
 
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Tell whether each change in the logs of the slice is sure to win over all that came before it.
+    """Return whether each change in the logs of the slice certainly wins over all earlier versions.
 
-    Only statistics of ordering values are looked at.
+    Only statistics of ordering values are read.
     """
     ordered = bool(config.merge_policy.order_by)
     if not ordered or group.base is None:
@@ -461,7 +478,7 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
 
 
 def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
-    """The least and greatest value of the first ordering column in a file; None where it is not known."""
+    """Return the least and greatest value of the first ordering column in a file. Unknown values are None."""
     name = config.merge_policy.bounded
     if name is None:
         return None, None
@@ -472,7 +489,7 @@ def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
 
 
 def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
-    """Rows of a base file whose record key, a column of `schema`, is one of `keys`."""
+    """Return the rows of a base file whose record key is one of `keys`. `schema` must include the record key."""
     ordered = keys.sort()
 
     def may_hold(stats: Stats, rows: int) -> bool:
@@ -486,9 +503,9 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Tell whether one of the ascending texts is in [low, high].
+    """Return whether one of the ascending strings is in [low, high].
 
-    Texts are compared by their bytes, as Arrow sorts them and Parquet's statistics compare them.
+    Strings are compared as bytes, which is the order of Arrow's sort and of Parquet's statistics.
     """
     index = bisect_left(ordered, low.encode(), key=_utf8)
     return index < len(ordered) and _utf8(ordered[index]) <= high.encode()
@@ -499,11 +516,11 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    """Return a mask: the value is one of `keys`."""
+    """Return a mask of the values that are one of `keys`."""
     return positions_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a mask over `keys`: the slice has a live row with this record key."""
+    """Return a mask over `keys`: True if the slice has a live row with this record key."""
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

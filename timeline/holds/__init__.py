@@ -1,1 +1,1 @@
-"""What readers hold for a time: snapshots, and the positions of consumers, that no clean may take from them."""
+"""Holds of readers, which cleaning respects: leases on snapshots, and the positions of consumers."""

@@ -1,9 +1,9 @@
-"""Consumers: named readers whose position the table keeps, so that cleaning waits for what they have not read yet.
+"""Consumers: named readers whose position the table stores. Cleaning keeps what they have not read yet.
 
-A position is a file below the consumer's folder. Its name is the slot, and it contains the first digits of the slot's
-digest. The highest position counts: it can only grow, whoever moves it at once. A clean looks for consumers when it
-decides; one that registers at a position which a clean is just giving up finds that out when it first reads. Knows
-nothing of rows, nor how long a consumer is waited for.
+A position is a file in the consumer's folder. Its name is the slot, and it contains the first digits of the slot's
+digest. The highest position counts, so concurrent updates can only move a consumer forward. Cleaning reads the
+consumers when it chooses files. If a consumer is registered at a position that cleaning is about to give up, its first
+read raises an error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _MAX = 10**_DIGITS - 1
 
 @dataclass(frozen=True)
 class StoredConsumer:
-    """A consumer as the table keeps it.
+    """A consumer as stored in the table.
 
-    position: the slot up to which it has read, 0 for nothing.
-    moved_ms: when it got there, by the store's clock.
+    Attributes:
+        name: The name of the consumer.
+        position: The slot up to which it has read, or 0 for nothing.
+        moved_ms: The time of its last move, in ms, by the store's clock.
     """
 
     name: str
@@ -37,7 +39,7 @@ class StoredConsumer:
 
 
 def check_name(name: str) -> str:
-    """`name` if it can be a folder's. Raises OptionError."""
+    """Return `name` if it is a valid consumer name. Raises OptionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
             f"A consumer's name is letters, digits, . _ and -, at most 100 and no dot in front, got {printable(name)}.",
@@ -47,18 +49,18 @@ def check_name(name: str) -> str:
 
 
 def find(store: Store, name: str) -> StoredConsumer | None:
-    """The consumer called `name`, None if there is none."""
+    """Return the consumer with this name, or None."""
     found = _among(store, f"{CONSUMERS}{check_name(name)}/")
     return found[0] if found else None
 
 
 def all_of(store: Store) -> list[StoredConsumer]:
-    """Every consumer of the table, by name."""
+    """Return all consumers of the table, sorted by name."""
     return _among(store, CONSUMERS)
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the digest of the slot at which a consumer is; '' if an older release stored it."""
+    """Return the first digits of the digest of the consumer's slot, or '' if an older release stored it."""
     try:
         return store.get(_key(one.name, one.position)).decode("ascii", "replace")
     except FileNotFoundError:
@@ -66,7 +68,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """The consumer `name`; if it is new, it starts at slot `position`. Raises OptionError, SnapshotExpired."""
+    """Return the consumer `name`. A new consumer starts at slot `position`. Raises OptionError, SnapshotExpired."""
     store = history.store
     if known := find(store, name):
         return known
@@ -88,8 +90,9 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store that `name` has read up to slot `position`, which has `digest`. Raises PositionError if the consumer does
-    not exist or is further already.
+    """Store that the consumer has read up to slot `position`, which has `digest`.
+
+    Raises PositionError if the consumer does not exist, or if its position is already higher.
     """
     now = get(store, name)
     if position < now.position:
@@ -103,21 +106,22 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
     if position > now.position:
         store.write_once(_key(name, position), digest[:_DIGEST_DIGITS].encode())
         for key in _keys(store, name):
-            if _position(key) < now.position:  # the one before stays: whoever lists meanwhile may miss the new one
+            # the previous position stays, because a concurrent listing may miss the new one
+            if _position(key) < now.position:
                 store.delete(key)
     return get(store, name)
 
 
 def drop(store: Store, name: str) -> None:
-    """Forget `name`; one that is not there is no error."""
+    """Delete a consumer. A missing consumer is not an error."""
     for key in _keys(store, check_name(name)):
         store.delete(key)
-        if prune := getattr(store, "prune_folders", None):  # only disks have folders to leave behind
+        if prune := getattr(store, "prune_folders", None):  # only local disks have empty folders
             prune(key)
 
 
 def get(store: Store, name: str) -> StoredConsumer:
-    """The consumer called `name`. Raises PositionError if there is none."""
+    """Return the consumer with this name. Raises PositionError if it does not exist."""
     found = find(store, name)
     if found is None:
         raise PositionError(

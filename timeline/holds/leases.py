@@ -1,8 +1,8 @@
-"""Leases: a reader says for how long it needs a snapshot, and no clean deletes a file of it meanwhile.
+"""Leases: a reader holds a snapshot for some time, and cleaning deletes none of its files meanwhile.
 
-A reader writes its lease, then looks at the head, then reads; a clean takes its slot, then looks for leases, then
-deletes. So either the clean sees the lease or the reader sees the clean. Ends are judged by the store's clock alone:
-what a lease says about time is how long it lasts, and that is capped.
+A reader writes its lease, then reads the head, then reads files. Cleaning writes its slot, then reads the leases, then
+deletes files. Therefore, either cleaning sees the lease, or the reader sees the cleaning. The end of a lease is judged
+only by the store's clock: a lease stores its duration, which is limited.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from hoodoo.timeline.slots.slot import strict_json
 from hoodoo.timeline.views.view import View
 
 HOURS_MAX = 168.0
-"""No lease outlasts a week without being renewed, whatever it says."""
-_CLOCK = LEASES + "clock"  # written to learn what time the store has
+"""Maximum duration of a lease without renewal, in hours."""
+_CLOCK = LEASES + "clock"  # written to get the time of the store's clock
 _HOUR_MS = 3_600_000
-# a clean honours a lease for this long beyond its end, so that clocks that run at different speeds do no harm
+# cleaning respects a lease for this time after its end, to allow for clocks of different speed
 _GRACE_MS = 60_000
-_FUTURE_MS = 300_000  # a lease from further in the future than this was not written by a reader
+_FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """One reader's hold on the snapshot at slot `seq`; the clock of its end starts when it is taken or renewed."""
+    """A reader's lease on the snapshot at slot `seq`. Its time starts when it is taken or renewed."""
 
     def __init__(self, store: Store, environment: Environment, seq: int, hours: float) -> None:
         self.store, self.environment, self.seq = store, environment, seq
@@ -37,7 +37,7 @@ class Lease:
         self.renew(hours)
 
     def renew(self, hours: float) -> None:
-        """Hold on for `hours` from now. Raises OptionError."""
+        """Extend the lease to `hours` from now. Raises OptionError."""
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
@@ -46,17 +46,17 @@ class Lease:
                 ),
                 option="hours",
             )
-        began = self.environment.elapsed()  # before the write: the store's count starts later, so ours ends first
+        began = self.environment.elapsed()  # before the write, so that the lease ends here before it ends in the store
         self.store.put(self.key, json.dumps({"hours": hours, "seq": self.seq}).encode())
         self.ends = began + hours * 3600
 
     @property
     def expired(self) -> bool:
-        """Whether the lease has ended by this process's clock."""
+        """True if the lease has ended by this process's clock."""
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:
-        """Raise SnapshotExpired once the lease has ended or was given back."""
+        """Raise SnapshotExpired if the lease has ended or was released."""
         if self.expired:
             raise SnapshotExpired(
                 f"The hold on the snapshot at slot {self.seq} has ended; pin it again, or renew() in time.",
@@ -64,16 +64,14 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the snapshot back. That the store does not answer is no failure of what the snapshot was held for: the
-        lease ends by itself.
-        """
+        """Release the snapshot. If the store does not answer, no error is raised, because the lease ends by itself."""
         self.ends = self.environment.elapsed()
         with suppress(StoreUnavailable):
             self.store.delete(self.key)
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """A lease on the snapshot at slot `seq`, and the view of it. Raises SnapshotExpired if a clean was faster."""
+    """Return a lease on the snapshot at slot `seq`, and its view. Raises SnapshotExpired if cleaning was faster."""
     lease = Lease(history.store, environment, seq, hours)
     try:
         history.head()
@@ -84,7 +82,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Slots that living leases hold now, by the store's clock; leases long over are deleted."""
+    """Return the slots with active leases, by the store's clock. Leases that ended long ago are deleted."""
     found = [key for key, _ in store.list(LEASES) if key != _CLOCK]
     if not found:
         return set()
@@ -105,7 +103,7 @@ def held(store: Store) -> set[int]:
 
 
 def _terms(store: Store, key: str) -> tuple[int, float] | None:
-    """(slot, hours) of a lease; None if it is gone or no reader wrote it."""
+    """Return (slot, hours) of a lease, or None if it is gone or invalid."""
     try:
         body = strict_json(store.get(key), key)
         return int(body["seq"]), float(body["hours"])

@@ -1,1 +1,1 @@
-"""Apache Hudi's timeline: what it is told of our slots, and what it says of other engines' commits."""
+"""Apache Hudi's timeline: publication of hoodoo's slots, and reading of other engines' commits."""

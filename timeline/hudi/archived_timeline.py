@@ -1,8 +1,10 @@
-"""Hudi's archived timeline: Parquet files in timeline/history/, named by a manifest, named by a version (docs/format.md
-14).
+"""Hudi's archived timeline (docs/format.md 14).
 
-Reads what any engine archived there, and adds to it. Which instants may go is decided elsewhere
-(compactor/cleaning/archive.py).
+It consists of Parquet files in timeline/history/, a manifest that lists them, and a version file that names the
+manifest.
+
+Reads the archived instants of any engine, and adds new ones. compactor/cleaning/archive.py chooses the instants to
+archive.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from hoodoo.timeline.layout import HISTORY
 from hoodoo.timeline.slots.slot import strict_json
 
 _VERSION = HISTORY + "_version_"
-_MERGE_FROM = 10  # files of one level become one of the next
+_MERGE_FROM = 10  # number of files of one level that are merged into one file of the next level
 _MANIFESTS_KEPT = 3
 _SCHEMA = pa.schema(
     [pa.field(name, pa.string()) for name in ("instantTime", "completionTime", "action")]
@@ -36,8 +38,9 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Archived:
-    """One completed instant. metadata: content of its completed file; plan: of its requested file, where there is one
-    to keep.
+    """A completed instant.
+
+    `metadata` is the content of its completed file. `plan` is that of its requested file, or None.
     """
 
     time: str
@@ -48,13 +51,13 @@ class Archived:
 
 
 def read(store: Store) -> Iterator[Archived]:
-    """All archived instants, file by file."""
+    """Yield all archived instants, file by file."""
     for name in _files(store, _version(store)):
         yield from _rows(store, name)
 
 
 def newest(store: Store) -> str:
-    """Requested time of the newest archived instant; '' if there is none."""
+    """Return the requested time of the newest archived instant, or '' if there is none."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 
@@ -101,15 +104,16 @@ def _rows(store: Store, name: str) -> list[Archived]:
 
 
 def append(store: Store, instants: Sequence[Archived]) -> bool:
-    """Add `instants`, in order of time. False: somebody else is archiving; nothing was added.
+    """Add `instants`, in order of time. Returns False, without adding anything, if another process is archiving.
 
-    File, then manifest, then version: until the version names the new manifest, nobody sees any of it. The manifest is
-    put if absent, so of two archivers one wins; what one left unfinished the next one finishes.
+    The file is written first, then the manifest, and then the version. Readers see none of it before the version names
+    the new manifest. The manifest is created only if it does not exist, so one of two archivers wins. The next archiver
+    completes unfinished work.
     """
     version = _version(store)
     if store.exists(
         _manifest(version + 1)
-    ):  # its writer died before the version, or is about to write it: either way that is next
+    ):  # its writer died before it wrote the version, or will write it next; both cases need the same step
         store.put(_VERSION, str(version + 1).encode())
         return False
     known = (
@@ -153,7 +157,7 @@ def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
 
 
 def _merge(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
-    """(names after merging what has grown to ten files of a level, names that are not needed any more)."""
+    """Merge levels with ten files. Returns the names after merging, and the names that are no longer needed."""
     gone: list[str] = []
     level = 0
     while True:

@@ -1,8 +1,7 @@
-"""Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the
-slot alone.
+"""Hudi metadata of a slot: commit metadata, plans and reports that Apache Hudi and hudi-rs read.
 
-Derived, so that whoever publishes a slot writes the same content. Field by field as docs/format.md 4.3 and 6 found in
-real files.
+All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
+are those found in real files (docs/format.md 4.3 and 6).
 """
 
 from __future__ import annotations
@@ -28,18 +27,20 @@ _ZEROS = (
 )
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
-"""Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
+"""Extra entry in the metadata of a log compaction: JSON list of the merged logs, which may be deleted."""
 REACHED = "hoodoo.ingest"
-"""Extra entry of a commit's metadata: JSON object of its application, number and position."""
+"""Extra entry in a commit's metadata: JSON object with the application, number and position of the commit."""
 PLACE = "streamer.checkpoint.key.v2"
-"""Extra entry where Apache Hudi's streamer looks for its place in a source. Never an empty text: that is the beginning.
-"""
-_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # what Hudi has no word for
+"""Extra entry where Apache Hudi's streamer reads its checkpoint. It is never '', which would mean the beginning."""
+_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # operations that do not exist in Hudi
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
 def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
-    """below: what the file was added to, which Hudi's change queries want to know of a log."""
+    """Return the write stat of a file.
+
+    `below` is the file group that the file was added to. Hudi's change queries need it for a log.
+    """
     previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
     stat: dict[str, Any] = {
         **_NOTHING_COUNTED,
@@ -86,11 +87,10 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a
-    compaction's groups.
+    """Return the content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`.
 
-    before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there
-    what a log changed.
+    `planned` are the file groups of a compaction. `before` is the view before the slot, for a write to a table with a
+    change log. Hudi's change query reads there what a log changed.
     """
     logs = {group.file_id: len(group.logs) for group in planned}
 
@@ -118,7 +118,7 @@ def commit_metadata(
 
 
 def _told_beside(slot: Slot) -> dict[str, str]:
-    """What others may want to know of a commit, beside the columns."""
+    """Return the extra entries of a commit besides the schema."""
     found = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
     if slot.transaction and slot.reached:
         application, number = slot.transaction
@@ -130,7 +130,7 @@ def _told_beside(slot: Slot) -> dict[str, str]:
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
-    """Content of a completed deltacommit of Hudi's metadata table, which wrote `log` there."""
+    """Return the content of a completed deltacommit of Hudi's metadata table that wrote `log`."""
     record: dict[str, Any] = {
         "partitionToWriteStats": {log.partition: [_stat(log, instant)]},
         "compacted": False,
@@ -142,7 +142,10 @@ def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> byte
 
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
+    """Return the content of an inflight write.
+
+    `groups` contains (partition, file id or '', base instant, inserts, updates) of the planned files.
+    """
     stats: list[dict[str, Any]] = [
         {**_NOTHING_COUNTED, "numWrites": 0, "numDeletes": 0, "totalWriteBytes": 0, "fileSizeInBytes": 0}
         | {
@@ -182,7 +185,7 @@ def requested_replace(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Content of compaction.requested; `sizes` maps path to bytes."""
+    """Return the content of compaction.requested. `sizes` maps paths to bytes."""
     mib = float(1 << 20)
     operations = []
     for group in groups:
@@ -217,8 +220,9 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
 
 
 def savepoint_metadata(slot: Slot, kept: View) -> bytes:
-    """Content of the completed savepoint: per partition the names of the files of `kept`, base first, then logs, newest
-    first.
+    """Return the content of the completed savepoint.
+
+    It lists the names of the files in `kept` by partition: the base file first, and then the logs, newest first.
     """
     partitions = {
         partition: {
@@ -250,8 +254,9 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Content of clean.requested; `earliest` is the first slot that stays readable, `url` makes a path absolute as Hudi
-    wants it here.
+    """Return the content of clean.requested.
+
+    `earliest` is the first slot that stays readable. `url` makes a path absolute, as Hudi requires here.
     """
     record = {
         "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
@@ -300,7 +305,10 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Content of rollback.requested; `files`: partition -> absolute paths of the target's data files."""
+    """Return the content of rollback.requested.
+
+    `files` maps partitions to absolute paths of the target's data files.
+    """
     requests = [
         {
             "partitionPath": partition,
@@ -320,7 +328,7 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the bytes of the completed rollback of `slot`. files: those that it deleted, by partition."""
+    """Return the bytes of the completed rollback of `slot`. `files` are the deleted files by partition."""
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

@@ -1,9 +1,8 @@
-"""Tables, and commits in our tables, that another engine wrote: Hudi's own timeline read as if it were a commit
-sequence.
+"""Read access to tables and commits of other engines: Hudi's timeline is converted to slots.
 
-Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work
-as on any table. Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the
-log's completion time.
+Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
+as on any table. Slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or below
+the log's completion time.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ from hoodoo.timeline.views.view import View, apply
 
 @dataclass(frozen=True)
 class CompletedInstant:
-    """A completed instant. `key` is its file in the timeline, '' if it is archived; data its bytes, None if they are
-    still to be read.
+    """A completed instant.
+
+    `key` is its file in the timeline, or '' if it is archived. `data` are its bytes, or None if they have not been
+    read.
     """
 
     time: str
@@ -53,22 +54,23 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
-        """Return the decoded Avro record of the instant's completed file, read from `store` if need be."""
+        """Return the decoded Avro record of the instant's completed file. It is read from `store` if necessary."""
         return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 
 DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
-"""Actions that become slots; the others (rollbacks of pending instants, Hudi's own indexing) change no snapshot."""
+"""Actions that become slots. Other actions (rollbacks of pending instants, Hudi's indexing) change no snapshot."""
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Names of the files in Hudi's timeline, of instants begun since a day before the head `view`."""
+    """Return the names of files in Hudi's timeline whose instants began later than one day before the head `view`."""
     return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
 
 
 def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
-    """Completed instants among files of the timeline that become slots, completed after `after`; in that order."""
-    new = (name for name in names if name[17:18] == "_" and name[18:35] > after)  # the folder may hold very many
+    """Return the completed instants in `names` that become slots and completed after `after`, in completion order."""
+    # the folder may contain very many files
+    new = (name for name in names if name[17:18] == "_" and name[18:35] > after)
     parsed = (parse_instant(name) for name in new)
     found = [
         CompletedInstant(one.time, one.completed, one.action, one.key)
@@ -79,7 +81,7 @@ def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant
 
 
 def archived(store: Store) -> list[CompletedInstant]:
-    """The same of Hudi's history folder (docs/format.md 14)."""
+    """Return the instants in Hudi's history folder that become slots, in completion order (docs/format.md 14)."""
     found = [
         CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
         for one in archived_timeline.read(store)
@@ -89,8 +91,9 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest
-    first. newest: of Hudi's history, where it is known.
+    """Return the archived instants that are newer than the head, oldest first. A crash during an adoption leaves them.
+
+    `newest` is the newest archived instant, if it is known.
     """
     head = instant_of_ms(history.known_head().completed_at)
     return (
@@ -101,14 +104,12 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
 
 
 def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
-    """Compactions among files of the timeline that another engine has planned and not run, and that no slot of `view`
-    describes.
-    """
+    """Return the compactions that another engine planned and has not run, and that no slot of `view` describes."""
     return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
 def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
-    """Compactions among files of the timeline that are requested and not completed."""
+    """Return the compactions in the timeline that are requested and not completed."""
     found = [one for name in names if (one := parse_instant(name))]
     completed = {one.time for one in found if one.state is State.COMPLETED}
     planned = [
@@ -118,14 +119,14 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
 
 
 class Before(Protocol):
-    """The slots before the one in the making."""
+    """Interface to the slots before the new one."""
 
     def newest_before(self, ms: int) -> int:
-        """The newest slot completed before `ms`; 0 if there is none."""
+        """Return the newest slot that completed before `ms`, or 0."""
         ...
 
     def slot_of(self, instant: str) -> int:
-        """The oldest slot whose instant is `instant` or younger; 0 if there is none."""
+        """Return the oldest slot whose instant is `instant` or later, or 0."""
         ...
 
 
@@ -138,8 +139,9 @@ def slot_of(
     record: dict[str, Any],
     before: Before,
 ) -> Slot:
-    """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot
-    be described.
+    """Return the slot that describes `found`, after a slot that completed at `previous_ms`.
+
+    Raises UnsupportedTable for an instant that a slot cannot describe.
     """
     if found.action == COMPACTION:
         return _plan(table, seq, found, record)
@@ -164,7 +166,7 @@ def slot_of(
         return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
     if found.action == CLEAN:
         earliest = record.get("earliestCommitToRetain") or ""
-        # where it keeps versions instead of commits, nothing before it is sure
+        # if it retains file versions instead of commits, no earlier snapshot is certain
         readable = before.slot_of(earliest) if earliest else seq
         return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
     merged = (record.get("extraMetadata") or {}).get(MERGED_LOGS)
@@ -219,12 +221,15 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: Store, more: str = "") -> str:
-    """The id of a table that has none of ours: of its place, and of `more` that tells its numbers of slots apart."""
+    """Derive an id for a table without a hoodoo id, from its location and `more`.
+
+    `more` distinguishes tables whose slots have other numbers.
+    """
     return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
 
 
 class ForeignHistory(History):
-    """A History whose slots follow from Hudi's timeline; read anew whenever the head is asked for."""
+    """History of a table whose slots are derived from Hudi's timeline. It is read again for each call of `head`."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
@@ -242,8 +247,9 @@ class ForeignHistory(History):
             return view
 
     def created(self) -> TableSchema:
-        """The columns of the first commit that says so; what became of them stands in views. Raises UnsupportedTable
-        if none does.
+        """Return the columns in the first commit that contains them. Views contain later changes.
+
+        Raises UnsupportedTable if no commit contains the columns.
         """
         if self._columns.first is None:
             raise UnsupportedTable("No commit of this table says what its columns are.")
@@ -272,7 +278,7 @@ class ForeignHistory(History):
         return view
 
     def _found(self) -> Iterable[CompletedInstant]:
-        """What becomes slots, in any order; of an instant that is found twice, the last one counts."""
+        """Return the instants that become slots, in any order. If an instant occurs twice, the last one is used."""
         names = self.store.names(TIMELINE)
         return (*open_plans(names), *completed_in(names), *archived(self.store))
 
@@ -298,24 +304,25 @@ class ForeignHistory(History):
     def _slot(
         self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
     ) -> Slot:
-        """As `slot_of`."""
+        """Return the result of `slot_of`."""
         return slot_of(self.store, self._table, seq, previous_ms, found, record, before)
 
 
 class Overlay(History):
-    """Our slots, and behind them, numbered as adoption will number them, those that describe what another engine did
-    since.
+    """History with hoodoo's slots, followed by slots for the later commits of another engine.
+
+    The later slots have the numbers that an adoption will give them.
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """created: the columns of the table before any slot changed them."""
+        """Create the history. `created` contains the columns before any slot changed them."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
         self._base = View()
 
     def head(self) -> View:
-        """Raises UnsupportedTable where what was done since cannot be described slot by slot."""
+        """Return the newest view. Raises UnsupportedTable if a later commit cannot be described by a slot."""
         with self._lock:
             self._views.clear()
             names = names_since(self.store, self._ours.known_head())
@@ -351,13 +358,13 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Tell whether one of the foreign instants is a commit of ours whose slot was lost."""
+        """Return whether one of the later instants is a commit of hoodoo whose slot was lost."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 
 @dataclass(frozen=True)
 class SoFar:
-    """The slots so far, as another engine's instant looks back on them."""
+    """The existing slots, for `slot_of`."""
 
     history: History
 

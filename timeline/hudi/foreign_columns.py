@@ -1,7 +1,6 @@
-"""Follows a table's columns through the commits of another engine: which schema counts, which ids it has, and under
-which schema each file was written.
+"""Columns of a table across commits of another engine: the current schema, its ids, and the schema of each file.
 
-Knows the metadata of commits, and of files only what columns they say they have (docs/format.md 11.4).
+It reads the metadata of commits. From files, it only reads the column names and types (docs/format.md 11.4).
 """
 
 from __future__ import annotations
@@ -28,18 +27,25 @@ from hoodoo.timeline.views.view import View
 
 
 class ForeignColumns:
-    """What commits say of a table's columns, one after the other: each change gets ids. By names; where a commit
-    carries Hudi's internal schema, by the ids in it.
+    """The columns in a sequence of commits. Each change of the columns gets ids.
 
-    The schema that counts is that of the commit with the largest requested instant, as for Hudi's readers, not of the
-    one that completed last. A service's commit changes none, and may say what they were when it was planned.
+    Columns are matched by name. If a commit contains Hudi's internal schema, they are matched by the ids in it.
+
+    As for Hudi's readers, the current schema is that of the commit with the largest requested instant. The commit that
+    completed last does not count. The commit of a table service changes no columns, and may contain the columns from
+    the time of its plan.
     """
 
     def __init__(
         self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
     ) -> None:
-        """created: the first columns, where they are known. before: the slots until now. store: whose timeline tells of
-        commits that no call of `told` brings, ours among them.
+        """Create the sequence.
+
+        Args:
+            created: The first columns, if they are known.
+            before: The view of the slots so far.
+            store: The store whose timeline also contains commits that are not passed to `told`, including hoodoo's
+                commits.
         """
         self._store = store
         before = before or View()
@@ -48,17 +54,17 @@ class ForeignColumns:
 
     @property
     def now(self) -> TableSchema | None:
-        """The columns as of the newest slot that was told."""
+        """The columns as of the newest slot that was passed to `told`."""
         return self.schemas.newest or self.first
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """`slot`, whose commit's metadata is `record`: with the change that it makes, and the schema of its files."""
+        """Return `slot`, whose commit has the metadata `record`, with its column changes and its files' schema."""
         extra = record.get("extraMetadata") or {}
         text = str(extra.get("schema") or "")
         if not text or not slot.tells_columns:
             return self._written_under(slot, self.now)
         schema = own_columns(arrow_schema(text))
-        if slot.instant <= self._said:  # it overlapped one that began later, and went on under the columns that it knew
+        if slot.instant <= self._said:  # a concurrent commit that began later is newer, and this one used older columns
             return self._overlapped(slot, schema)
         self._said = slot.instant
         internal = str(extra.get("latest_schema") or "")
@@ -74,8 +80,9 @@ class ForeignColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """`slot`, which leaves the table with the columns `schema`. ids: those of Hudi's internal schema; anew: they
-        have nothing to do with those that it had before.
+        """Return `slot` with a change of the table's columns to `schema`.
+
+        `ids` are those of Hudi's internal schema. With `anew`, they are unrelated to earlier ids.
         """
         now, after = self.now, None
         if now and anew:
@@ -94,14 +101,16 @@ class ForeignColumns:
         return self._written_under(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """The newest of the table's schemas with these columns, or that of now."""
+        """Return the newest of the table's schemas with these columns, or the current schema."""
         known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         wanted = _flat_types(schema)
         return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
 
     def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
-        """`slot`, whose commit says `schema`. What its files have they say themselves: where Hudi's writers overlap, a
-        commit may carry the columns that another one made meanwhile.
+        """Return `slot` with the schema of each file, for a commit that contains `schema` and overlapped a later one.
+
+        The schemas are read from the files, because a commit of overlapping Hudi writers may contain the columns of
+        another commit.
         """
         if self._store is None or not self.schemas:
             return self._written_under(slot, self.like(schema))
@@ -113,7 +122,10 @@ class ForeignColumns:
         return self._written_under(slot, self.now, numbers)
 
     def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
-        """numbers: path -> id of the schema of each file, where they have several."""
+        """Return `slot` with the schema ids of its files.
+
+        `numbers` contains the id of each file by path, if they differ.
+        """
         number = schema.id if schema else 1
         each = [numbers[file.path] if numbers else number for file in slot.files]
         files = tuple(replace(file, schema=0 if n == 1 else n) for file, n in zip(slot.files, each, strict=True))
@@ -122,12 +134,15 @@ class ForeignColumns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column; a nested type, which engines write in several ways, is only 'nested'."""
+    """Return the type of each column. A nested type is only 'nested', because engines write it in several ways."""
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
 
 def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
-    """Return the columns of `file` as its footer or blocks give them; None where there are none, or it is damaged."""
+    """Return the columns in the footer or the blocks of `file`.
+
+    Returns None if there are none, or the file is damaged.
+    """
     try:
         if file.kind == BASE:
             with store.open_input(file.path) as source:
@@ -139,9 +154,9 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
 
 
 def _ids_ended(store: Store, instant: str) -> bool:
-    """Tell whether Hudi numbered the columns anew when it began `instant`.
+    """Return whether Hudi assigned new column ids when it began `instant`.
 
-    It does where the commit that it took for the newest one carries no internal schema.
+    This is so if the commit that was the newest one at that time contains no internal schema.
     """
     names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
     before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]

@@ -1,9 +1,8 @@
-"""Follows how far applications have read their sources through commits that have no slot yet: those of Apache Hudi's
-streamer, and commits of ours whose slot was lost or is made anew.
+"""Source positions of applications in commits without a slot: those of Apache Hudi's streamer, and lost hoodoo commits.
 
-A commit of ours says in its metadata what its slot said (`hoodoo.ingest`). One of Hudi's streamer says its place, and
-is the next commit of an application of its own. A text that is the newest one already says nothing new: each commit of
-ours repeats it, and other writers of Hudi may be told to. Knows the metadata of commits only.
+A hoodoo commit has the position of its slot in its metadata (`hoodoo.ingest`). A commit of Hudi's streamer contains its
+checkpoint, and counts as the next commit of a separate application. A checkpoint equal to the newest one is ignored:
+each hoodoo commit repeats it, and other Hudi writers may be configured to repeat it.
 """
 
 from __future__ import annotations
@@ -20,19 +19,20 @@ from hoodoo.timeline.slots.slot import STREAMED, Slot
 from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 from hoodoo.timeline.views.view import View
 
-_EARLIER_PLACE = "deltastreamer.checkpoint.key"  # of tables before version 8
+_EARLIER_PLACE = "deltastreamer.checkpoint.key"  # in tables before version 8
 _SHAPE = {"app": str, "n": int, "position": str}
 
 
 class ForeignPlaces:
-    """What commits say of places in sources, one after the other."""
+    """The source positions in a sequence of commits."""
 
     def __init__(self, before: View) -> None:
-        """before: the slots until now."""
+        """Create the sequence. `before` is the view of the slots so far."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """`slot`, whose commit's metadata is `record`: with its application and position, and the place it publishes.
+        """Return `slot`, whose commit has the metadata `record`, with its application, position and checkpoint.
+
         Raises CorruptTable.
         """
         if not slot.writes_rows:
@@ -55,8 +55,9 @@ class ForeignPlaces:
         return replace(slot, transaction=(application, number), reached=position)
 
     def _ours(self, extra: Mapping[str, Any], key: str) -> tuple[str, int, str] | None:
-        """Application, number and position of a commit of ours; None where it has none, or others have repeated what an
-        earlier one said.
+        """Return application, number and position of a hoodoo commit.
+
+        Returns None if the commit has none, or if another writer repeated those of an earlier commit.
         """
         text = extra.get(REACHED)
         if not text:

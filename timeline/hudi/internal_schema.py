@@ -1,7 +1,7 @@
-"""Hudi's internal schema: the ids that Apache Hudi gives columns where `hoodie.schema.on.read.enable` is set. A
-commit's metadata carries it as `latest_schema`, beside the Avro schema that has the same names.
+"""Hudi's internal schema: the column ids that Apache Hudi assigns with `hoodie.schema.on.read.enable`.
 
-Ids are all that is read here; names and types are those of the Avro schema. We write none (docs/format.md 11.4).
+A commit's metadata contains it as `latest_schema`, next to the Avro schema with the same names. Only the ids are read
+here, because names and types come from the Avro schema. hoodoo writes no internal schema (docs/format.md 11.4).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, rebuilt
 
 Path = tuple[str, ...]
-"""Names from the top down; what is in a list is called 'item', in a map 'key' and 'value', as in our own schemas."""
+"""Column names from the top level down. The content of a list is named 'item', and that of a map 'key' and 'value'."""
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Path -> id of every column in the `latest_schema` of a commit, but for the meta columns. Raises UnsupportedTable
-    for what is none.
+    """Return the id of every column in a commit's `latest_schema` by its path, without meta columns.
+
+    Raises UnsupportedTable if the schema is invalid.
     """
     try:
         found = dict(_fields(json.loads(text), ()))
@@ -64,10 +65,11 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
 
 
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
-    """The schema after `before` of a table whose columns are `schema` by now, with Hudi's `ids`: a column that had its
-    id before is the same, whatever it is called; one that Hudi gave none is found by its name. Others are new.
+    """Return the schema after `before` for a table with the columns `schema` and Hudi's `ids`.
 
-    What Hudi's ids were before is `before.hudi`; where nothing has said so yet, Hudi numbered them as they stood.
+    A column with a known id is the same column, whatever its name. A column without an id is found by its name. All
+    other columns are new. `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in
+    their order.
     """
     ours = {theirs: own for own, theirs in before.hudi or numbered_by_hudi(before)}
     by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
@@ -80,7 +82,7 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
 
 
 def with_ids(schema: TableSchema, ids: Mapping[Path, int]) -> TableSchema:
-    """`schema`, of which Hudi's ids are known to be `ids`."""
+    """Return `schema` with Hudi's ids `ids`."""
     own = _own_ids(schema.columns, ())
     return replace(schema, hudi=tuple((number, ids[path]) for path, number in own if path in ids))
 
@@ -93,8 +95,9 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 
 
 def numbered_by_hudi(schema: TableSchema) -> tuple[tuple[int, int], ...]:
-    """(our id, Hudi's id) of columns that get ids from Hudi for the first time: those beside each other in order, then
-    what is in the first of them, to the bottom, and so on.
+    """Return (hoodoo's id, Hudi's id) of columns that get ids from Hudi for the first time.
+
+    Hudi numbers the columns of one level in order, then those inside the first column down to the bottom, and so on.
     """
     found: list[tuple[int, int]] = []
 

@@ -1,10 +1,8 @@
-"""Tables of version 6 as a commit sequence: Hudi's timeline layout 1, which Hudi 0.14 and 0.15 write (docs/format.md
-11.5).
+"""Read access to tables of version 6 with Hudi's timeline layout 1 (docs/format.md 11.5). Hudi 0.14 and 0.15 write it.
 
-Three things differ from the later layout, and all of them are here: instants lie in `.hoodie/` itself and have no
-completion time, so their order is that of their beginnings; what commits say is JSON; and what archived commits wrote
-is found by listing, as Hudi finds it. Knows names and metadata; whose blocks of a log count is said to whoever reads
-it, file by file.
+The layout differs from the later layout in three ways. Instants are directly in `.hoodie/` and have no completion time,
+so they are ordered by their start. Commit metadata is JSON. The files of archived commits are found by listing, as Hudi
+does. For each log file, the history records which blocks are committed.
 """
 
 from __future__ import annotations
@@ -31,14 +29,15 @@ _ARCHIVED = "ARCHIVED"
 
 
 def instants(store: Store) -> list[Instant]:
-    """The instants of the active timeline, in the order of their names. A completed one counts as completed when it
-    began.
+    """Return the instants of the active timeline, in the order of their names.
+
+    The completion time is the start time.
     """
     return [found for name in store.names(HOODIE) if (found := _instant(name))]
 
 
 def keys(store: Store) -> list[str]:
-    """Return the keys of their files, in all states."""
+    """Return the keys of the instants' files, in all states."""
     return [HOODIE + name for name in store.names(HOODIE) if _instant(name)]
 
 
@@ -50,25 +49,25 @@ def _instant(name: str) -> Instant | None:
 
 
 def _padded(time: str) -> str:
-    """Return 17 digits; 14 mean the end of that second, as Hudi compares them."""
+    """Return a time with 17 digits. A time with 14 digits means the end of that second, as in Hudi's comparisons."""
     return time if len(time) == 17 else time + "999"
 
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """An instant whose file lies in `.hoodie/`."""
+    """An instant whose file is in `.hoodie/`."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
-        """The bytes of the instant's file as later versions have them. Raises CorruptTable."""
+        """Return the bytes of the instant's file in the format of later versions. Raises CorruptTable."""
         data = store.get(self.key)
         return commit_in_avro(data, self.key, self.action) if self.action in WRITES else data
 
 
 def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
-    """Commit metadata of version 6 as later versions have it; `action` tells its kind. Raises CorruptTable."""
+    """Convert commit metadata of version 6 to the format of later versions, based on `action`. Raises CorruptTable."""
     kind = "HoodieReplaceCommitMetadata" if action == REPLACE_COMMIT else "HoodieCommitMetadata"
     try:
         return in_avro(kind, strict_json(data, key))
@@ -78,7 +77,10 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 @dataclass(frozen=True)
 class ToldInstant(CompletedInstant):
-    """What no file describes; `told` is its record. before: the archived commits are meant that began before it."""
+    """An instant without a file. `told` is its record.
+
+    If `before` is set, the instant represents the archived commits that began before it.
+    """
 
     told: Any = None
     before: str = ""
@@ -88,8 +90,10 @@ class ToldInstant(CompletedInstant):
 
 
 class LayoutOneHistory(ForeignHistory):
-    """A history of a table of version 6. Slots are numbered from the oldest instant that is not archived, so that a
-    table has other cursors once more of it is archived.
+    """History of a table of version 6.
+
+    Slots are numbered from the oldest instant that is not archived. Cursors therefore change when more instants are
+    archived.
     """
 
     def __init__(self, store: Store, config: TableConfig) -> None:
@@ -102,7 +106,7 @@ class LayoutOneHistory(ForeignHistory):
         return instants(self.store)
 
     def archived(self) -> list[ToldInstant]:
-        """What archived commits left, as it was found at the newest look."""
+        """Return the instants that represent archived commits, as of the newest read."""
         return self._told
 
     def _found(self) -> Iterable[CompletedInstant]:
@@ -132,22 +136,24 @@ class LayoutOneHistory(ForeignHistory):
         archived = found.before if isinstance(found, ToldInstant) else ""
         blocks = f"<{archived}" if archived else found.time
         files = tuple(replace(file, blocks=blocks) if file.kind == LOG else file for file in slot.files)
-        # what is left of archived commits is no snapshot that there was: only later ones need it
+        # the files left by archived commits are not a snapshot; only later snapshots need them
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
     def _creation(self) -> Iterator[ToldInstant]:
-        """A table without a commit is an empty one, if it was created with its columns."""
+        """Yield an instant for a table without commits, if it was created with columns. Such a table is empty."""
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
             yield ToldInstant(created, created, self._config.write_action, "", told=told)
 
-    # ---- what was archived
+    # ---- archived commits
     def _archived_before(
         self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
     ) -> list[ToldInstant]:
-        """What commits wrote that are archived. All before the oldest active one are; and where savepoints kept some
-        active, those between them and the others.
+        """Return instants that represent archived commits.
+
+        All commits before the oldest active one are archived. If savepoints keep some commits active, the commits
+        between these and the other active ones are archived too.
         """
         starts = sorted({one.time for one in (*writes, *plans)}, key=_padded)
         if not writes:
@@ -161,15 +167,16 @@ class LayoutOneHistory(ForeignHistory):
         return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
 
     def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
-        """Paths of the log files in which `write` wrote the first block."""
+        """Yield the paths of the log files whose first block `write` wrote."""
         stats = self._record(write).get("partitionToWriteStats") or {}
         yield from (
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
     def _listed(self, time: str, active: set[str], begun: set[str]) -> ToldInstant | None:
-        """The newest slices of what lies in the table's folders and was begun before `time`, as one commit; None if
-        there is nothing. An instant that is older than the timeline is committed, as Hudi has it.
+        """Return the newest slices of the files begun before `time`, as one commit, or None if there are none.
+
+        As in Hudi, an instant that is older than the timeline is committed.
         """
         bases: dict[tuple[str, str], tuple[str, str, int]] = {}
         logs: dict[tuple[str, str], list[tuple[str, int, str, int]]] = {}

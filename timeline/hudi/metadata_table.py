@@ -1,9 +1,8 @@
-"""Hudi's metadata table, as far as hoodoo appends to it: its partition `files`, which lists the files of the table.
+"""Writer for Hudi's metadata table: its partition `files`, which lists the files of the table.
 
-Hudi's readers see no file that is not listed there, where the table's properties name the partition. So whoever
-publishes a slot appends first what came and went with it; nothing here is read by readers of ours. The bytes follow
-from the slot (docs/format.md 13.6). Whatever is not known to the last detail is no case for appending: `look` answers
-None, and the publisher takes the metadata table out of use, which Hudi then builds anew.
+If the table properties name this partition, Hudi's readers only see the listed files. The publisher of a slot therefore
+first appends the slot's added and deleted files. hoodoo's readers do not use the metadata table. If it is not in a
+known state, the publisher takes it out of use, and Hudi builds it again.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from hoodoo.timeline.properties.metadata_properties import METADATA_INFLIGHT
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, Slot
 
 FILES = "files"
-"""The partition that lists files."""
+"""Name of the partition that lists files."""
 _ROOT = METADATA_TABLE + "/"
 _TIMELINE = _ROOT + TIMELINE
 _FILE_GROUP = "files-0000-0"
 _BASE = re.compile(rf"^{_FILE_GROUP}_\d+-\d+-\d+_(\d{{17}})\.hfile$")
 _LOGS_MAX = 64
-"""Logs above the newest base file; hoodoo never compacts them, and who reads the list reads them all."""
+"""Maximum number of logs on top of the newest base file. hoodoo never compacts them, and readers read all of them."""
 _VERSION = "9"
 _PROPERTIES = {
     "hoodie.table.version": _VERSION,
@@ -46,17 +45,20 @@ _PROPERTIES = {
     "hoodie.table.recordkey.fields": "key",
 }
 _HARMLESS = (DELTA_COMMIT, CLEAN, ROLLBACK)
-"""Actions of the metadata table that may be pending. A delta commit follows a commit of the table: Hudi ends both."""
+"""Actions of the metadata table that may be pending.
+
+A delta commit belongs to a commit of the table, and Hudi completes both.
+"""
 
 
 @dataclass(frozen=True)
 class MetadataTable:
-    """What is known of a metadata table that may be appended to.
+    """State of a metadata table to which hoodoo can append.
 
     Attributes:
-        schema: The schema of its records, as its commits say it.
+        schema: The schema of its records, from its commits.
         newest_ms: The newest time in its timeline, in ms since 1970.
-        appended: True if it has a completed commit of the instant in question.
+        appended: True if it has a completed commit with the instant to append.
     """
 
     schema: str
@@ -65,9 +67,9 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return, by partition, the files that came with `slot`, with their bytes, and those that went, with None.
+    """Return the files that `slot` added, with their sizes, and those that it deleted, with None, by partition.
 
-    A replaced file stays listed until it is cleaned, as Hudi has it. What a rollback deletes was never listed.
+    As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
     """
     found: dict[str, dict[str, int | None]] = {}
     if slot.outcome != COMPLETED:
@@ -82,20 +84,20 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
-    """Tell whether properties `values` have a list of files in use, and no partition that is still being made."""
+    """Return whether the properties `values` enable the partition `files`, and no partition is being built."""
     named = [name.strip() for name in values.get(METADATA_PARTITIONS, "").split(",")]
     return FILES in named and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
 
 
 def look(store: Store, instant: str) -> MetadataTable | None:
-    """Look at the metadata table before something is appended to it.
+    """Inspect the metadata table before an append.
 
     Args:
         store: The table's store.
-        instant: The instant that is to be appended.
+        instant: The instant to append.
 
     Returns:
-        What is known of it. None where anything is not as hoodoo knows it.
+        The state of the metadata table, or None if any part of it is not in a known state.
     """
     if not _has_known_properties(store):
         return None
@@ -103,7 +105,7 @@ def look(store: Store, instant: str) -> MetadataTable | None:
     completed = [one for one in found if one.state is State.COMPLETED]
     ended = {one.time for one in completed}
     if any(one.action not in _HARMLESS and one.time not in ended for one in found):
-        return None  # a compaction or a change of its partitions is under way
+        return None  # a compaction or a change of its partitions is running
     if not _has_room(store, instant):
         return None
     schema = _schema(store, completed)
@@ -128,7 +130,7 @@ def _instants(store: Store) -> list[Instant]:
 
 
 def _has_room(store: Store, instant: str) -> bool:
-    """Tell whether the one file group is there, with so few logs above its base file that there may be one more."""
+    """Return whether there is exactly the one known file group, and its base file has space for one more log."""
     bases, logs = [], []
     for name in store.names(f"{_ROOT}{FILES}/"):
         parsed = parse_data_file(name)
@@ -143,7 +145,7 @@ def _has_room(store: Store, instant: str) -> bool:
 
 
 def _schema(store: Store, completed: list[Instant]) -> str | None:
-    """The schema of records that the newest commit says, None where it is not the known one."""
+    """Return the record schema in the newest commit, or None if it is not the known schema."""
     for one in sorted(completed, key=lambda one: one.completed, reverse=True):
         if one.action != DELTA_COMMIT:
             continue
@@ -158,15 +160,17 @@ def _schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append what came and went with `slot`: one log and its delta commit, by which alone the log counts.
+    """Append the added and deleted files of `slot`: one log and its delta commit.
 
-    Every step may have been done by a helper before. The commit completes after whatever the metadata table has: were
-    it older than a compaction there, readers would pass over its log.
+    The log is valid only with the commit.
+
+    A helper may already have done each step. The completion time of the commit is later than all times in the metadata
+    table. Readers would ignore its log if it were older than a compaction.
 
     Args:
         store: The table's store.
-        slot: The slot, not published.
-        table: What `look` returned for its instant.
+        slot: The slot, which is not published yet.
+        table: The result of `look` for its instant.
     """
     if table.appended:
         return
@@ -192,9 +196,10 @@ def _key(instant: Instant) -> str:
 
 
 def not_compacted_from(store: Store) -> str:
-    """Return the oldest instant whose files a log of the metadata table may be alone to list.
+    """Return the oldest instant whose files may be listed only in a log of the metadata table.
 
-    Readers pass over a log whose instant is not in the table's timeline: from this one on it must not be archived.
+    Readers ignore a log whose instant is not in the table's timeline, so instants from this one on must not be
+    archived.
     """
     bases = [base[1] for name in store.names(f"{_ROOT}{FILES}/") if (base := _BASE.match(name))]
     compacted = max(bases, default="")

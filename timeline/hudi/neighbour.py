@@ -1,7 +1,7 @@
-"""Working beside Apache Hudi's own writers: its file-system lock, and a heartbeat that it believes (docs/format.md 13).
+"""Coordination with Apache Hudi's own writers: Hudi's file system lock and heartbeat (docs/format.md 13).
 
-Needed only where the table's option hudi_writers says that such writers run at the same time. Among our writers nothing
-rests on it.
+It is needed only if the table option hudi_writers states that such writers run at the same time. hoodoo's own writers
+do not rely on it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, HUDI_LOCK
 
 log = logging.getLogger("hoodoo.timeline")
-_BEAT_S = 20.0  # Hudi takes a heartbeat of twice its own interval, 60 s, for dead
-_STALE_MS = 120_000  # a lock of ours that is older than this belongs to a process that died: we hold it for moments
+_BEAT_S = 20.0  # Hudi treats a heartbeat older than twice its interval of 60 s as dead
+_STALE_MS = 120_000  # an older hoodoo lock belongs to a dead process, because a lock is held only for moments
 _OURS = b"hoodoo "
 
 
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
-    """Hold Hudi's lock. Raises LockHeld when somebody else holds it for longer than `patience_s`."""
+    """Hold Hudi's lock. Raises LockHeld if another process holds it for longer than `patience_s` seconds."""
     mine = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_s
     while not _take(store, mine):
@@ -48,7 +48,7 @@ def _take(store: Store, mine: bytes) -> bool:
     try:
         store.create(HUDI_LOCK, mine, durable=False)
     except FileExistsError:
-        return _holder(store) == mine  # a reply was lost, the lock is ours
+        return _holder(store) == mine  # this process holds the lock, but the reply was lost
     return True
 
 
@@ -60,7 +60,7 @@ def _holder(store: Store) -> bytes:
 
 
 def _drop_stale(store: Store) -> None:
-    """Take away what a process of ours left behind a crash; never Hudi's."""
+    """Delete a lock that a crashed hoodoo process left. Hudi's locks are never deleted."""
     at, clock = store.modified_ms(HUDI_LOCK), f"{HUDI_LOCK}.clock"
     if at is None or not _holder(store).startswith(_OURS):
         return
@@ -80,7 +80,7 @@ def _release(store: Store, mine: bytes) -> None:
 
 
 class Heartbeat:
-    """Keeps `.hoodie/.heartbeat/<instant>` fresh from a thread of its own until stop()."""
+    """Thread that keeps `.hoodie/.heartbeat/<instant>` up to date until stop()."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"

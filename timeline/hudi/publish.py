@@ -1,7 +1,7 @@
-"""Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
+"""Publication of slots as completed instants for Hudi's readers, strictly in slot order.
 
-Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot
-and its publication is healed by whoever comes next. What is published is never taken back (protocol rule 11).
+All published content is derived from the slot. Any process may therefore publish a slot, also repeatedly. After a crash
+between a slot and its publication, the next process completes it. A publication is never undone (protocol rule 11).
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
-"""A write whose instant is older than this against the head starts again under a new one: what older writes need may be
-gone (protocol rule 13).
+"""Maximum age of a write's instant relative to the head, in ms.
+
+An older write starts again with a new instant, because data that it needs may be gone (protocol rule 13).
 """
 
 
 def final_key(slot: Slot) -> str:
-    """Key of the last file that publication of `slot` creates: if it exists, this slot and all
-    before it are published.
+    """Return the key of the last file that the publication of `slot` creates.
+
+    If the file exists, this slot and all earlier slots are published.
     """
     if slot.published:
         return slot.published
@@ -45,7 +47,7 @@ def final_key(slot: Slot) -> str:
 
 
 class TakenBack(Exception):
-    """Another engine rolled the slot's instant back before it was published. Never leaves the package."""
+    """Raised if another engine rolled back the slot's instant before it was published. It never leaves the package."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
@@ -53,9 +55,9 @@ class TakenBack(Exception):
 
 
 def taken_back(store: Store, slot: Slot) -> bool:
-    """Tell whether another engine rolled back `slot`, which is not published.
+    """Return whether another engine rolled back `slot`, which is not published.
 
-    A rollback deletes the inflight file; hoodoo never does.
+    A rollback deletes the inflight file, which hoodoo never does.
     """
     return (
         slot.commits
@@ -66,7 +68,7 @@ def taken_back(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publishes one table's slots; remembers up to where it has seen them published."""
+    """Publisher of one table's slots. It remembers the slot up to which all slots are published."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -80,11 +82,17 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
-        that nobody is asked whether it is published; stands: nor whether it was taken back. names: files that were seen
-        in Hudi's timeline. Raises TakenBack.
+        """Publish all unpublished slots up to `seq`, in order. Raises TakenBack.
+
+        Args:
+            seq: The last slot to publish.
+            config: The configuration of the table.
+            new: A slot that this process just wrote, which is certainly not published.
+            stands: True if the slot `new` was certainly not rolled back.
+            names: Names of files that were found in Hudi's timeline.
         """
-        if self._backup_restores != self.history.backup_restores:  # what was seen published is not what is there now
+        # the store was restored from a backup, so the remembered state is invalid
+        if self._backup_restores != self.history.backup_restores:
             self.published, self._backup_restores = 0, self.history.backup_restores
         first = seq - 1 if seq == new else seq
         while first > self.published and not self._is_published(self.history.slot(first), names):
@@ -94,11 +102,11 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def owes(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Tell whether a slot up to `seq` is still to be published. names: as in publish_through."""
+        """Return whether a slot up to `seq` is not published yet. `names` are those of publish_through."""
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        """Tell whether `slot` is in Hudi's timeline, active or archived."""
+        """Return whether `slot` is in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
         return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
@@ -117,7 +125,7 @@ class Publisher:
         else:
             if not stands and taken_back(self.store, slot):
                 if self._is_published(slot):
-                    return  # by a helper, long ago: it was archived since
+                    return  # a helper published it long ago, and it is archived now
                 raise TakenBack(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             before = (
@@ -133,9 +141,10 @@ class Publisher:
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """The configuration as of `slot`: a late helper writes the bytes that its owner would have written. A
-        compaction's columns are those of its plan: its instant is the plan's, and engines that read a table as of an
-        instant go by that.
+        """Return the configuration as of `slot`, so that a late helper writes the same bytes as the writer of the slot.
+
+        The columns of a compaction are those of its plan. Its instant is that of the plan, which engines use for time
+        travel.
         """
         known = self.history.known_head().schemas
         return config.with_schemas(known.up_to(slot.plan_seq if slot.action == COMPACTION else slot.seq))
@@ -174,7 +183,7 @@ class Publisher:
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
-        """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
+        """Return the key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [
             key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)
@@ -184,8 +193,9 @@ class Publisher:
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
     def _leased(self, slot: Slot) -> set[str]:
-        """Victims that a reader's lease holds, taken since the clean was decided: a sweep deletes
-        them when it is over.
+        """Return the files to delete that are held by a lease taken after the clean operation was decided.
+
+        Orphan removal deletes them after the lease ends.
         """
         held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
         if not held:
@@ -208,14 +218,16 @@ class Publisher:
         self._list_files(slot, config)
         self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
 
-    # ---- Hudi's metadata table: first its properties, then what it lists, then the instant by which the list counts
+    # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
+    # valid
     def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Append the files of `slot` to Hudi's metadata table; where that is not sure to be right, take it out of use.
+        """Append the files of `slot` to Hudi's metadata table, or take it out of use if its correctness is uncertain.
 
-        Of its partitions only `files` stays in use: the others would say nothing of the files, and Hudi passes over
-        what they do not name. Whoever wrote that looks twice. If the slot is published by now, others went on, maybe
-        without the metadata table: it goes out of use. And the metadata table is looked at after the properties name
-        it, since a purge deletes it after they do not.
+        Only its partition `files` stays in use. The other partitions would lack the new files, and Hudi ignores files
+        that they do not list. After a change of the properties, the slot is checked again. If another process has
+        published the slot by then, possibly without the metadata table, it is taken out of use. The metadata table is
+        inspected after the properties name it, because a purge first removes it from the properties and then deletes
+        it.
         """
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
@@ -233,9 +245,10 @@ class Publisher:
             metadata_table.append(self.store, slot, known)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Change the properties, and bring them up to what slots say; whether that wrote the file.
+        """Change the properties, and update them with the settings in slots. Returns whether the file was written.
 
-        Whoever wrote it looks again: a later slot's publisher may have written it in between, and been overwritten.
+        After a write, the settings are read again, because the write may have overwritten that of a later slot's
+        publisher.
         """
         settings, wrote = self.history.known_head().settings, False
         while True:
@@ -246,32 +259,34 @@ class Publisher:
             self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
             settings, wrote = self.history.head().settings, True
 
-    # ---- options: what slots say of the properties is written there, beside what others keep in the file
+    # ---- options: the properties in slots are written to the file, which also contains other properties
     def _options(self, slot: Slot) -> None:
-        """A file that has to be written says nothing of Hudi's metadata table: what was read of it may be outdated by
-        the time it is written, and Hudi would take for whole what is not.
+        """Publish a change of options. If the properties file is written, it takes Hudi's metadata table out of use.
+
+        The properties that were read may be outdated at the time of the write. Hudi could then take an incomplete
+        metadata table for a complete one.
         """
         values = configuration.read_properties(self.store)
         if configuration.with_settings(values, self.history.known_head().settings) != values:
             self._rewrite(slot, metadata_properties.without_metadata_table)
         self._create(final_key(slot), NOTHING)
 
-    # ---- savepoint: Hudi keeps it under the instant of the commit it saves
+    # ---- savepoint: Hudi stores it with the instant of the saved commit
     def _savepoint(self, slot: Slot) -> None:
-        """A slow helper may publish a savepoint that was given up meanwhile; then it only marks the slot."""
+        """Publish a savepoint. If it was deleted in the meantime, only the slot is marked as published."""
         saved = self._instant_of(slot.position)
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
             completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
             self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
             self._create(completed.key, commit_metadata.savepoint_metadata(slot, self.history.state(slot.position)))
             if self.history.head().savepoints.get(slot.savepoint) != slot.position:
-                self._withdraw(saved)  # given up while a slow helper was at it
+                self._withdraw(saved)  # deleted while a slow helper published it
         elif not slot.position:
             self._withdraw(self._instant_of(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
         self._create(final_key(slot), NOTHING)
 
     def _instant_of(self, position: int) -> str:
-        """The instant under a savepoint; '' if there is none, or if it was given up and archived since."""
+        """Return the instant of a savepoint's commit, or '' if there is none, or if it was archived."""
         try:
             return self.history.slot(position).instant if position else ""
         except SnapshotExpired:
@@ -284,14 +299,14 @@ class Publisher:
 
 
 def markers_of(store: Store, instant: str) -> list[str]:
-    """Keys of the markers that writers of `instant` left for files they were about to write."""
+    """Return the keys of the markers for files that writers of `instant` were about to write."""
     return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
 
 
 def remove_marker(store: Store, key: str) -> None:
-    """Delete a marker, and the folders that are empty then."""
+    """Delete a marker, and the folders that are then empty."""
     store.delete(key)
-    prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
+    prune = getattr(store, "prune_folders", None)  # only local disks have empty folders
     if prune:
         prune(key)
 
@@ -303,8 +318,9 @@ def remove_markers(store: Store, instant: str) -> None:
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after
-    a crash.
+    """Yield (partition, path) of every data file whose name contains `instant`.
+
+    The files are found by listing, because markers may be missing after a crash.
     """
     for key, _ in list(own_keys(store)):
         if key.startswith(".hoodie/"):
@@ -316,12 +332,12 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
 
 
 def instants(store: Store, after: str = "") -> list[Instant]:
-    """Instants in the timeline folder whose file names sort after `after`, in name order."""
+    """Return the instants in the timeline folder whose file names sort after `after`, in name order."""
     return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
 
 
 def was_published(store: Store, instant: str) -> bool:
-    """Tell whether `instant` is complete in Hudi's timeline, active or archived."""
+    """Return whether `instant` is completed in Hudi's timeline, active or archived."""
     return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(
         one.time == instant for one in archived_timeline.read(store)
     )

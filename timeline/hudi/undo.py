@@ -1,10 +1,11 @@
-"""When the inflight file of a commit is gone before it was published: Apache Hudi rolled the commit back, or a power
-cut took the file.
+"""Handling of a commit whose inflight file disappeared before it was published.
 
-With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until
-the completed file is there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it.
-An inflight file is not synced to disk, so a power cut may take it too; then all data files are there, and it is made
-again.
+Either Apache Hudi rolled the commit back, or a power failure removed the file. By default, Hudi rolls back every
+pending instant when it starts a write. An instant is pending until its completed file exists. Hudi deletes its inflight
+file. Such a commit was never acknowledged, and a new slot undoes it.
+
+An inflight file is not synced to disk, so a power failure may remove it too. All data files still exist then, and the
+inflight file is created again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Take a slot that brings back the state before `first`, the oldest commit that was taken back, or make its
-    inflight file again.
+    """Write a slot that restores the state before `first`, the oldest commit that was rolled back.
 
-    Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or
-    where a later commit still stands on the one that is gone.
+    If no commit was rolled back, create the inflight file of `first` again. Does nothing if another process is faster.
+    Raises CorruptTable if files are gone without a rollback, or if a later commit that stays depends on the missing
+    one.
     """
     done = _rollback_of(history, first.instant)
     if done is None:
@@ -56,7 +57,8 @@ def undo(history: History, first: Slot) -> None:
         operation=UNDO,
         nonce="",
         base_seq=head.seq,
-        completed_at=head.completed_at + 1,  # not the rollback's: what others committed before that is still to come
+        # not the time of the rollback, because earlier commits of other engines still have to be adopted
+        completed_at=head.completed_at + 1,
         writer="another engine",
         files=tuple(entry.file for key in changed if key in back for entry in back[key].files()),
         replaced=tuple(key for key in changed if key in now),
@@ -75,8 +77,9 @@ def undo(history: History, first: Slot) -> None:
 
 
 def _columns_back(head: View, seq: int) -> dict[str, Any]:
-    """The columns as of slot `seq`, as the table's next schema; {} where they are those of the head. Ids are never
-    given twice, so the largest stays.
+    """Return the columns as of slot `seq` as the table's next schema, or {} if they are those of the head.
+
+    The largest id stays, because ids are never reused.
     """
     now, then = head.schemas.newest, head.schemas.up_to(seq).newest
     if now is None or then is None or now.columns == then.columns:

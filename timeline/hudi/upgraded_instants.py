@@ -1,8 +1,7 @@
-"""The timeline of a table of version 6 as version 9 has it: every instant under its later name, with the bytes that
-belong there, and the archived ones as one entry of the history.
+"""Conversion of a version 6 timeline to version 9: every instant with its new name and content.
 
-Reads the old timeline and writes nothing. Completion times follow from the old order, so that whoever upgrades again
-after a crash makes the same files.
+The archived instants become one entry of the history. This module reads the old timeline and writes nothing. Completion
+times are derived from the old order, so that an upgrade after a crash creates the same files.
 """
 
 from __future__ import annotations
@@ -26,15 +25,21 @@ _CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class UpgradedTimeline:
-    """files: keys of the new timeline and their bytes. archived: what its history tells."""
+    """The new timeline.
+
+    Attributes:
+        files: Keys of the new timeline and their bytes.
+        archived: The instants of its history.
+    """
 
     files: tuple[tuple[str, bytes], ...]
     archived: tuple[Archived, ...]
 
 
 def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
-    """The timeline for version 9 of the table of `history`, in which nothing is pending. Raises UnsupportedTable,
-    CorruptTable.
+    """Return the version 9 timeline of the table of `history`, which must have no pending instants.
+
+    Raises UnsupportedTable, CorruptTable.
     """
     found = [one for one in history.instants() if one.state is State.COMPLETED]
     if old := next((one.time for one in found if len(one.time) != 17), ""):
@@ -57,7 +62,7 @@ def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
 
 
 def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
-    """The files of a completed instant, in all of its states."""
+    """Yield the files of a completed instant, in all of its states."""
     one = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}")
     record = one.record(store) if done.action in WRITES else {}
     clustered = done.action == REPLACE_COMMIT and record.get("operationType") == CLUSTER
@@ -67,15 +72,17 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
         pending = parse_instant(name)
         if pending and (pending.action == SAVEPOINT) == (done.action == SAVEPOINT):
             data = store.get(HOODIE + name)
-            if data.startswith(b"{"):  # what was planned to be written
+            if data.startswith(b"{"):  # the plan of a write
                 data = commit_in_avro(data, HOODIE + name)
             yield Instant(done.time, _CLUSTERING if clustered else pending.action, pending.state).key, data
     yield Instant(done.time, done.action, State.COMPLETED, completed).key, one.in_avro(store)
 
 
 def _lost_past(history: LayoutOneHistory, at: int) -> Iterator[tuple[str, bytes]]:
-    """A clean that deleted nothing and says from where on the table can be read as it was. In version 9 the name of a
-    log tells when it was written, which those of version 6 do not; and of archived commits no snapshot is left.
+    """Yield the files of a clean operation that deleted nothing and records the first readable instant.
+
+    In version 9, the name of a log shows when it was written. In version 6, it does not. Snapshots of archived commits
+    are not available either.
     """
     slots = history.slots(0, history.known_head().seq)
     writes = [slot.instant for slot in slots if slot.action in WRITES or slot.plan_seq]

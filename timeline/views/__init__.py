@@ -1,1 +1,1 @@
-"""The file view: which file groups and files there are as of a slot, and its checkpoints."""
+"""File view: the file groups and files as of a slot, and checkpoints of views."""

@@ -1,9 +1,11 @@
-"""Checkpoints: a view as one file, so that opening a table costs the same however long its history is.
+"""Checkpoints: a view in one file, so that the cost of opening a table does not depend on the length of its history.
 
-A small table's is a Parquet file, one row per data file, sorted by partition and file group, with the rest of the view
-as JSON in the footer and a digest of all that at the end; a large one's has pages (`checkpoint_pages`). A checkpoint is
-derived: deleting one changes no answer, a damaged one is passed over, and what a page that is gone would have told is
-found elsewhere.
+The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
+other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
+pages (`checkpoint_pages`).
+
+A checkpoint is derived data. Deleting one changes no result, and a damaged one is skipped. If a page is missing, its
+contents are derived from other files.
 """
 
 from __future__ import annotations
@@ -33,16 +35,17 @@ from hoodoo.timeline.views.checkpoint_rows import (
 from hoodoo.timeline.views.pages import Groups, PagedPartitions
 from hoodoo.timeline.views.view import View, apply
 
-PAGED_FROM = 8192  # data files; below that a checkpoint is read faster as a whole
+PAGED_FROM = 8192  # number of data files; with fewer files, reading the whole checkpoint is faster
 _STATE = b"hoodoo.state"
 _DIGEST_LENGTH, _MAGIC_LENGTH = 32, len(checkpoint_pages.MAGIC)
-_AT_ONCE = 4 << 20  # bytes of a checkpoint that is read as a whole, whatever its form
-_FILES_FOR_EACH = 200_000  # data files for which a checkpoint may be another `checkpoint_every` slots away
+_AT_ONCE = 4 << 20  # maximum bytes of a checkpoint that is read in one request
+# per this number of data files, the distance between checkpoints grows by `checkpoint_every` slots
+_FILES_FOR_EACH = 200_000
 _SPARSE = 10
 
 
 def encode(view: View) -> bytes:
-    """Bytes of the checkpoint of `view`. Raises CorruptTable where a page cannot be read that is copied."""
+    """Return the bytes of the checkpoint of `view`. Raises CorruptTable if a page to copy cannot be read."""
     if view.totals.bases + view.totals.logs >= PAGED_FROM:
         return checkpoint_pages.encode(view)
     state = state_of(view) | {"superseded": superseded_rows(view.superseded)}
@@ -54,8 +57,10 @@ def encode(view: View) -> bytes:
 
 
 def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
-    """The view in the checkpoint `key`, which has `size` bytes, if that is known. heal: look elsewhere for what a
-    damaged page would have told. Raises CorruptTable or UnsupportedTable naming `key`, FileNotFoundError.
+    """Return the view in the checkpoint `key`, which has `size` bytes, if the size is known.
+
+    `heal` derives the contents of a damaged page from other files. Raises CorruptTable or UnsupportedTable, which name
+    `key`, and FileNotFoundError.
     """
     size = store.size(key) if size is None else size
     data = store.get(key) if size <= _AT_ONCE else None
@@ -69,7 +74,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """The view in the bytes of a small checkpoint. Raises CorruptTable or UnsupportedTable naming `key`."""
+    """Return the view in the bytes of a small checkpoint. Raises CorruptTable or UnsupportedTable, which name `key`."""
     try:
         body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != said:
@@ -82,7 +87,7 @@ def decode(data: bytes, key: str) -> View:
 
 
 def write(store: Store, view: View) -> None:
-    """Write the checkpoint of `view`; that another writer did is as good."""
+    """Write the checkpoint of `view`, unless another writer already did."""
     try:
         store.put_if_absent(checkpoint_key(view.seq), encode(view))
     except FileExistsError:
@@ -90,19 +95,19 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Tell whether a checkpoint is due; those of large tables are further apart.
+    """Return whether a checkpoint is due. Large tables have a larger distance between checkpoints.
 
     Args:
-        view: The view that the checkpoint would hold.
+        view: The view of the checkpoint.
         newest: The slot of the newest checkpoint.
-        every: How many slots lie between two checkpoints of a small table.
+        every: The number of slots between two checkpoints of a small table.
     """
     files = view.totals.bases + view.totals.logs
     return view.seq - newest >= every * min(_SPARSE, 1 + files // _FILES_FOR_EACH)
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Views of the checkpoints at or before slot `up_to`, newest first; damaged ones are left out."""
+    """Yield the views of the checkpoints at or before slot `up_to`, newest first. Damaged checkpoints are skipped."""
     for key, size in _keys(store, up_to):
         try:
             yield read(store, key, size)
@@ -116,8 +121,10 @@ def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
 
 
 def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
-    """The groups of a partition that did not change after slot `since` up to slot `seq`: any checkpoint between them
-    tells; or one before, and the slots since. Raises CorruptTable.
+    """Return the groups of a partition that did not change after slot `since` up to slot `seq`.
+
+    They are read from any checkpoint between both slots, or from an earlier one and the slots after it. Raises
+    CorruptTable.
     """
     for key, size in _keys(store, seq):
         try:

@@ -1,9 +1,12 @@
-"""The paged form of a checkpoint, for tables of many files: a reader decodes only the pages that it asks for.
+"""Paged form of a checkpoint, for tables with many files. A reader decodes only the pages that it needs.
 
-Layout: pages, each a Parquet file with the files of some neighbouring partitions; pages of superseded files, each JSON
-under zstd; the directory, a Parquet file with a row per partition (its page, its totals), the rest of the view and the
-offsets, sizes and digests of all pages as JSON in its footer; digest of the directory (32 hex digits), its length (u64,
-little endian), `HDPAGES1`. A page whose partitions did not change is copied from the checkpoint before, byte for byte.
+Layout: pages, each a Parquet file with the files of some adjacent partitions; pages of superseded files, each JSON
+compressed with zstd; the directory; digest of the directory (32 hex digits), its length (u64, little endian),
+`HDPAGES1`.
+
+The directory is a Parquet file with a row per partition (its page, its totals). Its footer contains the other parts of
+the view, and the offsets, sizes and digests of all pages, as JSON. A page whose partitions did not change is copied
+from the previous checkpoint.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ MAGIC = b"HDPAGES1"
 TRAILER = struct.Struct("<32sQ8s")
 _PAGE_FILES, _PAGE_SUPERSEDED = 1024, 8192
 _STATE = b"hoodoo.state"
-_PAGE_SPAN = (int, int, str)  # offset, bytes, digest
+_PAGE_SPAN = (int, int, str)  # offset, size in bytes, digest
 _NUMBERS = ("groups", "base_bytes", "log_bytes", "bytes_behind")
 _DIRECTORY = pa.schema(
     [pa.field("partition", pa.string()), pa.field("page", pa.int64())]
@@ -52,7 +55,7 @@ _DIRECTORY = pa.schema(
 
 
 def encode(view: View) -> bytes:
-    """Bytes of the checkpoint of `view`. Raises what reading the pages raises that are copied."""
+    """Return the bytes of the checkpoint of `view`. Raises the errors of reading the pages that are copied."""
     sink = _Sink()
     names = list[str]()
     numbers = list[int]()
@@ -90,7 +93,7 @@ def encode(view: View) -> bytes:
 
 
 class _Sink:
-    """Pages one behind the other, and where each lies."""
+    """Concatenation of pages that records their offsets."""
 
     def __init__(self) -> None:
         self.parts, self.spans, self.at = list[bytes](), list[tuple[int, int, str]](), 0
@@ -102,7 +105,7 @@ class _Sink:
 
 
 def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
-    """Names of the partitions of each page, and its bytes. Neighbours share a page until it has enough files."""
+    """Yield the partitions of each page, and a function that returns its bytes. Adjacent partitions share a page."""
     pending, files = list[str](), 0
     known = view.partitions if isinstance(view.partitions, PagedPartitions) else None
     copied = _unchanged(known) if known else {}
@@ -122,7 +125,7 @@ def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
 
 
 def _unchanged(known: PagedPartitions) -> dict[int, list[str]]:
-    """Pages none of whose partitions has changed, with their names."""
+    """Return the partitions of each page without changed partitions."""
     names = dict[int, list[str]]()
     for partition, number in zip(known.pages.partitions, known.pages.numbers, strict=True):
         names.setdefault(number, []).append(partition)
@@ -165,13 +168,14 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def is_paged(end: bytes) -> bool:
-    """Tell whether a file with these last bytes is a paged checkpoint."""
+    """Return whether a file with these last bytes is a paged checkpoint."""
     return end.endswith(MAGIC)
 
 
 def read(store: Store, key: str) -> View:
-    """The view in the checkpoint `key`, whose pages are decoded when they are asked for. Raises CorruptTable,
-    UnsupportedTable and FileNotFoundError.
+    """Return the view in the checkpoint `key`, whose pages are decoded on demand.
+
+    Raises CorruptTable, UnsupportedTable and FileNotFoundError.
     """
     try:
         with store.open_input(key) as source:
@@ -204,7 +208,7 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
     each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
     counted = Counted(partitions, _totals([*state["totals"], state["by_logs"], state["by_size"]]), each)
-    # kept as they lie there: a clean may take the checkpoint, and no other one tells what this one told
+    # kept in memory, because cleaning may delete the checkpoint, and no other checkpoint contains them
     packed = [_checked(bytes(source.read_at(size, offset)), said) for offset, size, said in old]
     superseded = PagedFiles(counts, partial(_superseded, packed)) if counts else ()
     return view_of(state, partitions, superseded, _counted=counted)
@@ -217,18 +221,18 @@ def _totals(row: Sequence[Any]) -> Totals:
 
 @lru_cache(maxsize=4096)
 def _counts(text: str) -> Mapping[int, int]:
-    """Parse counts; it is cached, because most partitions have the same counts as others."""
+    """Parse counts. Results are cached, because most partitions have equal counts."""
     return dict(json.loads(text))
 
 
 class _Loader:
-    """Reads pages of one checkpoint."""
+    """Loader for the pages of one checkpoint."""
 
     def __init__(self, store: Store, key: str, spans: Sequence[tuple[int, int, str]]) -> None:
         self._store, self._key, self._spans = store, key, spans
 
     def stored(self, number: int) -> bytes:
-        """The bytes of a page, checked."""
+        """Return the verified bytes of a page."""
         return _stored(self._store, self._key, self._spans[number])
 
     def __call__(self, number: int) -> dict[str, dict[str, Any]]:

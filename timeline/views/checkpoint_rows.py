@@ -1,7 +1,4 @@
-"""What checkpoints of either form write of a view: its files as rows of a table, the rest of it as JSON.
-
-Knows a view and its parts, not how they lie in a file.
-"""
+"""Encoding of a view in checkpoints of both forms: its files as rows of a table, and its other parts as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +26,10 @@ _LATER = {
     "decoded": pa.int64(),
     "partial": pa.int64(),
 }
-"""Columns that came later, only where a file has such a thing: an older release reads the others."""
+"""Columns of later releases.
+
+They are written only if a file needs them, so that older releases can read other checkpoints.
+"""
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())]
     + [pa.field(n, pa.string()) for n in _TEXT]
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 )
 _SCHEMA_1 = pa.schema(
     [field for field in _SCHEMA if field.name not in ("sorted", "origin")]
-)  # as version 0.1 wrote them
+)  # the columns of version 0.1
 _SHAPE: dict[str, Any] = {
     **dict.fromkeys(("sha", "table", "instant"), str),
     **dict.fromkeys(("seq", "completed_at", "min_readable", "commits", "cleaned_at_commit"), int),
@@ -58,13 +58,15 @@ _OPTIONAL: dict[str, Any] = {
     "reached": {str: str},
     "streamed": (str, str, str),
 }
-"""Names that came later: written where there is something to say, so that an older release reads the others. Names that
-are not known here are passed over; what must not be is in `needs`.
+"""Names of later releases.
+
+They are written only if needed, so that older releases can read other checkpoints. Unknown names are ignored; names
+that must not be ignored are in `needs`.
 """
 
 
 def files_table(groups: Iterable[FileGroup]) -> pa.Table:
-    """One row per data file, sorted by partition and file group."""
+    """Return one row per data file, sorted by partition and file group."""
     entries = sorted(
         (entry for group in groups for entry in group.files()),
         key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
@@ -84,8 +86,9 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
 
 
 def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
-    """File groups by partition and file id; the inverse of `files_table`. Raises ValueError for what that did not
-    write.
+    """Return the file groups by partition and file id. This is the inverse of `files_table`.
+
+    Raises ValueError for a table that `files_table` did not create.
     """
     if not _is_known(table.schema.remove_metadata()):
         raise ValueError("its columns are not those of a checkpoint")
@@ -111,7 +114,10 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
 
 
 def _check_path(path: str, sound: set[str]) -> None:
-    """As check_data_path. sound: folders that have passed, so that of their other files names alone are looked at."""
+    """Check a path as check_data_path does.
+
+    In the folders `sound`, which have been checked, only file names are checked.
+    """
     folder, _, name = path.rpartition("/")
     if folder not in sound or "\\" in name or "\0" in name or parse_data_file(name) is None:
         check_data_path(path)
@@ -119,19 +125,19 @@ def _check_path(path: str, sound: set[str]) -> None:
 
 
 def _is_known(schema: pa.Schema) -> bool:
-    """Tell whether these are the columns of a checkpoint."""
+    """Return whether these are the columns of a checkpoint."""
     base = [field for field in schema if field.name not in _LATER]
     later = {field.name: field.type for field in schema if field.name in _LATER}
     return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
 
 
 def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
-    """As JSON."""
+    """Return superseded files as JSON values."""
     return [list(astuple(one)) for one in files]
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """The inverse of `superseded_rows`. Raises ValueError for what it did not write."""
+    """Return superseded files from JSON values. Raises ValueError for values that `superseded_rows` did not return."""
     if not fits(rows, SUPERSEDED_SHAPE):
         raise ValueError("its superseded files are not those of a view")
     found = tuple(Superseded(*entry) for entry in rows)
@@ -141,7 +147,7 @@ def superseded_of(rows: Any) -> tuple[Superseded, ...]:
 
 
 def state_of(view: View) -> dict[str, Any]:
-    """The view but for its files, as JSON."""
+    """Return a view without its files as JSON values."""
     plans = [
         [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
         for p in view.plans.values()
@@ -158,8 +164,9 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """What `state_of` wrote, in the file `key`, with whatever stands beside it. Raises ValueError for other things,
-    UnsupportedTable for features that this release does not know.
+    """Parse the result of `state_of` in the file `key`, including additional entries.
+
+    Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
     """
     state = strict_json(text, key)
     if not isinstance(state, dict):
@@ -169,7 +176,7 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
-    """The view of these parts. Raises ValueError for a state that `state_of` did not write."""
+    """Return the view of these parts. Raises ValueError for a state that `state_of` did not return."""
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):
@@ -183,12 +190,12 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     found["needs"] = frozenset(found.get("needs", ()))
     found["streamed"] = Streamed(*found.get("streamed", ()))
     found["foreign_rows"] = bool(found.get("foreign_rows", 0))
-    found.setdefault("told", found["instant"])  # an earlier release did not write it
+    found.setdefault("told", found["instant"])  # missing in checkpoints of earlier releases
     return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)
 
 
 def _schemas(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
-    """avro: what earlier releases wrote, (slot, Avro text)."""
+    """Return the schema history. `avro` contains the (slot, Avro text) pairs of earlier releases."""
     found = SchemaHistory.from_json(said)
     for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
         found = found.after_avro(seq, text, before)

@@ -1,5 +1,6 @@
-"""File groups as of a slot. A `FileGroup` has the files that hold the newest versions of the rows of some keys. A
-`Superseded` file held older versions.
+"""File groups as of a slot. A `FileGroup` contains the current files for some keys.
+
+A `Superseded` file contains older versions of rows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot
-    order.
+    """The versions of the rows of some keys: a base file and its logs, in slot order.
+
+    Only file groups of other engines may have no base file.
     """
 
     partition: str
@@ -31,12 +33,12 @@ class FileGroup:
 
     @property
     def base_path(self) -> str:
-        """Path of the base file, '' if there is none."""
+        """Path of the base file, or '' if there is none."""
         return self.base.file.path if self.base else ""
 
     @property
     def base_bytes(self) -> int:
-        """Size of the base file, 0 if there is none."""
+        """Size of the base file in bytes, or 0 if there is none."""
         return self.base.file.size if self.base else 0
 
     def files(self) -> Iterator[AddedFile]:
@@ -48,7 +50,10 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A file that snapshots from `dropped` on do not need; those from `added` to before `dropped` do."""
+    """A file that is needed by the snapshots from slot `added` to before slot `dropped`.
+
+    Later snapshots do not need it.
+    """
 
     added: int
     dropped: int
@@ -58,5 +63,5 @@ class Superseded:
     index: str
 
     def in_snapshot(self, seq: int) -> bool:
-        """Tell whether the snapshot at slot `seq` needs the file."""
+        """Return whether the snapshot at slot `seq` needs the file."""
         return self.added <= seq < self.dropped

@@ -1,8 +1,7 @@
-"""The file groups of a large table, decoded page by page as they are asked for.
+"""File groups of a large table, which are decoded page by page on demand.
 
-A checkpoint of many files is a directory and pages, each with the files of some neighbouring partitions. A view over it
-holds the directory, and the partitions that slots have changed since; a page that nobody asks for is never decoded.
-Knows partitions and pages; how a page is encoded and stored, only `checkpoint` knows.
+The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
+view on it holds the directory, and the partitions that slots have changed since. Unused pages are never decoded.
 """
 
 from __future__ import annotations
@@ -18,24 +17,28 @@ from hoodoo.timeline.views.file_group import FileGroup, Superseded
 
 Groups = Mapping[str, FileGroup]
 """File groups of one partition by file id."""
-_KEPT = 16  # pages that stay decoded
+_KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Reads the pages of one checkpoint. Raises CorruptTable."""
+    """Interface that reads the pages of one checkpoint. Raises CorruptTable."""
 
     def __call__(self, number: int) -> Mapping[str, Groups]:
-        """The partitions of a page."""
+        """Return the partitions of a page."""
 
     def stored(self, number: int) -> bytes:
-        """The bytes of a page."""
+        """Return the bytes of a page."""
 
 
 class Pages:
-    """The pages of one checkpoint; safe to use from several threads.
+    """The pages of one checkpoint. Safe to use from several threads.
 
-    partitions: names, ascending, with the number of the page that has each. digests: of each page's bytes. heal: a
-    partition as of a slot, from elsewhere: (name, slot) -> its groups, for when a page is gone or damaged.
+    Attributes:
+        partitions: The partition paths, ascending.
+        numbers: The page number of each partition.
+        digests: The digest of each page.
+        heal: Returns the groups of a partition as of a slot from other files, for a missing or damaged page: (name,
+            slot) -> groups.
     """
 
     def __init__(
@@ -52,22 +55,22 @@ class Pages:
         self._known: OrderedDict[int, Mapping[str, Groups]] = OrderedDict()
 
     def number_of(self, partition: str) -> int:
-        """The page that has the partition; -1 if none has."""
+        """Return the number of the page with the partition, or -1."""
         index = bisect_left(self.partitions, partition)
         there = index < len(self.partitions) and self.partitions[index] == partition
         return self.numbers[index] if there else -1
 
     def digest_of(self, partition: str) -> str:
-        """Of the page that has the partition: pages of one digest hold the same. '' if none has."""
+        """Return the digest of the page with the partition, or ''. Pages with equal digests have equal contents."""
         number = self.number_of(partition)
         return "" if number < 0 else self.digests[number]
 
     def stored(self, number: int) -> bytes:
-        """The bytes of a page, for who copies it. Raises CorruptTable."""
+        """Return the bytes of a page, for copying it. Raises CorruptTable."""
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
-        """The groups of a partition that has not changed up to slot `seq`. Raises KeyError, CorruptTable."""
+        """Return the groups of a partition that has not changed up to slot `seq`. Raises KeyError, CorruptTable."""
         number = self.number_of(partition)
         if number < 0:
             raise KeyError(partition)
@@ -89,7 +92,10 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """File groups by partition path and file id as of slot `seq`: those of `pages`, but for `changed` (None: gone)."""
+    """File groups by partition path and file id as of slot `seq`.
+
+    They are those of `pages`, updated with `changed` (None: removed).
+    """
 
     def __init__(self, pages: Pages, changed: Mapping[str, Groups | None], seq: int) -> None:
         self.pages, self.changed, self.seq = pages, changed, seq
@@ -125,7 +131,7 @@ Partitions = Mapping[str, Groups]
 
 
 def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
-    """`partitions` after slot `seq`, which changed some; those without a group are gone."""
+    """Return `partitions` after slot `seq`, which changed some. A changed partition without groups is removed."""
     if isinstance(partitions, PagedPartitions):
         now = {**partitions.changed, **{name: groups or None for name, groups in changed.items()}}
         return PagedPartitions(partitions.pages, now, seq)
@@ -139,7 +145,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Names, ascending, of the partitions that may differ; no page is decoded for those that do not."""
+    """Yield the partitions that may differ, ascending. Pages of equal partitions are not decoded."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -157,9 +163,9 @@ def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Superseded files: those in pages, decoded each time they are walked, then `later` ones.
+    """Superseded files: those in pages, which are decoded for each iteration, and then `later` ones.
 
-    pages: of each page how many it has; load: the files of one.
+    `pages` contains the number of files in each page, and `load` returns the files of a page.
     """
 
     def __init__(

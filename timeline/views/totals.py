@@ -1,7 +1,8 @@
-"""Running totals of a view, per partition and in all, kept as slots are applied: what follows a commit then costs what
-the commit touched, not what the table holds.
+"""Running totals of a view, per partition and overall.
 
-A view that was not made by applying a slot (a checkpoint's, a part of another one) is counted when it is first asked.
+They are updated with each slot, so that the cost depends on the size of the commit, not of the table.
+
+A view that was not created by applying a slot (such as that of a checkpoint) is counted on first use.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ Touched = Iterable[tuple[str, str]]
 class Totals:
     """Totals of some file groups.
 
-    groups: how many they are.
-    base_bytes: bytes of their base files.
-    log_bytes: bytes of their logs.
-    bytes_behind: bytes of the base files that have logs over them.
-    by_logs: number of logs, from 1 -> how many file groups have that many.
-    by_size: length in bits of a base file's size -> how many base files have such a size.
+    Attributes:
+        groups: The number of file groups.
+        base_bytes: Bytes of their base files.
+        log_bytes: Bytes of their logs.
+        bytes_behind: Bytes of the base files that have logs.
+        by_logs: Number of file groups by their number of logs, from 1.
+        by_size: Number of base files by the bit length of their size.
     """
 
     groups: int = 0
@@ -37,33 +39,33 @@ class Totals:
 
     @property
     def bases(self) -> int:
-        """How many base files there are."""
+        """The number of base files."""
         return sum(self.by_size.values())
 
     @property
     def logs(self) -> int:
-        """How many logs there are."""
+        """The number of logs."""
         return sum(number * groups for number, groups in self.by_logs.items())
 
     @property
     def logs_max(self) -> int:
-        """How many logs the file group with most logs has."""
+        """The largest number of logs of a file group."""
         return max(self.by_logs, default=0)
 
     @property
     def behind(self) -> int:
-        """How many file groups have logs."""
+        """The number of file groups with logs."""
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
-        """Return bounds, least and most, of how many base files are smaller than `size` bytes."""
+        """Return a lower and an upper bound for the number of base files that are smaller than `size` bytes."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         most = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
         return least, most
 
 
 class _Count:
-    """Totals in the making."""
+    """Mutable totals."""
 
     def __init__(self, start: Totals) -> None:
         self.groups, self.base_bytes, self.log_bytes = start.groups, start.base_bytes, start.log_bytes
@@ -71,7 +73,7 @@ class _Count:
         self.by_logs, self.by_size = Counter(start.by_logs), Counter(start.by_size)
 
     def add(self, group: FileGroup | None, sign: int = 1) -> None:
-        """sign: -1 takes the group away."""
+        """Add a file group, or subtract it if `sign` is -1."""
         if group is None:
             return
         size = group.base_bytes
@@ -91,14 +93,14 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The totals of `partitions`, together and each."""
+    """The totals of `partitions`: overall (`together`) and per partition (`each`)."""
 
     partitions: Partitions
     together: Totals
     each: Mapping[str, Totals]
 
     def after(self, partitions: Partitions, touched: Touched) -> Counted:
-        """The totals of `partitions`, which differ from these in the file groups `touched`: (partition, file id)."""
+        """Return the totals of `partitions`, which differ only in the file groups `touched`: (partition, file id)."""
         together, each = _Count(self.together), dict[str, _Count]()
         for partition, file_id in dict.fromkeys(touched):
             one = each.setdefault(partition, _Count(self.each.get(partition, Totals())))

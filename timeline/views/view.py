@@ -1,7 +1,7 @@
-"""The file view: which file groups, open plans and superseded files there are as of a slot.
+"""File view: the file groups, open plans and superseded files as of a slot.
 
-The snapshot at a slot is the base file and the logs of each file group in the view as of that slot. A view is a value.
-Applying a slot to it gives the next view; nothing is listed, nothing is read.
+The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
+Applying a slot to it gives the next view, without listing or reading files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.views.pages import Groups, PagedFiles, Partitions, with_changes
 from hoodoo.timeline.views.totals import Counted, Totals, count
 
-# a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
-# end
+# a sorted file counts as sorted while at most one of this number of rows was updated, since an update moves a row to
+# the end
 _LOOSE = 10
 
 
@@ -25,10 +25,11 @@ _LOOSE = 10
 class Plan:
     """An open compaction plan.
 
-    seq: the slot that made the plan.
-    instant: the plan's instant, under which it is run.
-    planned_at: when it was made, in ms since 1970.
-    groups: the file groups that it merges.
+    Attributes:
+        seq: The slot of the plan.
+        instant: The instant of the plan, with which it is run.
+        planned_at: The time of the plan, in ms since 1970.
+        groups: The file groups to compact.
     """
 
     seq: int
@@ -39,8 +40,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State after slot `seq`. `sha` is that slot's digest (the next one must name it), `completed_at` its time in ms
-    since 1970.
+    """The state after slot `seq`.
+
+    `sha` is the digest of the slot, which the next slot must name. `completed_at` is its time in ms since 1970.
     """
 
     seq: int = 0
@@ -52,30 +54,31 @@ class View:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     superseded: Sequence[Superseded] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
-    reached: Mapping[str, str] = field(default_factory=dict)  # application -> how far it has read its source
-    streamed: Streamed = Streamed()  # the place that Apache Hudi's streamer finds
+    reached: Mapping[str, str] = field(default_factory=dict)  # application -> position in its source
+    streamed: Streamed = Streamed()  # checkpoint for Apache Hudi's streamer
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
-    cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
+    cleaned_at_commit: int = 0  # `commits` at the newest clean operation
     savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
     settings: Mapping[str, str] = field(default_factory=dict)  # properties that slots changed since the creation
-    schemas: SchemaHistory = SchemaHistory()  # the table's columns and since which slot, once they changed
-    # the largest instant of a commit that says what the columns are, as Hudi's readers go by it; checkpoints of earlier
-    # releases have the newest slot's
+    schemas: SchemaHistory = SchemaHistory()  # the table's schemas by slot, if the columns have changed
+    # the largest instant of a commit with columns, which Hudi's readers use; in checkpoints of earlier releases, that
+    # of the newest slot
     told: str = field(default="", compare=False)
-    needs: frozenset[str] = frozenset()  # features that slots so far have used
-    # another engine wrote a file, and nobody saw that its rows lie where transforms say: they may lie in any file
-    # since. Checkpoints of earlier releases do not tell
+    needs: frozenset[str] = frozenset()  # features used by the slots so far
+    # another engine wrote a file whose rows were not checked against the transforms; they may be in any later file.
+    # Missing in checkpoints of earlier releases.
     foreign_rows: bool = field(default=False, compare=False)
-    undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
-    _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
+    # first and last slots of ranges that another engine rolled back, with their files
+    undone: tuple[tuple[int, int], ...] = ()
+    _counted: Counted | None = field(default=None, compare=False, repr=False)  # totals of these or of other partitions
 
-    # ---- how much there is
+    # ---- totals
     def _totals(self) -> Counted:
         counted = self._counted
         if counted is None or counted.partitions is not self.partitions:
             counted = count(self.partitions)
-            object.__setattr__(self, "_counted", counted)  # what it is does not change: it is only known now
+            object.__setattr__(self, "_counted", counted)  # the value does not change, it is only computed late
         return counted
 
     @property
@@ -95,9 +98,9 @@ class View:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Count the base files of less than `size` bytes.
+        """Return the number of base files with less than `size` bytes.
 
-        Files are looked at one by one only where the totals of their partition leave a doubt.
+        Files are inspected one by one only if the totals of their partition do not decide.
         """
         found = 0
         for partition, totals in self._totals().each.items():
@@ -107,31 +110,31 @@ class View:
             found += least
         return found
 
-    # ---- what there is
+    # ---- file groups
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups of `partitions`, by default of all."""
+        """Yield the file groups of `partitions`, or all file groups by default."""
         for partition in self.partitions if partitions is None else partitions:
             yield from self.partitions.get(partition, {}).values()
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
-        """Return a file group, None where the view has no such one."""
+        """Return a file group, or None if it is not in the view."""
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """Return the ids of the file groups under an open plan, to which writes append logs only."""
+        """Return the ids of the file groups in an open plan. Writes only append logs to them."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """Tell whether the snapshot at `seq` can be read: it is retained or under a savepoint, and not undone."""
+        """Return whether the snapshot at `seq` is readable: retained or saved by a savepoint, and not undone."""
         return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
 
     def is_undone(self, seq: int) -> bool:
-        """Tell whether another engine took back slot `seq`."""
+        """Return whether another engine rolled back slot `seq`."""
         return any(first <= seq <= last for first, last in self.undone)
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """The view after `slot`, whose bytes have the digest `sha`."""
+    """Return the view after `slot`, whose bytes have the digest `sha`."""
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -197,7 +200,7 @@ def _schemas(
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
-    """Return the schemas after `slot`, without those that only snapshots need which it makes unreadable."""
+    """Return the schemas after `slot`, without those only needed by snapshots that the slot makes unreadable."""
     found = view.schemas
     if slot.columns:
         found = found.after(slot.seq, slot.columns, slot.columns_before)
@@ -211,12 +214,12 @@ def _schemas(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Tell whether nearly all rows of a base file have the position that they had in the one before."""
+    """Return whether nearly all rows of a base file keep their position from the previous file."""
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
-    """Files that came back are needed again; those of the slots that were undone are gone."""
+    """Return the superseded files after an undo: files that came back are needed again, and undone files are gone."""
     back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
@@ -229,14 +232,15 @@ def _added(view: View) -> dict[str, int]:
 
 
 class _Change:
-    """Copies only the partitions that a slot touches."""
+    """Application of a slot to a view. Only the touched partitions are copied."""
 
     def __init__(self, view: View, slot: Slot) -> None:
         self.view, self.slot = view, slot
         self.partitions: Partitions = view.partitions
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
-        # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        # a file that comes back keeps the slot that first added it, because savepoints and leases may hold its
+        # snapshots
         self.added = _added(view) if slot.undoes else {}
         self.open: dict[str, dict[str, FileGroup]] = {
             partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
@@ -249,11 +253,11 @@ class _Change:
                 self._drop(group.files())
 
     def put_files(self) -> None:
-        """Put the files of the slot into their file groups.
+        """Add the files of the slot to their file groups.
 
-        A log joins its group; a log compaction takes away the logs that its own stands for. A base file takes the place
-        of the base and of all logs, because whoever wrote it merged them. Only a compaction keeps the logs that are
-        newer than its plan.
+        A log is added to its group. A log compaction removes the logs that it merged. A base file replaces the previous
+        base file and all logs, because its writer merged them. Only a compaction keeps the logs that are newer than its
+        plan.
         """
         for file in self.slot.files:
             groups = self.open[file.partition]
@@ -283,7 +287,7 @@ class _Change:
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
     def counted(self) -> Counted | None:
-        """The totals, where those before the slot are known."""
+        """Return the totals, if the totals before the slot are known."""
         before, slot = self.view._counted, self.slot
         if before is None or before.partitions is not self.view.partitions:
             return None

@@ -1,4 +1,1 @@
-"""The files that a write makes: base files, rewritten or new, log files and change logs.
-
-Knows nothing of what else the write does.
-"""
+"""Files of a write: base files, new or rewritten, log files and change logs."""

@@ -1,7 +1,7 @@
-"""Writes one base file and its index entry while its rows come: memory holds a row group, the key hashes and Hudi's
-filter, not the file.
+"""Streaming writer for one base file and its index entry.
 
-Knows nothing of where the rows come from: a batch, a merge of base and logs, or other file groups.
+Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
+batch, from a merge of base and logs, or from other file groups.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from hoodoo.writers.files.file_target import FileTarget
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns
-    where Hudi has them.
+    """Add the two constant meta columns to `rows`, at Hudi's positions.
+
+    `rows` contains commit time, sequence number, record key and the table's columns.
     """
     n = len(rows)
     return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(
@@ -38,7 +39,7 @@ def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Put `data`; where another attempt of the same task was first, its bytes are the ones that count."""
+    """Store `data` unless another attempt of the task already stored the file. Returns the stored bytes."""
     try:
         store.create(key, data)
     except FileExistsError:
@@ -48,9 +49,9 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """The base file before, all of whose keys the new one has too, and the keys that come on top.
+    """The previous base file and added keys, for a new file that contains all of its keys.
 
-    Hudi's filter then follows from that of the file before instead of from all keys.
+    Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
     """
 
     base: DataFile
@@ -59,11 +60,11 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """The base file before, whose rows the new one has in their order.
+    """The previous base file, for a new file that has its rows in the same order.
 
     Attributes:
-        base: The file before.
-        dropped: Positions of its rows that the new file does not have.
+        base: The previous file.
+        dropped: Positions of its rows that are not in the new file.
         hashes: Key hashes of the rows that follow.
     """
 
@@ -74,13 +75,13 @@ class SameRows:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """What is known of the rows of a base file before they come.
+    """Information about the rows of a base file before they are written.
 
     Attributes:
-        capacity: How many rows the file will have, or has at most.
-        hashes: The key hashes of all rows in their order. None: not known.
-        grown: The file before, if all of its keys stay.
-        same: The file before, if its rows stay in their order.
+        capacity: The number of rows in the file, or an upper limit.
+        hashes: The key hashes of all rows in row order, or None if they are unknown.
+        grown: The previous file and the added keys, if all of its keys stay.
+        same: The previous file, if its rows keep their order.
     """
 
     capacity: int
@@ -91,7 +92,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of a base file, and what they hold."""
+    """The bytes of a base file, with row count and statistics."""
 
     spool: Spool
     rows: int
@@ -99,15 +100,15 @@ class Content:
 
 
 class BaseSink:
-    """One new base file of a file group.
+    """Writer of one new base file of a file group.
 
     Args:
         store: The store of the table.
-        config: The table as the file is written for it.
-        index: The index, which gets an entry of the file's keys.
-        target: Where the file goes.
-        expected: What is known of its rows.
-        memory_bytes: What one row group, and as much of the file, may take in memory.
+        config: The table configuration for the file.
+        index: The index, which gets an entry for the file's keys.
+        target: The location of the file.
+        expected: Information about its rows.
+        memory_bytes: The memory limit of one row group, and of the buffered part of the file.
     """
 
     def __init__(
@@ -138,7 +139,10 @@ class BaseSink:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
+        """Write rows with commit time, sequence number, record key and the table's columns.
+
+        Call this at least once, if necessary without rows.
+        """
         if self._made:
             self._made.add(rows[RECORD_KEY])
         passed = min(self._passed, len(rows))
@@ -154,7 +158,7 @@ class BaseSink:
         return mine
 
     def finish(self) -> DataFile:
-        """Close the file and store it, its index entry first."""
+        """Close the file, and store its index entry and then the file."""
         footer = self._made.entries() if self._made else self._footer or {}
         entry = store_entry(self._index, self._target, footer, self._keys)
         stats = self._writer.close(with_order(footer, entry))
@@ -163,24 +167,24 @@ class BaseSink:
 
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
-    """Store the index entry of a base file that is about to be stored. footer: Hudi's entries in it."""
+    """Store the index entry of a base file before the file itself. `footer` contains Hudi's entries in the file."""
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
     return index.entry_for(target.file_id, target.instant, span, keys)
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
-    """Hudi's footer entries, and the order of the rows, so that the file and its index entry know each other."""
+    """Add the digest of the row order to Hudi's footer entries. It shows that the file and its index entry match."""
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
 def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
-    """Store a base file whose index entry is stored.
+    """Store a base file whose index entry is already stored.
 
-    Where another attempt of the same task was first with the entry or with the file, its one counts; rows are known
-    only where both are of one order.
+    If another attempt of the task already stored the entry or the file, the stored one is used. Row positions are used
+    only if both have the same row order.
 
     Returns:
-        The file as a slot names it.
+        The file for a slot.
     """
     path, mine = target.base_path, content.spool.buffer()
     data = store_once(store, path, mine)
@@ -201,20 +205,20 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
 
 
 def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
-    """Hudi's entries of the file before with the added keys on top; None where they must be made anew."""
+    """Return Hudi's footer entries of the previous file with the added keys, or None if they must be computed again."""
     if not has_room(grown.base.rows, len(grown.added)):
-        return None  # known without a look into the file
+        return None  # decided without reading the file
     try:
         with store.open_input(grown.base.path) as source:
             return extended_entries(base_file.read_footer(source, grown.base.path), grown.added) or None
-    except FileNotFoundError:  # a clean may have taken it since it was read
+    except FileNotFoundError:  # cleaning may have deleted it since it was read
         raise CorruptTable(
             f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path
         ) from None
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """`file`, which replaces `before`, whose columns had other names: still sorted, if it is."""
+    """Return `file`, which replaces `before`, with its sort order in the current column names, if it is sorted."""
     if before.schema == file.schema or not stays_sorted(file):
         return file
     return replace(file, sorted=config.order_of(before))
@@ -228,7 +232,7 @@ def put_base(
     rows: pa.Table,
     expected: ExpectedRows | None = None,
 ) -> DataFile:
-    """Write the base file of rows that are in memory, with its index entry. expected: None where nothing is known."""
+    """Write the base file of rows in memory, with its index entry. `expected` is None without further information."""
     sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)
     return sink.finish()

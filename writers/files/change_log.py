@@ -1,8 +1,7 @@
-"""The change log of a rewrite: which rows it inserted, updated and deleted, with their images, in the mode that the
-table asks for.
+"""Change log of a rewrite: the rows that it inserted, updated and deleted, with their images.
 
-Made from the tables that the rewriting task has in hand, some rows at a time. Knows nothing of who asked for the
-rewrite.
+The table's mode decides which images are stored. The log is built from tables that the rewriting task has in memory,
+some rows at a time.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A merge and what went into it: `base` (record key, table columns), the changes, and what became of them."""
+    """Input and result of a merge: `base` (record key and table columns), the changes, and the merge result."""
 
     base: pa.Table
     changes: KeyedChanges
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
-        """Tables of changes in the table's mode, in order of the changes; one that lost or found nothing to delete is
-        none.
+        """Yield tables of changes in the table's mode, in the order of the changes.
+
+        A change that lost against the stored row is left out. So is a delete that found no row.
         """
         changes, merged = self.changes, self.merged
         took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
@@ -66,7 +66,7 @@ class Rewritten:
 
 
 def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Rows at `positions`; null rows, or any, where a position is negative: the image is null anyway."""
+    """Return the rows at `positions`. Rows for negative positions are arbitrary, because their image is null."""
     if rows.nbytes >= WHOLE_BYTES:
         return take(rows, np.maximum(positions, 0))
     return rows.take(pa.array(positions, mask=positions < 0))
@@ -75,16 +75,18 @@ def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 def put_change_log(
     store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
-    """Write the change log of a base file, even without changes: Hudi's change query asks for the file.
+    """Write the change log of a base file.
+
+    It is written even without changes, because Hudi's change query needs the file.
 
     Args:
         store: The store of the table.
-        config: The table as the base file is written for it.
+        config: The table configuration for the base file.
         target: The base file.
-        tables: Changes, as `Rewritten.tables` gives them.
+        tables: Changes, as `Rewritten.tables` yields them.
 
     Returns:
-        The size in bytes and the digest of the change log by its path, as `DataFile.changes` has them.
+        The size in bytes and the digest of the change log by its path, as in `DataFile.changes`.
     """
     spool, instant = Spool(), target.instant
     for changes in tables:

@@ -1,4 +1,4 @@
-"""Which file a task writes. Knows nothing of what is in it."""
+"""Target of a write task: the file group and instant that determine file names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hoodoo.format.names import base_file_name, change_log_name, join, log_file_
 
 @dataclass(frozen=True)
 class FileTarget:
-    """A file group and the instant that writes to it: the names of its files follow from them.
+    """A file group and the instant that writes to it. File names are derived from them.
 
     Attributes:
-        partition: The folder of the partition, relative to the table; '' in a table without partitions.
+        partition: The folder of the partition, relative to the table, or '' in a table without partitions.
         file_id: The id of the file group.
         instant: The instant of the write, 17 digits.
     """
@@ -33,9 +33,12 @@ class FileTarget:
 
     @property
     def change_log_path(self) -> str:
-        """The path of the change log beside the base file, relative to the table."""
+        """The path of the change log of the base file, relative to the table."""
         return join(self.partition, change_log_name(self.file_id, self.instant))
 
     def log_path(self, version: int = 1) -> str:
-        """The path of a log file, relative to the table. version: counts the logs that the instant writes here."""
+        """Return the path of a log file, relative to the table.
+
+        `version` counts the logs of the instant in this file group.
+        """
         return join(self.partition, log_file_name(self.file_id, self.instant, version))

@@ -1,9 +1,9 @@
-"""A base file written anew with its rows where they are: row groups, and columns of row groups, that no change touches
-are copied as they stand, without decoding.
+"""In-place rewrite of a base file. Rows keep their positions, and unchanged data is copied without decoding.
 
-An update takes the place of the row that it replaces, a delete leaves none, new rows come last. What another engine
-wrote, what was written under other columns, small files, and files that would fall into too many row groups are left to
-those who merge whole files. Memory beside the file's bytes: one row group, and its copy with the changes.
+Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
+position, a deleted row is removed, and new rows are added at the end. Some files must be merged as a whole instead:
+files of other engines, files with older columns, small files, and files with too many row groups. Memory holds, besides
+the bytes of the file, one row group and its changed copy.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from hoodoo.writers.files.base_sink import Content, store_base, store_entry, wit
 from hoodoo.writers.files.file_target import FileTarget
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
-_SMALL = 1 << 20  # bytes of a file that is merged as fast as it is taken apart
-_TOO_MANY = 2  # row groups for each that the rows need
-_WORTH_JOINING = 8  # rows of a row group for each that joins it
+_SMALL = 1 << 20  # a smaller file is merged as a whole, which is equally fast
+_TOO_MANY = 2  # maximum ratio of actual to needed row groups
+_WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows that join it
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Rewriter:
 
     Attributes:
         store: The store of the table.
-        config: The table as the files are written for it.
-        index: The index, which gets entries of the files' keys.
-        memory_bytes: What a row group may take in memory.
-        step: Called before each row group. What it raises ends the work.
+        config: The table configuration for the files.
+        index: The index, which gets entries for the files' keys.
+        memory_bytes: The memory limit of one row group.
+        step: Called before each row group. An error that it raises ends the rewrite.
     """
 
     store: Store
@@ -71,16 +71,16 @@ class Rewriter:
         """Write the base file that follows `old`.
 
         Args:
-            old: The base file before.
+            old: The previous base file.
             instant: The instant of the write.
             changes: Rows (commit time, sequence number, record key, table's columns), one per key.
-            stored: The bytes of `old`, where they are at hand and sound. None: they are read.
+            stored: The verified bytes of `old`. None: they are read.
 
         Returns:
-            The new file, and what became of the changes.
+            The new file, and the outcome of the changes.
 
         Raises:
-            CannotCopy: The file has to be merged as a whole. Nothing was written.
+            CannotCopy: The file must be merged as a whole. Nothing was written.
             CorruptTable: `old` is damaged.
         """
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
@@ -123,9 +123,9 @@ class _Rewrite:
             copier.add(self._encoded(self._rows(fresh)))
         return self._stored(copier, spool, fresh, met), self._pending
 
-    # ---- what is there
+    # ---- the old file
     def _to_meet(self) -> PendingChanges:
-        """The changes, which the index gives their rows, unless it knows the file by its keys only."""
+        """Return the pending changes, with their row positions from the index if it has them."""
         policy, rows = self._config.merge_policy, self._changes.at
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
@@ -134,7 +134,7 @@ class _Rewrite:
         return policy.apply_by_row(self._changes, rows)
 
     def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each row group the rows that a change replaces or deletes, and the change of each."""
+        """Return, for each row group, the rows that are replaced or deleted, and the change of each."""
         names = self._pending.needed_columns
         if not self._in_rows.before:
             names = tuple(dict.fromkeys([RECORD_KEY, *names]))
@@ -151,12 +151,12 @@ class _Rewrite:
         return met
 
     def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of each row group."""
+        """Yield these columns of each row group."""
         groups = self._opened(slices.schema_of(self._config, names))
         return (groups.decode(number) for number in range(len(self._groups)))
 
     def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
-        """Columns of a row group, by default all that a rewrite keeps; those that have dictionaries there keep them."""
+        """Return columns of a row group, by default all stored columns. Dictionary columns stay dictionaries."""
         known = group_dictionaries(self._groups[number])
         if known not in self._readers:
             fields = [
@@ -173,15 +173,15 @@ class _Rewrite:
 
     @cached_property
     def _columns_determined_by_key(self) -> frozenset[str]:
-        """Columns that rows of one record key have in common."""
+        """Columns whose values are equal in all rows with the same record key."""
         kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
         same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
         return frozenset([RECORD_KEY, *same])
 
     def _joins(self, fresh: int) -> bool:
-        """Tell whether `fresh` new rows go into the last row group, which is written anew for them.
+        """Return whether the `fresh` new rows join the last row group, which is then rewritten.
 
-        Otherwise they get a row group of their own, if there are any. Raises CannotCopy.
+        Otherwise they get their own row group, if there are any. Raises CannotCopy.
         """
         most = self._config.options.row_group_rows
         by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
@@ -195,9 +195,9 @@ class _Rewrite:
             raise CannotCopy("the file would have too many row groups")
         return joins
 
-    # ---- what it becomes
+    # ---- the new file
     def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, more: np.ndarray) -> None:
-        """Row group `number`, whose `rows` have the changes `change`, with the new rows `more`."""
+        """Write row group `number`. Its `rows` have the changes `change`, and `more` are new rows."""
         group = self._groups[number]
         gone = self._changes.delete[change]
         if len(more) or gone.any():
@@ -208,7 +208,7 @@ class _Rewrite:
             copier.add_group(self._source, group)
 
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
-        """The columns of a row group that differ with these changes; None if none does."""
+        """Return the columns of a row group that these changes modify, or None."""
         same = self._columns_determined_by_key | self._changes.as_stored
         chosen = {name: self._changes.setting(name, change) for name in self._config.stored_schema.names}
         names = [name for name, those in chosen.items() if name not in same and (those is None or len(those))]
@@ -218,7 +218,7 @@ class _Rewrite:
         return self._parquet(pa.table(differ), all_columns=False) if differ else None
 
     def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
-        """All columns of a row group with these changes."""
+        """Return all columns of a row group with these changes."""
         stays = change[~gone]
         base, new = self._wide(number), self._rows(stays)
         columns = [
@@ -244,7 +244,7 @@ class _Rewrite:
         return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
 
     def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
-        """`rows` as a file; where they are some columns of a row group, in one."""
+        """Return `rows` as a Parquet file. Some columns of a row group are written into one row group."""
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
         writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
@@ -252,7 +252,7 @@ class _Rewrite:
         writer.close({})
         return CopySource.of(sink.getvalue(), whole=all_columns)
 
-    # ---- what is kept of it
+    # ---- storing the new file
     def _stored(
         self, copier: Copier, spool: Spool, fresh: np.ndarray, met: list[tuple[np.ndarray, np.ndarray]]
     ) -> DataFile:
@@ -269,15 +269,16 @@ class _Rewrite:
         return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
 
     def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
-        """Hudi's entries of the file before with new keys; {} if its filter has no room, or they name a key that is
-        gone. The filter keeps that one's bits.
+        """Return Hudi's footer entries of the previous file with the new keys. Its bloom filter keeps its bits.
+
+        Returns {} if the filter has no capacity left, or if the entries name a deleted key.
         """
         entries = self._source.key_values()
         ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
         return {} if pc.any(pc.is_in(ends, value_set=gone)).as_py() else extended_entries(entries, added)
 
     def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
-        """Hudi's entries made anew of all keys."""
+        """Return Hudi's footer entries, computed from all keys."""
         made = FooterEntries(rows)
         for keys, (at, change) in zip(self._narrow([RECORD_KEY]), met, strict=True):
             made.add(_without(keys, at[self._changes.delete[change]])[RECORD_KEY])

@@ -1,6 +1,4 @@
-"""Writes one log file of a file group, with the index entry of the keys it deletes. Knows nothing of where the changes
-come from.
-"""
+"""Writer for one log file of a file group, with an index entry for the keys that it deletes."""
 
 from __future__ import annotations
 
@@ -35,16 +33,16 @@ def put_log(
 
     Args:
         store: The store of the table.
-        config: The table as the file is written for it.
-        target: Where the file goes.
-        parts: Changes in order of arrival, each with one change per key: rows with commit time, sequence number, record
-            key and the table's columns; of a partial update, with those that it sets, and none or all of the key
-            columns.
-        base: The base file under the log. Where all changes know its rows (see `over_rows`), so does the log.
-        version: Counts the logs that the instant writes to one file group, from 1.
+        config: The table configuration for the file.
+        target: The location of the file.
+        parts: Changes in order of arrival, each with one change per key. Rows have commit time, sequence number, record
+            key and the table's columns. Rows of a partial update only have the columns that it sets, and none or all of
+            the key columns.
+        base: The base file of the log. If all changes have row positions in it (see `over_rows`), the log records them.
+        version: The number of the log among the logs that the instant writes to the file group, from 1.
 
     Returns:
-        The file as a slot names it.
+        The file for a slot.
     """
     known = base is not None and bool(base.order) and all(changes.at is not None for changes in parts)
     path, instant = target.log_path(version), target.instant
@@ -87,12 +85,12 @@ def put_log(
 
 
 def sets_of_columns(config: TableConfig, changes: KeyedChanges) -> int:
-    """Count the blocks of rows that a log of `changes` has."""
+    """Return the number of blocks with rows in a log of `changes`."""
     return sum(1 for _ in _alike(config, changes))
 
 
 def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
-    """The rows that stay, in blocks of those that set the same columns: whole rows, or partial updates."""
+    """Yield blocks of the rows without deletes. Rows of a block set the same columns: whole rows or partial updates."""
     for chosen, names in _alike(config, changes):
         rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
         rows = with_constants(rows, target.partition, target.file_id)
@@ -103,9 +101,9 @@ def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges)
 
 
 def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
-    """Positions of upserts that set the same columns, and the names of these; None for whole rows.
+    """Yield the positions of upserts that set the same columns, with the column names, or None for whole rows.
 
-    Key and partition columns are the same in all rows of a key: a partial update says nothing of them.
+    Key and partition columns are equal in all versions of a row, so a partial update does not contain them.
     """
     live = np.flatnonzero(~changes.delete)
     fixed = {*config.key, *config.partition_by}
@@ -128,8 +126,10 @@ def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndar
 
 
 def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]) -> statistics.Stats:
-    """Statistics of rows. Where some are partial updates, those of every column that one sets, with or without bounds;
-    of key columns, too, where the one part there is brings them.
+    """Return the statistics of rows.
+
+    For partial updates, they include every column that an update sets, with or without bounds. They include key columns
+    if a single part contains them.
     """
     if not blocks:
         return {}
@@ -145,13 +145,15 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
     for name, found in columns.items():
         column = pa.chunked_array([chunk for part in found for chunk in part.chunks], found[0].type)
         stats |= {name: [None, None, column.null_count]} if fixed else {}
-        stats |= statistics.of_table(pa.table({name: column}))  # columns of partial updates differ in length
+        stats |= statistics.of_table(pa.table({name: column}))  # columns of partial updates have different lengths
     return stats
 
 
 def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-    """`changes` in order of the rows of `base` that have their keys, with these rows; as they are where the index does
-    not know one of them. Where they come with rows, these count, unless the base has no order to name.
+    """Return `changes` sorted by the base row of their key, with the row positions.
+
+    Returns the changes without positions if the index does not know one of the rows. Positions in `changes` are kept,
+    unless the base file has no row order.
     """
     if base is None or not len(changes):
         return replace(changes, at=None)
@@ -170,7 +172,7 @@ def _instant_of(base: DataFile) -> str:
 
 
 def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> list[DeleteBlock]:
-    """Deletes by ordering value and deletes whatever is stored cannot share a block."""
+    """Return delete blocks. Deletes with an ordering value and unconditional deletes cannot share a block."""
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():

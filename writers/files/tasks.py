@@ -1,7 +1,6 @@
-"""One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files,
-not who runs it.
+"""Write tasks. One task writes one file of one file group: a new base file, a rewritten base file, or a log.
 
-File names are fixed before a task starts, so a retried task meets its own file and takes it (protocol rule 14).
+File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
 
 from __future__ import annotations
@@ -45,10 +44,22 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class WriteTask:
-    """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs.
+    """Task that writes one file.
 
-    silent: the change log of a rewrite names no row, since what is purged may be nowhere. from_stored: the changes are
-    made from live rows of the group, so that there may be none, and each takes effect.
+    Attributes:
+        store: The store of the table.
+        config: The table configuration for the file.
+        index: The index of the table.
+        instant: The instant of the write.
+        number: The number of the task in the write.
+        mode: The kind of file to write.
+        partition: The path of the partition.
+        file_id: The id of the file group.
+        group: The file group, or None for a new one.
+        load: Returns the changes (record key, then table columns, one per key). It runs in the task.
+        silent: True to write a change log without rows, because purged rows may be stored nowhere.
+        from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
+            each change takes effect.
     """
 
     store: Store
@@ -66,7 +77,7 @@ class WriteTask:
 
     @property
     def target(self) -> FileTarget:
-        """Which file group it writes to."""
+        """The file group and instant of the file."""
         return FileTarget(self.partition, self.file_id, self.instant)
 
     @property
@@ -76,7 +87,7 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Everything the task may leave behind, for an attempt that is given up."""
+        """All files that the task may leave behind, for the cleanup of a failed attempt."""
         return (
             self.path,
             entry_name(self.file_id, self.instant),
@@ -86,19 +97,21 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task holds little in memory: what it writes beside a base comes from a bounded batch."""
+        """True if the task needs little memory: besides a base file, it only holds rows of a bounded batch."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
     def logs_changes(self) -> bool:
-        """Tell whether it writes a change log beside its base file."""
+        """True if the task writes a change log for its base file."""
         return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
 
 
 @dataclass(frozen=True)
 class Written:
-    """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact:
-    no doubt left.
+    """The written file, and the number of its changes.
+
+    `inserted` and `deleted` are key sets for the slot. Rows are counted as defined in docs/semantics.md. `exact` is
+    True if the counts are exact.
     """
 
     file: DataFile
@@ -113,16 +126,19 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Nothing was written: no stored row changes, or keys were mistaken. stale: changes that lost to stored rows."""
+    """Result of a task that wrote nothing, because no stored row changes or because keys were mistaken.
+
+    `stale` is the number of changes that lost against stored rows.
+    """
 
     stale: int
     mistaken: bool = False
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata.
+    """Write the task's file, its index entry, its marker, and Hudi's partition metadata in a new partition.
 
-    Writes nothing where changes are made from stored rows and there are none.
+    Writes nothing if changes are computed from stored rows and there are none.
     """
     changes = task.load()
     if changes.mistaken or (task.from_stored and not len(changes)):
@@ -143,7 +159,7 @@ def _mark(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Tell Hudi that this folder is a partition; the first writer's word stands."""
+    """Mark this folder as a partition for Hudi, unless another writer already did."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
@@ -152,7 +168,7 @@ def write_partition_metadata(store: Store, partition: str, instant: str) -> None
 
 
 def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
-    """`rows` (record key, then table columns) with commit time and sequence number in front."""
+    """Add commit time and sequence number to `rows` (record key, then table columns) as the first columns."""
     n = len(rows)
     meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
@@ -179,7 +195,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     if changes.columns is not None:
         changes = widened(changes, task.config.schema)
     if changes.at is None:
-        changes = replace(changes, hashes=changes.key_hashes())  # who looks keys up asks more than once
+        changes = replace(changes, hashes=changes.key_hashes())  # hashes are needed several times
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file, found, won = _in_place(task, stamped) or _merged(task, stamped)
     inserted = ~found & ~changes.delete
@@ -206,12 +222,14 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
-"""The new base; of each change: had it a stored row, did it not lose to that?"""
+"""The new base file, a mask of the changes with a stored row, and a mask of the changes that did not lose to it."""
 
 
 def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """The new base with what no change touches copied, where that can be done: not over logs, nor where whole rows are
-    asked for; nor in a purge, which leaves no trace of its keys, in Hudi's filter neither.
+    """Write the new base file with an in-place rewrite, or return None if that is not possible.
+
+    It is not possible for a group with logs, or if a change log needs whole rows. A purge does not use it either,
+    because no trace of its keys may remain, even in Hudi's bloom filter.
     """
     assert task.group is not None and task.group.base is not None
     if task.group.logs or task.logs_changes or task.silent:
@@ -225,7 +243,7 @@ def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
 
 
 def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
-    """The new base by decoding the whole slice."""
+    """Write the new base file from the decoded slice."""
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
@@ -236,7 +254,8 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
         if not deleted.any():
             grown = ExtendedKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
     logged = {}
-    if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
+    # before the base file, so that an attempt that finds an existing base file also finds its change log
+    if task.logs_changes:
         tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
         logged = put_change_log(task.store, task.config, task.target, tables)
     expected = ExpectedRows(len(merged.rows), grown=grown, same=same)
@@ -245,8 +264,10 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
 
 
 def _append(task: WriteTask, changes: KeyedChanges) -> Written:
-    """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are
-    not exact.
+    """Write the changes to a log.
+
+    Stored rows are not read. An update may therefore lose against a stored row with a larger ordering value, so the
+    counts are not exact.
     """
     assert task.group is not None
     base = task.group.base.file if task.group.base else None
@@ -259,8 +280,10 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
-    """Tell whether every logged change is sure to take effect, by statistics alone: the least ordering value of the
-    changes is at or above the greatest of the slice (MergePolicy.cannot_lose).
+    """Return whether statistics show that every logged change takes effect.
+
+    This is so if the least ordering value of the changes is at or above the greatest one of the slice
+    (MergePolicy.cannot_lose).
     """
     policy = task.config.merge_policy
     if changes.delete.any() or policy.bounded is None:

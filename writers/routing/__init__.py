@@ -1,4 +1,1 @@
-"""Which file group takes which rows of a batch.
-
-Knows how many rows there are and where their keys live, not how files are written.
-"""
+"""Routing: assignment of the rows of a batch to file groups."""

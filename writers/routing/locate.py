@@ -1,10 +1,13 @@
-"""Finds the file groups in which the keys of a batch live. It asks the index first, which knows hashes only, and two
-keys may share a hash. Where a hash does not decide, it reads keys and compares them.
+"""Search for the file groups that contain the keys of a batch.
 
-A hash does not decide if it is in several file groups, if two keys of the batch have it, or if the caller must know for
-sure because it inserts. Otherwise one match counts as the key, because a change that meets no row of its key is right
-in any file group, as long as it is always the same one. So a new key may go into the log of a file group that has its
-hash (one in 2^64 for each stored key). When keys are compared for it next, a rewrite puts it into the base.
+The index is searched first. It only knows hashes, and two keys may have the same hash. If a hash does not decide, keys
+are read and compared. A hash does not decide if it is in several file groups, or if two keys of the batch have it. For
+inserts, keys are always compared, because the result must be certain.
+
+Otherwise a single match counts as the key. A change that finds no row of its key is correct in any file group, as long
+as it is always the same one. A new key may therefore be written to the log of a file group that contains its hash, with
+a probability of one in 2^64 for each stored key. The next time that keys are compared for it, a rewrite moves it into
+the base file.
 """
 
 from __future__ import annotations
@@ -31,9 +34,10 @@ _Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """The file group of each key of `batch`. compare_all: keys are compared wherever a hash matches, not only in doubt.
+    """Return the file group of each key of `batch`.
 
-    Raises CorruptTable where a file that must be read cannot be.
+    `compare_all` compares keys for every hash match, not only for doubtful ones. Raises CorruptTable if a file is
+    unreadable.
     """
     located = index.locate(view.partitions, batch.keys)
     rows = np.flatnonzero(located.group != NOWHERE if compare_all else located.doubtful)
@@ -43,8 +47,9 @@ def locate_by_key(
 def _compared(
     store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: Located, rows: np.ndarray
 ) -> Located:
-    """`located` with the keys of `rows` looked for in the file groups that have their hashes: in the bases, then in
-    logs, where one may stand that was taken for another.
+    """Return `located` with the keys of `rows` compared in the file groups that contain their hashes.
+
+    Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
     """
     group, unsure = located.group.copy(), located.unsure.copy()
     group[rows], unsure[rows] = NOWHERE, False
@@ -59,7 +64,7 @@ def _compared(
         for (number, mine), there in zip(candidates, masks, strict=True):
             at_home = mine[there]
             group[at_home] = number
-            # a key that only logs have goes into the base with its next version, where Hudi finds it too
+            # the next version of a key that is only in logs goes into the base file, where Hudi also finds it
             deleted = index.deleted_by_logs(located.groups[number], batch.hashes[at_home])
             unsure[at_home] = deleted if look is _in_base else True
     absent = asked & (group == NOWHERE)
@@ -72,14 +77,14 @@ def _looked(store: Store, config: TableConfig, look: _Look, ask: tuple[FileGroup
 
 
 def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Mask: does the base file have a row of the key?"""
-    assert group.base is not None  # its index entry had the hash
+    """Return a mask of the keys that have a row in the base file."""
+    assert group.base is not None  # the hash was found in the base file's index entry
     rows = slices.read_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
     return slices.among(pa.chunked_array([keys]), rows[RECORD_KEY].combine_chunks())
 
 
 def _in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Mask: does a log of the slice name the key, in a row or in a delete?"""
+    """Return a mask of the keys that occur in a row or a delete of the slice's logs."""
     mask = np.zeros(len(keys), bool)
     for named in _logged_keys(store, config, group):
         mask |= slices.among(pa.chunked_array([keys]), named)

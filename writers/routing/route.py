@@ -1,11 +1,13 @@
-"""The planner: which file group takes which rows of a batch or a merge, and how. It knows rows as chunks with a size,
-wherever they lie; it decides and writes nothing. `update` and `delete(where=)` do not ask it: they write to the file
-groups in which they find the rows (writers/stored_rows.py).
+"""Planner that assigns the rows of a batch or a merge to file groups.
 
-Changes of known keys go where the key lives: into a new base file (copy-on-write) or a log (merge-on-read). New rows go
-to base files only, because Apache Hudi's index looks at nothing else (writers/routing/locate.py has the one exception).
-A key that a log deletes comes back by a rewrite of its base (protocol rule 8). The same rows give the same plan whether
-they are in this process or staged by Spark's tasks.
+It sees rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they write
+to the file groups whose rows they read (writers/stored_rows.py).
+
+Changes of existing keys go to the file group of the key: into a new base file (copy-on-write) or a log (merge-on-read).
+New rows only go to base files, because Apache Hudi's index only reads these. writers/routing/locate.py describes one
+exception. A key that a log deletes returns by a rewrite of its base file (protocol rule 8).
+
+Equal rows give an equal plan, whether they are in this process or staged by Spark tasks.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
-_SMALL_GROUPS_MAX = 30  # small file groups of a partition beyond this are filled up whatever it costs
-# Packing a group later copies its row groups as they are, and costs a fraction of a rewrite.
+_SMALL_GROUPS_MAX = 30  # with more small file groups in a partition, they are filled up at any cost
+# Packing a group later copies its row groups unchanged, which costs a fraction of a rewrite.
 _REWRITE_PAYS = 1  # a small group is filled up if it is at most this many times the new bytes
 _ALWAYS_FILL = 64 << 10  # ... or smaller than this
 _OVERSHOOT = 1.2  # a file may be this much larger than the target before it is cut in two
-_SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 64 << 20  # rows that are encoded to know what others will take
-_ROW_OVERHEAD = 20  # bytes that a row's commit time and sequence number take in a file
+_SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 64 << 20  # rows that are encoded to estimate the size of all rows
+_ROW_OVERHEAD = 20  # bytes of a row's commit time and sequence number in a file
 R = TypeVar("R")
 S = TypeVar("S")
 
 
 class Mode(StrEnum):
-    """How rows reach a file group: a new group, a new base file, or a log over the base there is."""
+    """Way in which rows reach a file group: a new group, a new base file, or a log on the existing base file."""
 
     NEW = "new"
     REWRITE = "rewrite"
@@ -45,11 +47,16 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that go the same way. source: what finds them.
+    """Rows of one partition that go to the same destination.
 
-    bytes: what they take in memory (of new rows only). file_id: of the file group that has their keys, or that new keys
-    must go to; '' where any will do. needs_base: they have to go into the base of their group, by a rewrite
-    (split.py: `needs_base`).
+    Attributes:
+        source: Identifies the rows for `ChunkRows`.
+        partition: The path of the partition.
+        rows: The number of rows.
+        bytes: The size of the rows in memory, for new rows only.
+        file_id: The file group that contains the keys, or that new keys must go to. '' if any file group is possible.
+        new: True for rows with new keys.
+        needs_base: True if the rows must go into the base file, by a rewrite (`needs_base` in split.py).
     """
 
     source: S
@@ -61,7 +68,7 @@ class Chunk(Generic[S]):
     needs_base: bool = False
 
     def at(self, source: R) -> Chunk[R]:
-        """Return the same rows with another source."""
+        """Return this chunk with another source."""
         return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
@@ -75,31 +82,32 @@ class ChunkSlice(Generic[S]):
 
 
 class ChunkRows(Protocol[S]):
-    """Gives the rows of chunks, wherever they lie."""
+    """Interface that returns the rows of chunks."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """The `count` rows (record key, table's columns) of these chunks with the least hashes, in order of hash: the
-        same ones wherever they lie.
+        """Return the `count` rows of these chunks with the least hashes, sorted by hash.
+
+        The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """What gives the changes of `parts` where the task runs that writes them."""
+        """Return a function that loads the changes of `parts` in the task that writes them."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """`rows` changes go to one file group; `load` gives them where the task runs.
+    """Changes for one file group.
 
     Attributes:
-        mode: How they reach the file group.
-        partition: The path of its partition.
+        mode: The way in which they reach the file group.
+        partition: The path of the partition.
         file_id: The id of the file group.
-        group: The file group as the plan's view has it. None: a new one.
-        load: Gives the changes.
-        rows: How many changes there are; 0 where that is found out where the task runs.
-        inserts: How many are new keys, as far as routing knows.
-        from_stored: True if the changes are made from live rows of the group. So there may be none, and each takes
-            effect.
+        group: The file group in the plan's view, or None for a new one.
+        load: Loads the changes in the task.
+        rows: The number of changes, or 0 if only the task can find it out.
+        inserts: The number of new keys, as far as routing knows.
+        from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
+            each change takes effect.
     """
 
     mode: Mode
@@ -114,7 +122,7 @@ class Assignment:
 
 @dataclass
 class _Share(Generic[S]):
-    """An assignment in the making."""
+    """Mutable assignment during planning."""
 
     partition: str
     file_id: str
@@ -130,7 +138,7 @@ class _Share(Generic[S]):
         return Mode.REWRITE if self.rewrite else Mode.APPEND
 
     def add(self, parts: Sequence[ChunkSlice[S]], new: bool) -> None:
-        """New rows go to a base file."""
+        """Add rows. New rows require a rewrite of the base file."""
         self.parts += parts
         self.rewrite |= new
         self.inserts += _count(parts) if new else 0
@@ -141,15 +149,14 @@ class _Share(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """A file group that must be rewritten is under an open compaction plan: run the plan first."""
+    """Raised if a file group that must be rewritten has an open compaction plan, which must run first."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
     """Return the id of a new file group.
 
-    One that begins with four zeros would be taken for a bucket of Hudi's (index/buckets.py), so none does.
-
-    token: 128 random bits as 32 hex digits, as Environment gives them.
+    It never begins with four zeros, because Hudi would take it for a bucket (index/buckets.py). `token` returns 128
+    random bits as 32 hex digits, as in Environment.
     """
     digits = token()
     return f"{uuid.UUID('1' + digits[1:] if digits.startswith('0000') else digits)}-0"
@@ -163,7 +170,10 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Assignments of all rows of `chunks`. fill: new rows may join file groups that are there. Raises UnderPlan."""
+    """Return the assignments of all rows of `chunks`. Raises UnderPlan.
+
+    `fill` allows new rows to join existing file groups.
+    """
     planned, target = view.planned_ids(), config.options.target_file_bytes
     shares: dict[str, _Share[S]] = {}
     anywhere: dict[str, list[Chunk[S]]] = {}
@@ -189,7 +199,7 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
-    """Protocol rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
+    """Raise UnderPlan if a group that must be rewritten has an open plan, which must run first (protocol rule 6)."""
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
@@ -205,8 +215,10 @@ def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, par
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """The small file group that takes new rows: one that is `rewritten` anyway, else the smallest, if the new rows
-    justify rewriting it.
+    """Return the small file group that takes new rows, or None.
+
+    A group that is `rewritten` anyway is preferred. Otherwise it is the smallest group, if the new rows justify its
+    rewrite.
     """
     limit = config.options.target_file_bytes * 3 // 4
     small = [
@@ -226,15 +238,17 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Bytes that a new row of one partition takes in a base file: as in its files; where it has none and the rows may
-    be too many for one file, as a sample of them takes.
+    """Return the expected size in bytes of a new row in a base file of one partition.
+
+    The size is that of rows in the partition's files. If the partition has no files, and the rows may need several
+    files, a sample is encoded.
     """
     files = [group.base.file for group in view.groups([chunks[0].partition]) if group.base and group.base.file.rows]
     if files:
         return max(1.0, sum(file.size for file in files) / sum(file.rows for file in files))
     count, total = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
     if max(8 * count, total) < config.options.target_file_bytes:
-        return max(1.0, total / count)  # one file whatever the compression makes of it
+        return max(1.0, total / count)  # fits into one file with any compression
     wanted = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
     sample = rows.sample(chunks, wanted)
     size = base_file.encode(sample, config.options.compression, len(sample)).data.size
@@ -242,7 +256,7 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
 
 
 def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
-    """`rows` in as few equal parts as the target size allows; none is without a row, however large rows are."""
+    """Divide `rows` into as few equal parts as the target size allows. No part is empty."""
     if not rows:
         return []
     parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))
@@ -251,7 +265,7 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
 
 
 def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
-    """All rows of `chunks`, in their order, as lists of parts with so many rows each."""
+    """Divide all rows of `chunks`, in order, into lists of parts with the given numbers of rows."""
     found: list[list[ChunkSlice[S]]] = []
     left: Iterator[Chunk[S]] = iter(chunks)
     chunk, start = next(left, None), 0

@@ -1,4 +1,4 @@
-"""Columns by which rows may be put in order, and rows in that order. What it is good for is not known here."""
+"""Sort columns: their validation, and the sort order of rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hoodoo.nearest import hint
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 
-_COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
+_COLUMNS_MAX = 8  # with more columns, each would get less than 8 bits on a space-filling curve
 
 
 def sortable(kind: pa.DataType) -> bool:
-    """Tell whether rows may be sorted by a column of this type."""
+    """Return whether rows can be sorted by a column of this type."""
     t = pa.types
     plain = (
         t.is_integer(kind)
@@ -33,8 +33,10 @@ def sortable(kind: pa.DataType) -> bool:
 
 
 def sort_columns(argument: str, given: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """The names that `given` says. Raises ColumnError for one that the table has not or that has no order, OptionError,
-    naming the `argument`.
+    """Return the column names in `given`.
+
+    Raises ColumnError for an unknown column or one that cannot be sorted. Raises OptionError, which names the
+    `argument`, for too many or repeated columns.
     """
     names = config.spellings.names(column_names(argument, given))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
@@ -52,7 +54,7 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
 
 
 def positions_in_order(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Positions (int[n]) of `rows` in ascending order of `columns`, the first one first; nulls last."""
+    """Return the positions (int[n]) of `rows` sorted by `columns` in ascending order, with nulls last."""
     positions: np.ndarray = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]).to_numpy()
     return positions
 

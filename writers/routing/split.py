@@ -1,6 +1,4 @@
-"""A batch split by where its rows go: to the file group of their key, or among the new ones. What the planner makes of
-that, and where the batch lies, is not known here.
-"""
+"""Split of a batch by destination: rows of existing keys by file group, and new rows."""
 
 from __future__ import annotations
 
@@ -21,14 +19,15 @@ from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
 from hoodoo.writers.routing.sorting import positions_in_order
 
 Positions = np.ndarray
-"""Rows of a batch, by number."""
+"""Row positions in a batch."""
 
 
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """All rows that change something: what deletes a key that is nowhere does not. part_of_more: other rows go to the
-    same partitions, so that the size of few rows matters too.
+    """Return chunks of all rows that have an effect. Deletes of unknown keys are left out.
+
+    `part_of_more` means that other rows go to the same partitions, so that the size matters even for few rows.
     """
     known = np.flatnonzero(located.group != NOWHERE)
     found = []
@@ -43,7 +42,7 @@ def split(
 
 
 def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
-    """New rows by partition, and by the file group that they must go to, where the index says so."""
+    """Return chunks of new rows by partition, and by file group if the index requires one."""
     keys = batch.keys
     homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
     parts = []
@@ -61,13 +60,13 @@ def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[C
 
 
 def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
-    """Yield `positions` by the value that each has in `values`, in their order.
+    """Yield `positions` grouped by their value in `values`, in order.
 
-    own: `values` has one for each of `positions`, and not one for each row.
+    With `own`, `values` has one value per position. Otherwise it has one value per row.
     """
     mine = values if own else values[positions]
     if len(mine) and mine.min() >= 0 and mine.max() < 1 << 16:
-        mine = mine.astype(np.uint16)  # sorted by digits, several times as fast
+        mine = mine.astype(np.uint16)  # allows a radix sort, which is several times as fast
     order = np.argsort(mine, kind="stable")
     numbers, starts = np.unique(mine[order], return_index=True)
     if len(numbers):
@@ -75,11 +74,11 @@ def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> It
 
 
 def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
-    """Tell whether these changes must go into the base: a key that a log deletes comes back, or no log can carry an
-    ordered delete.
+    """Return whether these changes must go into the base file.
 
-    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
-    could undo it.
+    This is so if a key that a log deletes is written again, or if no log can represent a delete with an ordering value.
+    A delete with an ordering value also goes there if a log already deletes the key, because in a log it could undo the
+    earlier delete.
     """
     if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
@@ -91,8 +90,10 @@ def needs_base(batch: Batch, located: Located, positions: Positions, config: Tab
 
 
 def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
-    """Bytes that the rows of each part take in memory, the same however they are cut; rough where all of them together
-    are too few to fill a file.
+    """Return the bytes that the rows of each part need in memory.
+
+    The result does not depend on the division into parts. It is a rough estimate if all rows together do not fill a
+    file.
     """
     if 2 * rows.nbytes < target:
         return [rows.nbytes * len(part) // len(rows) for part in parts]
@@ -119,20 +120,23 @@ class BatchRows:
     batch: Batch
 
     def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:
-        """Return the `count` rows of `chunks` with the least key hashes, in order of hash."""
+        """Return the `count` rows of `chunks` with the least key hashes, sorted by hash."""
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
         least = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, positions[least[np.argsort(hashes[least])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
-        """Return what loads the changes of `parts`, in their order, in the task that writes them."""
+        """Return a function that loads the changes of `parts`, in order, in the task that writes them."""
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
 @dataclass(frozen=True)
 class RowsOf:
-    """The changes at `positions` of a batch in this process, taken when their task runs and not before."""
+    """Function that returns the changes at `positions` of a batch in this process.
+
+    They are selected when the task runs.
+    """
 
     batch: Batch
     positions: Positions
@@ -146,7 +150,7 @@ class RowsOf:
 
 
 def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
-    """`chunk` with new rows in the order of `columns`, so that the ranges of the groups cut from it hardly overlap."""
+    """Return `chunk` with new rows sorted by `columns`, so that the resulting file groups hardly overlap."""
     if not chunk.new or not columns:
         return chunk
     return replace(

@@ -1,6 +1,4 @@
-"""The plan of a write: what one attempt wants to do on one view of a table. Knows neither where the rows came from nor
-how files are written.
-"""
+"""Plan of a write: the changes that one attempt makes to one view of a table."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What one attempt wants to write on a given view, and what it replaces. inserted, updated: sorted key hashes, for
-    the conflict check.
+    """Changes that one attempt makes to a view, and the file groups that it replaces.
+
+    `inserted` and `updated` return sorted key hashes for the conflict check.
     """
 
     assignments: list[Assignment] = field(default_factory=list)
@@ -32,20 +31,21 @@ class WritePlan:
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
     everything: bool = False
-    exclusive: bool = False  # nothing may be written since the view
-    derived: Derived | None = None  # what its rows are made from, where that are stored rows
-    position: int = 0  # a restore: the slot whose rows come back
-    columns: TableSchema | None = None  # the table's columns from the slot on, where they change
-    settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with them
+    exclusive: bool = False  # any write after the view conflicts
+    derived: Derived | None = None  # the stored rows from which the plan's rows are computed
+    position: int = 0  # the restored slot
+    columns: TableSchema | None = None  # the new columns of the table
+    settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with the columns
     removed_rows: int = 0
-    counts: RowCounts | None = None  # what becomes of rows, where files written anew do not tell
+    counts: RowCounts | None = None  # row counts, if the written files do not show them
     stale: int = 0
     exact: bool = True
-    silent: bool = False  # change logs name no row
+    silent: bool = False  # change logs contain no rows
 
     @property
     def writes(self) -> bool:
-        """True if the plan changes something. Otherwise it is committed only to record a transaction, under the same
-        conflict rules.
+        """True if the plan changes something.
+
+        Otherwise it is committed only to record a transaction, with the same conflict check.
         """
         return bool(self.assignments or self.replaced or self.columns)

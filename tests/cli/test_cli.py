@@ -346,8 +346,8 @@ def test_delete_takes_a_condition_instead_of_a_file(trips: Path, run: Any, lines
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["delete"], "delete takes a FILE"),
-        (["delete", "gone.csv", "--where", "id = 'a'"], "delete takes a FILE"),
+        (["delete"], "delete needs either a FILE"),
+        (["delete", "gone.csv", "--where", "id = 'a'"], "delete needs either a FILE"),
         (["update", "--set", "fare"], "COLUMN=EXPRESSION"),
         (["update", "--set", "fare=1", "--set", "fare=2"], "twice"),
         (["update", "--set", "fare=random()"], "differs from call to call"),

@@ -209,7 +209,7 @@ def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max_rows"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows must be an integer, got True"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = '5'", "max_rows must be an integer, got '5'"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = '1'", "max_bad_share takes a number, got '1'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = '1'", "max_bad_share must be a number, got '1'"),
         ("[[job]]\nsource = 'a'\ntable = 't'\npoll_seconds = nan", "--poll-seconds: 'nan' is not a number of seconds"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = 2", "--max-bad-share: '2' is not a number from 0 to 1"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nname = true", "name must be a string or a number, got True"),

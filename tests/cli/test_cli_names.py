@@ -61,4 +61,4 @@ def test_a_timestamp_to_partition_by_is_warned_of_on_stderr(tmp_path: Path, run:
     create = ("create", tmp_path / "t", "--schema", "id long, at timestamp", "--key", "id", "--partition-by")
     code, out, err = run(*create, "at", "--json")
     assert code == 0 and json.loads(out)["partition_by"] == ["at"]
-    assert "each moment gets a folder of its own" in err and "day(at)" in err and "commands.py" not in err
+    assert "one folder per distinct time" in err and "day(at)" in err and "commands.py" not in err

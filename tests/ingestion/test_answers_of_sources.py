@@ -44,11 +44,11 @@ def answering(**methods: Any) -> Numbers:
         (lambda: Part(ROWS, position=7), "position of hoodoo.sources.Part takes a text.* got 7"),
         (lambda: Part(ROWS, position="\udfff"), "position of hoodoo.sources.Part takes a text"),
         (lambda: Part(ROWS, unavailable=b"x"), "unavailable of hoodoo.sources.Part takes a text, or None"),
-        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part takes a whole number"),
-        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part takes a whole number"),
-        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag takes a whole number"),
+        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part must be an integer"),
+        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part must be an integer"),
+        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag must be an integer"),
         (lambda: SourceLag(3, None, 0.0), "unit of hoodoo.sources.SourceLag takes a text"),
-        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag takes a number"),
+        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag must be a number"),
         (lambda: SourceLag(3, "files", 0.0, [1]), "partitions of hoodoo.sources.SourceLag takes a mapping"),
     ],
     ids=range(19),
@@ -133,6 +133,6 @@ def test_a_source_may_give_its_parts_as_a_list_and_have_no_name(table: hoodoo.Ta
         plan, read, lag = Numbers(2).plan, Numbers(2).read, Numbers(2).lag
 
     nameless: Any = Nameless()
-    with pytest.raises(OptionError, match="An application has a name"):
+    with pytest.raises(OptionError, match="The name of an application must be"):
         hoodoo.ingest(nameless, table)
     assert hoodoo.ingest(nameless, table, name="given").run().rows == 2

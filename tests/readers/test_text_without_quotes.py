@@ -91,7 +91,7 @@ def test_text_without_quotes_is_told_how_it_is_written(
         ("Status = 'new'", "did you mean status?"),
         ("upper(stauts) = 'NEW'", "did you mean status?"),
         ("status = cod", "did you mean code? If it is text, text stands in single quotes: status = 'cod'"),
-        ("n = m", "There is no column 'm'; there are id, status, code"),
+        ("n = m", "There is no column 'm'; expected one of: id, status, code"),
     ],
 )
 def test_a_name_that_no_column_has_leads_to_what_is_meant(table: hoodoo.Table, where: str, words: str) -> None:
@@ -154,7 +154,7 @@ def test_an_expression_that_is_no_text_is_not_taken_for_one(table: hoodoo.Table)
     [
         ("source.satus", "did you mean source.status? There are source.status, source.id"),
         ("target.nn", "There is no column 'target.nn'; did you mean target.n? There are target.n, "),
-        ("source.n", "There is no column 'source.n'; there are source."),
+        ("source.n", "There is no column 'source.n'; expected one of: source."),
         ("sorce.status", "did you mean source.status?"),
     ],
 )

@@ -148,7 +148,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "a partition as its folder": (
         hoodoo.PartitionValueError,
         "PARTITION_VALUE",
-        "values, not by their folders: 'p' instead",
+        "values instead of folder names: 'p'",
         lambda t: t.delete_partitions(["p", "city=p"]),
     ),
     "partitions as text": (hoodoo.PartitionValueError, "PARTITION_VALUE", "list", lambda t: t.delete_partitions("p")),

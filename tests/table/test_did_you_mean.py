@@ -84,11 +84,11 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda t: t.merge(ROWS, "target.id = source.id"), "Rows meet by the key columns"),
-        (lambda t: t.merge(source=ROWS, predicate="x"), "rows meet by the key columns"),
-        (lambda t: t.merge(source=ROWS, source_alias="s"), "called source and target"),
+        (lambda t: t.merge(ROWS, "target.id = source.id"), "Rows match by the key columns"),
+        (lambda t: t.merge(source=ROWS, predicate="x"), "rows match by the key columns"),
+        (lambda t: t.merge(source=ROWS, source_alias="s"), "named source and target"),
         (lambda t: t.merge(df=ROWS), "did you mean 'source'"),
-        (lambda t: t.upsert(ROWS, on=["id"]), "rows meet by the key columns"),
+        (lambda t: t.upsert(ROWS, on=["id"]), "rows match by the key columns"),
         (lambda t: t.upsert(ROWS, mode="overwrite"), "insert_overwrite(rows) replaces partitions"),
         (lambda t: t.upsert(df=ROWS), "did you mean 'data'"),
         (lambda t: t.upsert(ROWS, column=["n"]), "did you mean 'columns'"),
@@ -132,7 +132,7 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         untyped.savepoint()
     with pytest.raises(hoodoo.OptionError, match="changes.. needs 'since': a position .* since=\"earliest\""):
         untyped.changes()
-    with pytest.raises(hoodoo.OptionError, match="create.. needs 'key': the columns that no two rows share"):
+    with pytest.raises(hoodoo.OptionError, match="create.. needs the argument 'key': the columns that identify a row"):
         untyped_create: Any = hoodoo.create
         untyped_create("never", {"id": "int"})
     assert list(inspect.signature(hoodoo.Table.merge).parameters) == ["self", "source"]
@@ -155,7 +155,7 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         (lambda t: t.set_options(retain_hour=1), "Did you mean 'retain_hours'?"),
         (lambda t: t.scan(columns=["statuss"]), "did you mean status?"),
         (lambda t: t.scan(columns="status"), "write columns=['status']"),
-        (lambda t: t.scan(columns=["nothing_like_it"]), "there are id, status, n, ts."),
+        (lambda t: t.scan(columns=["nothing_like_it"]), "expected one of: id, status, n, ts."),
         (lambda t: t.get(["a"], columns=["Status"]), "did you mean status?"),
         (lambda t: t.changes("earliest", columns=["statuss"]), "did you mean status?"),
         (lambda t: t.update({"statuss": "n"}), "did you mean status?"),
@@ -187,7 +187,7 @@ def test_nulls_for_what_is_missing_are_refused_where_stored_values_stay(table: h
     """`missing="null"` beside `columns=` was ignored without a word."""
     some = [{"id": "a", "status": "x"}]
     for columns in ("given", ["status"]):
-        with pytest.raises(hoodoo.OptionError, match="missing='null' overwrites stored values with null, and columns"):
+        with pytest.raises(hoodoo.OptionError, match="missing='null' overwrites stored values with null, but columns"):
             table.upsert(some, missing="null", columns=columns)
     table.upsert(some, missing="null")
     assert table.get("a").to_pylist() == [{"id": "a", "status": "x", "n": None, "ts": None}]
@@ -199,7 +199,7 @@ def test_nulls_for_what_is_missing_are_refused_where_stored_values_stay(table: h
         (("n = 1",), "delete(where='n = 1')"),
         (("a",), "delete(['a'])"),
         ((["a"], "where"), "keys or where=..., not both"),
-        ((), "rows with the keys to delete, or where=..."),
+        ((), "rows with the keys to delete, or a condition as where=..."),
     ],
 )
 def test_a_delete_that_means_two_things_deletes_nothing(table: hoodoo.Table, arguments: Any, words: str) -> None:

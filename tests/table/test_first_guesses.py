@@ -70,8 +70,8 @@ def test_columns_come_from_a_file(tmp_path: Path) -> None:
     ("columns", "error", "match"),
     [
         ({}, hoodoo.SchemaError, "key column 'id'"),
-        ([], hoodoo.OptionError, "schema takes columns"),
-        ([{"id": "a", "n": None}], hoodoo.SchemaError, "'n' has nothing but nulls"),
+        ([], hoodoo.OptionError, "schema must be"),
+        ([{"id": "a", "n": None}], hoodoo.SchemaError, "'n' contains only nulls"),
         ({"id": "strong"}, hoodoo.SchemaError, "unknown type 'strong'"),
         ("id", hoodoo.SchemaError, "a name and a type"),
         ("rows.csv", hoodoo.CallError, "There is no file"),

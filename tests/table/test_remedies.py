@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
     ),
     "columns and null": Case(
         lambda t: t.upsert(PART, columns="given", missing="null"),
-        "Leave one of them out",
+        "Leave out one of the two",
         lambda t: t.upsert(PART, columns="given"),
         changed=("note",),
     ),
@@ -104,9 +104,9 @@ CASES: dict[str, Case] = {
     ),
     "a batch that was taken for a condition": Case(
         lambda t: t.delete("id = 'a'"),
-        "a condition stands in where: delete(where=\"id = 'a'\")",
+        "Pass a condition as where: delete(where=\"id = 'a'\")",
         lambda t: t.delete(where="id = 'a'"),
-        lost="delete takes keys",
+        lost="delete accepts keys",
     ),
     "an update of the key": Case(
         lambda t: t.update({"id": "'z'"}, where="id = 'a'"),
@@ -175,9 +175,9 @@ CASES: dict[str, Case] = {
     ),
     "an overwrite in words of another library": Case(
         lambda t: t.upsert([whole()], mode="overwrite"),
-        "with whole_table=True all rows",
+        "all rows with whole_table=True",
         lambda t: t.insert_overwrite([whole()], whole_table=True),
-        lost="insert_overwrite(rows) replaces partitions, and with whole_table=True all rows",
+        lost="insert_overwrite(rows) replaces partitions, or all rows with whole_table=True",
     ),
     "a quarantine beside columns": Case(
         lambda t: t.upsert(PART, columns="given", on_bad_rows="quarantine"),
@@ -187,7 +187,7 @@ CASES: dict[str, Case] = {
     ),
     "a function that gets whole rows": Case(
         lambda t: t.upsert([whole()], columns="given", merge=hoodoo.CustomMerge(lambda old, new: {"v": old["v"]})),
-        "leave columns out",
+        "Leave out columns",
         lambda t: t.upsert([whole()], merge=hoodoo.CustomMerge(lambda old, new: {"v": old["v"]})),
     ),
 }

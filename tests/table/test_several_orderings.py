@@ -70,8 +70,8 @@ def test_order_by_takes_a_name_several_or_none_and_keeps_their_order(
         (("ts", "ts"), hoodoo.SchemaError, "ordering column 'ts' is named twice"),
         (("ts", "nope"), hoodoo.SchemaError, "ordering column 'nope' is not in the schema"),
         (("ts", "tags"), hoodoo.SchemaError, "'tags' .* cannot be an ordering column"),
-        (5, hoodoo.OptionError, "order_by takes a name or a list of names"),
-        (["ts", 5], hoodoo.OptionError, "order_by takes a name or a list of names"),
+        (5, hoodoo.OptionError, "order_by must be a name or a list of names"),
+        (["ts", 5], hoodoo.OptionError, "order_by must be a name or a list of names"),
     ],
 )
 def test_each_ordering_column_must_be_one(tmp_path: Path, given: Any, error: type[Exception], said: str) -> None:

@@ -238,5 +238,5 @@ def test_a_damaged_word_on_positions_is_an_error_that_names_the_file(table: hood
 def test_a_place_is_a_text_of_at_most_64_kib(table: hoodoo.Table, place: Any) -> None:
     with pytest.raises(hoodoo.OptionError):
         table.application("orders").next("a:1", place)
-    with pytest.raises(hoodoo.OptionError, match="overtake takes True or False"):
+    with pytest.raises(hoodoo.OptionError, match="overtake must be True or False"):
         table.application("orders").next("a:1", overtake="yes")  # type: ignore[arg-type]

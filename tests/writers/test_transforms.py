@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
     "a name and a transform": (hoodoo.SchemaError, "'ts_day'", {"partition_by": ["ts_day", hoodoo.day("ts")]}),
     "a column that is there": (
         hoodoo.SchemaError,
-        "the schema has one of that name",
+        "which is already in the schema",
         {"partition_by": hoodoo.day("ts"), "schema": SCHEMA.append(pa.field("ts_day", pa.date32()))},
     ),
     "a column that is there in capitals": (
@@ -66,8 +66,8 @@ REFUSED: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
         "allow_moving_keys",
         {"partition_by": hoodoo.day("ts"), "order_by": "ts"},
     ),
-    "no list": (hoodoo.OptionError, "partition_by takes", {"partition_by": 7}),
-    "a list of others": (hoodoo.OptionError, "partition_by takes", {"partition_by": ["zip", 7]}),
+    "no list": (hoodoo.OptionError, "partition_by must be", {"partition_by": 7}),
+    "a list of others": (hoodoo.OptionError, "partition_by must be", {"partition_by": ["zip", 7]}),
     "a flag that is none": (hoodoo.OptionError, "allow_moving_keys", {"partition_by": "zip", "allow_moving_keys": 1}),
 }
 
@@ -191,7 +191,7 @@ def test_bare_keys_tell_their_buckets(tmp_path: Path) -> None:
     both.upsert(batch(*(row(key, at(1 + key % 5)) for key in range(50))))
     assert both.delete([3, 4, 99]).deleted == 2, "the day is not told: every partition is looked in"
     assert both.delete([{"id": 5, "ts": at(1)}, {"id": 6, "ts": at(1)}]).deleted == 1
-    with pytest.raises(hoodoo.ColumnError, match="'ts_day' but not all of id_bucket, ts_day, zip_trunc"):
+    with pytest.raises(hoodoo.ColumnError, match="'ts_day' but not all partition columns: id_bucket, ts_day, zip_trunc"):
         three = [hoodoo.bucket(8, "id"), hoodoo.day("ts"), hoodoo.truncate(1, "zip")]
         hoodoo.create(tmp_path / "c", SCHEMA, "id", three).delete([{"id": 5, "ts": at(1)}])
 
@@ -328,11 +328,11 @@ def test_a_merge_of_all_columns_leaves_source_columns_out_that_the_table_does_no
 def test_a_timestamp_as_partition_column_warns_of_its_folders_and_names_the_transform(tmp_path: Path) -> None:
     noon = dt.datetime(2026, 3, 1, 12)
     rows = pa.table({"id": [1, 2, 3], "Placed At": [noon, noon, noon + dt.timedelta(seconds=1)]})
-    with pytest.warns(UserWarning, match="each moment gets a folder of its own, 2 for these rows") as told:
+    with pytest.warns(UserWarning, match="one folder per distinct time, 2 for these rows") as told:
         table = hoodoo.create(tmp_path / "t", rows, key="id", partition_by=["Placed At"], rename="snake")
     assert 'hoodoo.day("placed_at")' in str(told[0].message) and told[0].filename == __file__
     table.insert(rows)
     assert len({file for file in table.files()["partition"].to_pylist()}) == 2
-    with pytest.warns(UserWarning, match=r"'ts', a timestamp: each moment gets a folder of its own\. hoodoo.day"):
+    with pytest.warns(UserWarning, match=r"'ts', a timestamp, which creates one folder per distinct time\. Use hoodoo.day"):
         hoodoo.create(tmp_path / "u", {"id": "long", "ts": "timestamp"}, key="id", partition_by="ts")
     hoodoo.create(tmp_path / "v", rows, key="id", partition_by=hoodoo.day("Placed At"), rename="snake")  # no warning

@@ -476,7 +476,7 @@ def test_a_key_of_several_columns_is_given_as_rows(tmp_path: Path, kind: str) ->
     table.insert(pa.Table.from_pylist([row(1), row(2)], schema=SCHEMA))
     with pytest.raises(hoodoo.ColumnError, match="2 columns"):
         table.delete([1])
-    with pytest.raises(hoodoo.ColumnError, match="not all of city, price"):
+    with pytest.raises(hoodoo.ColumnError, match="not all partition columns: city, price"):
         table.delete([{"id": 1, "n": 1, "city": "rome"}])
     with pytest.raises(hoodoo.ColumnError, match="'n'"):
         table.delete([{"id": 1}])

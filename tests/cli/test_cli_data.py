@@ -194,7 +194,9 @@ def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any
     time.sleep(0.02)
     out = run("services", trips)[1]
     assert (
-        re.search(r"dead, heartbeat \d+ s ago", out) and "Worker w1 is dead or hangs" in out and "Nothing is due" not in out
+        re.search(r"dead, heartbeat \d+ s ago", out)
+        and "Worker w1 is dead or hangs" in out
+        and "Nothing is due" not in out
     )
     assert machine("services", trips)["dead"] == ["w1"]
 

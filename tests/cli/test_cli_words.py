@@ -42,7 +42,10 @@ def test_quotes_that_a_shell_took_away_are_told_as_they_are_typed(
         (["rename-column", "x"], "did you mean hoodoo alter PATH rename?"),
         (["alter", "x", "renam", "a", "b"], "command 'renam' does not exist; did you mean rename?"),
         (["quarantine", "lst", "x"], "action must be list, show, replay or drop, not 'lst'; did you mean list?"),
-        (["scan", "x", "--filter", "a"], "there is no option --filter; did you mean --where? hoodoo scan --help lists all"),
+        (
+            ["scan", "x", "--filter", "a"],
+            "there is no option --filter; did you mean --where? hoodoo scan --help lists all",
+        ),
         (["scan", "x", "--columsn=a"], "did you mean --columns?"),
         (["scan", "x", "--version", "3"], "did you mean --as-of?"),
         (["scan", "x", "--head", "3"], "did you mean --limit?"),

@@ -61,7 +61,9 @@ def test_names_of_python_variables_and_of_other_queries_mean_nothing(trips: hood
     assert rows is not None
     with pytest.raises(hoodoo.OptionError, match="reads the table 'rows', which is not given"):
         hoodoo.sql("SELECT * FROM trips, rows", trips=trips)
-    with pytest.raises(hoodoo.OptionError, match="reads the table 'trips', which is not an argument; no table is given"):
+    with pytest.raises(
+        hoodoo.OptionError, match="reads the table 'trips', which is not an argument; no table is given"
+    ):
         hoodoo.sql("SELECT * FROM trips")
 
 

@@ -191,7 +191,9 @@ def test_bare_keys_tell_their_buckets(tmp_path: Path) -> None:
     both.upsert(batch(*(row(key, at(1 + key % 5)) for key in range(50))))
     assert both.delete([3, 4, 99]).deleted == 2, "the day is not told: every partition is looked in"
     assert both.delete([{"id": 5, "ts": at(1)}, {"id": 6, "ts": at(1)}]).deleted == 1
-    with pytest.raises(hoodoo.ColumnError, match="'ts_day' but not all partition columns: id_bucket, ts_day, zip_trunc"):
+    with pytest.raises(
+        hoodoo.ColumnError, match="'ts_day' but not all partition columns: id_bucket, ts_day, zip_trunc"
+    ):
         three = [hoodoo.bucket(8, "id"), hoodoo.day("ts"), hoodoo.truncate(1, "zip")]
         hoodoo.create(tmp_path / "c", SCHEMA, "id", three).delete([{"id": 5, "ts": at(1)}])
 
@@ -333,6 +335,8 @@ def test_a_timestamp_as_partition_column_warns_of_its_folders_and_names_the_tran
     assert 'hoodoo.day("placed_at")' in str(told[0].message) and told[0].filename == __file__
     table.insert(rows)
     assert len({file for file in table.files()["partition"].to_pylist()}) == 2
-    with pytest.warns(UserWarning, match=r"'ts', a timestamp, which creates one folder per distinct time\. Use hoodoo.day"):
+    with pytest.warns(
+        UserWarning, match=r"'ts', a timestamp, which creates one folder per distinct time\. Use hoodoo.day"
+    ):
         hoodoo.create(tmp_path / "u", {"id": "long", "ts": "timestamp"}, key="id", partition_by="ts")
     hoodoo.create(tmp_path / "v", rows, key="id", partition_by=hoodoo.day("Placed At"), rename="snake")  # no warning

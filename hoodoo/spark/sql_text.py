@@ -122,7 +122,7 @@ def read(text: str) -> Statement:
     while found and found[-1].token_type == TokenType.SEMICOLON:
         found.pop()
     if not found:
-        raise OptionError("The text contains only comments. Write a Spark SQL statement.", option="text")
+        raise OptionError("The text contains no statement. Write a Spark SQL statement.", option="text")
     if any(token.token_type == TokenType.SEMICOLON for token in found):
         raise OptionError("sql accepts a single statement. Run the statements one by one.", option="text")
     text = text[: found[-1].end + 1]

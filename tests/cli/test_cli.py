@@ -350,7 +350,7 @@ def test_delete_takes_a_condition_instead_of_a_file(trips: Path, run: Any, lines
         (["delete", "gone.csv", "--where", "id = 'a'"], "delete needs either a FILE"),
         (["update", "--set", "fare"], "COLUMN=EXPRESSION"),
         (["update", "--set", "fare=1", "--set", "fare=2"], "twice"),
-        (["update", "--set", "fare=random()"], "differs from call to call"),
+        (["update", "--set", "fare=random()"], "returns a different value in each call"),
     ],
 )
 def test_update_and_delete_say_what_they_take(trips: Path, run: Any, command: list[str], said: str) -> None:

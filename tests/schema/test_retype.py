@@ -151,7 +151,7 @@ def test_without_rewrite_it_says_what_it_costs(tmp_path: Path) -> None:
         ("v", "list<string>", "struct, list or map"),
         ("s.x", "int32", "struct, list or map"),
         ("vv", "int64", "did you mean v"),
-        ("checked", "int32", "Check 'few' looks at column"),
+        ("checked", "int32", "Check 'few' uses column"),
         ("filled", "int32", "has a default"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_batch_that_was_prepared_before_the_change_fits_or_is_refused(
         table.upsert(batch)
         assert values(table) == [1, 7]
     else:
-        with pytest.raises(hoodoo.ColumnError, match="A column's type changed while the batch was written"):
+        with pytest.raises(hoodoo.ColumnError, match="The type of a column changed while the batch was written"):
             table.upsert(batch)
         assert values(table) == [1, 2]
     assert table.verify().ok

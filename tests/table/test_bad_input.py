@@ -227,7 +227,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position as text that is no time": (
         hoodoo.PositionError,
         "POSITION",
-        "is no time",
+        "is not a valid time",
         lambda t: t.incremental("2026-01-31T99:00:00Z"),
     ),
     "position of another table": (

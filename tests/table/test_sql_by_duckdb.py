@@ -59,7 +59,7 @@ def test_a_query_sees_the_snapshots_of_its_call(trips: hoodoo.Table) -> None:
 def test_names_of_python_variables_and_of_other_queries_mean_nothing(trips: hoodoo.Table) -> None:
     rows = trips.scan().to_arrow()
     assert rows is not None
-    with pytest.raises(hoodoo.OptionError, match="reads the table 'rows', which is not given"):
+    with pytest.raises(hoodoo.OptionError, match="reads the table 'rows', which is not an argument"):
         hoodoo.sql("SELECT * FROM trips, rows", trips=trips)
     with pytest.raises(
         hoodoo.OptionError, match="reads the table 'trips', which is not an argument; no table is given"
@@ -78,7 +78,7 @@ def test_whatever_gives_rows_is_a_query(trips: hoodoo.Table, text: str, capfd: p
 
 
 REFUSED: list[tuple[str, dict[str, Any], type[hoodoo.HoodooError], str]] = [
-    ("FROM trips", {"trips": 3}, hoodoo.OptionError, "trips takes a table, as hoodoo.open"),
+    ("FROM trips", {"trips": 3}, hoodoo.OptionError, "trips must be a table from hoodoo.open"),
     ("FROM trips", {"trips": "lake/trips"}, hoodoo.OptionError, "trips takes a table"),
     ("FROM trips", {"trip": ...}, hoodoo.OptionError, "names no table trip: it names trips"),
     ("SELECT 1", {"trip": ...}, hoodoo.OptionError, "does not use table trip: it names no table"),

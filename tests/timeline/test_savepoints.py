@@ -136,7 +136,7 @@ def test_savepoints_are_refused_with_a_reason(tmp_path: Path) -> None:
         table.savepoint("a")
     with pytest.raises(hoodoo.OptionError, match="under a savepoint already"):
         table.savepoint("b", as_of=table.savepoints()["a"])
-    with pytest.raises(hoodoo.PositionError, match="no position"):
+    with pytest.raises(hoodoo.PositionError, match="not a valid position"):
         table.restore("b")
 
 

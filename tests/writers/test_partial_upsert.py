@@ -194,7 +194,7 @@ def test_a_batch_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("columns", ["state", "", [], [1], {"state"}, 5, b"state"])
 def test_columns_that_are_no_list_of_names_are_refused(tmp_path: Path, columns: Any) -> None:
     table = orders(tmp_path / "t", "merge_on_read")
-    with pytest.raises(hoodoo.OptionError, match="columns takes"):
+    with pytest.raises(hoodoo.OptionError, match="columns must be"):
         table.upsert([part(1, state="x")], columns=columns)
     with pytest.raises(hoodoo.OptionError, match="new_keys"):
         table.upsert([part(1, state="x")], columns="given", new_keys="maybe")

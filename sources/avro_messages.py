@@ -241,7 +241,7 @@ class AvroDecoder(WantedRows):
         except ColumnError:
             return dict.fromkeys(np.flatnonzero(values.is_valid().to_numpy()).tolist(), problem.message)
         shown = {at: printable(values[at].as_py()) for at in rows}
-        return {at: f"Column {field.name!r}: {text} is no {field.type}" for at, text in shown.items()}
+        return {at: f"Column {field.name!r}: {text} is not a valid {field.type}" for at, text in shown.items()}
 
     def _picked(self, schema: MessageSchema) -> Picked:
         """What is wanted of a schema, under the names of the table."""

@@ -467,7 +467,7 @@ def test_a_damaged_newest_slot_heals_as_its_error_says(tmp_path: Path, checkpoin
     ours = tmp_path / "t/.hoodie/.hoodoo"
     slot = max((ours / "commits").iterdir())
     os.truncate(slot, slot.stat().st_size // 2)
-    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete it.*the checkpoint of its number"):
+    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete the checkpoint with its number"):
         hoodoo.open(tmp_path / "t")
     slot.unlink()
     checkpoints = list(ours.glob(f"checkpoints/{slot.name}*"))

@@ -159,14 +159,14 @@ CASES: dict[str, Case] = {
     ),
     "a commit to undo": Case(
         lambda t: t.rollback(t.history()[0].instant),
-        "reads the table as it was before",
+        "reads the table before this instant",
         lambda t: t.scan(as_of=t.history()[1]).count(),
     ),
     "a commit to undo: restore": Case(
         lambda t: t.rollback(t.history()[0].instant),
         "undoes what came after, too",
         lambda t: t.restore(t.history()[1]),
-        lost="makes it so again, in a new commit, and undoes what came after",
+        lost="restores that snapshot in a new commit, and also undoes all later commits",
     ),
     "a table that is there": Case(
         lambda t: hoodoo.create(t.path, COLUMNS, key="id"),

@@ -37,8 +37,9 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
     at = table.application(name)
     if at.version != expect_number:
         raise CommitConflict(
-            f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}: somebody else "
-            f"has gone on or reset it. Look again, and expect {at.version} if you still want to.",
+            f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}, because "
+            f"another process committed or reset it. Read the position again, and pass {at.version} if you "
+            "still want to reset it.",
             application=name,
             version=at.version,
         )
@@ -90,7 +91,9 @@ def _go_on(source: Source, table: Table, at: Application, position: str) -> Appl
     transaction = at.next(stored(table.handle.store, position), hudi_place(source, position), overtake=True)
     result = table.upsert([], transaction=transaction)
     if result.skipped:
-        raise CommitConflict(f"Another process of {printable(at.name)} was first. Look again.", application=at.name)
+        raise CommitConflict(
+            f"Another process of {printable(at.name)} committed first. Read the position again.", application=at.name
+        )
     return table.application(at.name)
 
 

@@ -152,7 +152,7 @@ class Spans:
             try:
                 values.append(fastavro.schemaless_reader(stream, schema.by_value, None))
             except Exception as problem:  # fastavro raises whatever Python raised: EOFError, IndexError, ...
-                raise ValueError(f"it is cut short or impossible ({type(problem).__name__})") from None
+                raise ValueError(f"it is truncated or invalid ({type(problem).__name__})") from None
             if stream.tell() != end - start:
                 raise ValueError(f"{end - start - stream.tell()} bytes stand behind it")
         columns = [_column([one[f"f{at}"] for one in values], schema.columns[at], kind) for at, _, kind in picked]

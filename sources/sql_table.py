@@ -222,7 +222,7 @@ class SqlTable(Source):
         except Exception as problem:  # each driver has errors of its own
             said = printable(redact(str(problem)).partition("\n")[0], 300)
             raise SourceUnavailable(
-                f"The database did not answer for {self.table}: {said}.", table=self.table
+                f"The database did not respond for {self.table}: {said}.", table=self.table
             ) from None
 
 

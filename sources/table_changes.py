@@ -57,7 +57,7 @@ class TableChanges(Source):
             ColumnError: The table does not have a column of `moves`.
         """
         if not isinstance(table, Table):
-            raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+            raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
         self.table, self.moves, self.hold = table, tuple(names("moves", moves)), hold
         if strange := [name for name in self.moves if name not in table.schema.names]:
             raise ColumnError(f"{table.path} has no column {strange[0]!r}.", column=strange[0])
@@ -213,7 +213,7 @@ class TableChanges(Source):
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._lost("there is another table at its path than the one that was read")
+            raise self._lost("the table at its path is not the table that was read")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:

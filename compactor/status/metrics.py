@@ -33,7 +33,7 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_base_bytes": ("Bytes of the base files of the newest snapshot", lambda f: f.base_bytes),
     "hoodoo_logs_per_file_group_max": ("Most logs of one file group", lambda f: f.logs_max),
     "hoodoo_read_amplification_ratio": (
-        "Bytes a snapshot read takes per byte it would take compacted",
+        "Bytes that a snapshot read reads per byte after compaction",
         lambda f: f.read_amplification,
     ),
     "hoodoo_file_median_bytes": ("Median size of the base files", lambda f: f.file_bytes_median),
@@ -73,7 +73,7 @@ class TableCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         with self._lock:
             found = [(loop.table.path, *self._measured(loop)) for loop in self._loops]
-        up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services went well", labels=["table"])
+        up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services succeeded", labels=["table"])
         plans = GaugeMetricFamily(
             "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
         )

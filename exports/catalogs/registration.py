@@ -58,7 +58,7 @@ class Registration:
         except Exception as problem:  # of any kind: each catalog has its own
             said = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
-                f"The catalog did not take the entry {self.identifier!r}: {said}. {_advice(problem)}",
+                f"The catalog rejected the entry {self.identifier!r}: {said}. {_advice(problem)}",
                 identifier=self.identifier,
             ) from problem
 
@@ -84,7 +84,7 @@ class Registration:
             if moved := move(self.catalog, there, ours, location):
                 return CatalogEntry(self.identifier, moved, "moved")
         raise TryAgainError(
-            f"Others moved the catalog's entry {self.identifier!r} again and again. Export again.",
+            f"Other processes changed the catalog's entry {self.identifier!r} in each attempt. Export again.",
             identifier=self.identifier,
         )
 
@@ -111,7 +111,7 @@ def _advice(problem: Exception) -> str:
     """What to do: never to drop an entry where the catalog is away only, for its grants would be lost."""
     kinds = {one.__name__ for one in type(problem).__mro__}
     if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
-        return "It is no Iceberg table. Register under another name."
+        return "The entry is not an Iceberg table. Register under another name."
     if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the second: of a REST server
         return "If the table was moved here, drop that entry and export again."
-    return "Look after the catalog, then export again."
+    return "Check the catalog, then export again."

@@ -64,7 +64,7 @@ def export(request: Request) -> tuple[IcebergExport, int]:
 
     Raises ForeignExport where another writer committed to the metadata, or it is another table's.
     """
-    remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to write them anew."
+    remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
 
 

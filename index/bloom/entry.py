@@ -44,7 +44,7 @@ _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
 """An entry that so many look-ups did not use is forgotten: as a rule its base file was rewritten since."""
 _WHOLE = 1 << 20  # bytes of an entry that one request to a server brings whole
-_REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
+_REMEDY = "Run salvage() (hoodoo salvage), which recreates it."
 T = TypeVar("T")
 
 
@@ -234,7 +234,7 @@ class EntryReader:
         file.seek(array.start)
         data = file.read_buffer(8 * array.count)  # a view of the map where the store maps, not a copy
         if _digest(data) != array.digest:
-            raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
+            raise CorruptTable(f"{key} is damaged: its {array.name} do not match their digest. {_REMEDY}", file=key)
         arrays = self._cache.arrays
         room = len(arrays) + 1 if arrays.held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
         return self._keep(arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))

@@ -209,7 +209,7 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
     assert plan
     assert f"Plan {plan.instant} waits" in run("services", trips)[1]
     table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w7")
-    assert f"Plan {plan.instant} is being run by w7" in run("services", trips)[1]
+    assert f"Plan {plan.instant} has been run by w7" in run("services", trips)[1]
     said = machine("services", trips)
     assert said["owners"] == {plan.instant: "w7"} and 0 <= said["plan_ages"][plan.instant] < 300
 

@@ -308,7 +308,7 @@ def test_a_port_that_is_in_use_is_named_with_its_option(
         (["kafka://b:1/t", "--registry", "http://r"], "--registry applies only to --format avro or debezium-avro"),
         (["kafka://b:1/t", "--format", "avro"], "--format avro needs --registry URL"),
         (["kafka://b:1/t", "--format", "debezium-avro"], "--format debezium-avro needs --registry URL"),
-        (["kafka://b:1/t", "--format", "avro", "--registry", "r"], "A schema registry has an address such as"),
+        (["kafka://b:1/t", "--format", "avro", "--registry", "r"], "The address of a schema registry must look like"),
         (["in", "--truncate", "ignore"], "--truncate applies only to a Kafka topic"),
         (["in", "--setting", "a=b"], "--setting applies only to a Kafka topic"),
         (["in", "--moves", "v"], "--moves applies only to a table"),

@@ -189,7 +189,7 @@ def test_without_an_order_later_events_win(tmp_path: Path, name: str) -> None:
 
 def test_a_table_without_a_key_cannot_be_followed(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", {"a": "bigint", "b": "string"}, key="a")
-    with pytest.raises(hoodoo.errors.DataError, match="The source table needs a primary key"):
+    with pytest.raises(hoodoo.errors.DataError, match="Add a primary key to the source table"):
         hoodoo.ingest(Changes(golden_events("plain", "nokey")), table).run()
     assert table.scan().count() == 0
 

@@ -162,7 +162,7 @@ def test_a_position_of_another_source_is_refused(tmp_path: Path, position: str) 
 
 
 def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="table takes"):
+    with pytest.raises(OptionError, match="table must be"):
         TableChanges("lake/trips")  # type: ignore[arg-type]
     with pytest.raises(ColumnError, match="no column 'dirver'"):
         TableChanges(make(tmp_path / "o"), moves=["dirver"])

@@ -154,7 +154,7 @@ CASES: dict[str, Case] = {
     ),
     "a check of a column that goes": Case(
         lambda t: (t.set_checks({"small": "v < 10"}), t.drop_column("v")),
-        "Change the checks first, by set_checks({...}), which replaces all of them",
+        "Change the check first with set_checks({...}), which replaces all checks",
         lambda t: t.set_checks({}),
     ),
     "a commit to undo": Case(
@@ -164,7 +164,7 @@ CASES: dict[str, Case] = {
     ),
     "a commit to undo: restore": Case(
         lambda t: t.rollback(t.history()[0].instant),
-        "undoes what came after, too",
+        "also undoes all later commits",
         lambda t: t.restore(t.history()[1]),
         lost="restores that snapshot in a new commit, and also undoes all later commits",
     ),

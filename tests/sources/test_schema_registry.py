@@ -70,7 +70,7 @@ def test_an_answer_that_passes_is_waited_out(server: RegistryServer, status: int
 
 
 def test_a_registry_that_is_not_there_is_waited_for() -> None:
-    with pytest.raises(SourceUnavailable, match="does not answer"):
+    with pytest.raises(SourceUnavailable, match="did not respond"):
         SchemaRegistry("http://127.0.0.1:1").schema(1)
 
 

@@ -64,14 +64,14 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
     at, theirs = table.application(name), table.application(other)
     if at.version >= 0 and at.position:
         raise OptionError(
-            f"{printable(name)} has read its source itself, up to number {at.version}. Reset it to another place, or "
+            f"{printable(name)} has its own position, number {at.version}. Reset it to another position, or "
             "give the job another name.",
             option="name",
         )
     if not theirs.position:
         known = [one.name for one in table.applications() if one.position]
         raise OptionError(
-            f"No commit says how far {printable(other)} has read; of others there are {printable(known)}.",
+            f"No commit contains a position of {printable(other)}. Applications with a position: {printable(known)}.",
             option="other",
         )
     position = whole(table.handle.store, theirs.position)

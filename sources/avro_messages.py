@@ -62,7 +62,7 @@ class AvroReader:
         starts = ends - sizes
         headed = (sizes >= HEAD) & (raw[starts] == 0)
         for at in np.flatnonzero(~headed).tolist():
-            note(at, "no Avro message: it does not begin with a zero byte and the number of a schema")
+            note(at, "not an Avro message: it does not start with a zero byte and a schema id")
         numbers = np.zeros(len(messages), np.int64)
         for byte in range(1, HEAD):
             numbers = numbers << 8 | raw[starts + byte]
@@ -132,7 +132,7 @@ class Spans:
             else:
                 yield rows, np.arange(low, high)
                 return
-        note(low, f"no record of its schema: {said(problem).replace(' of a log block', '')}")
+        note(low, f"not a record of its schema: {said(problem).replace(' of a log block', '')}")
 
     def _together(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
         """All records column by column. The last field is read too: only then is it known where a record ends."""

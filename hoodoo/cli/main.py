@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("fail", "keep", "null"),
         default="fail",
         help="value of a column that is not in FILE and has no default; keep: stored rows keep their values (as "
-        "with --columns given), null: null overwrites stored values",
+        "with --columns given), null: stored values become null",
     )
     writing.add_argument(
         "--columns",

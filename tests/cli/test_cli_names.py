@@ -20,7 +20,9 @@ def orders(tmp_path: Path, run: Any) -> Path:
     path = tmp_path / "orders"
     create = ("create", path, "--schema-from", tmp_path / "orders.csv", "--key", "Order ID")
     code, _, err = run(*create)
-    assert code == 1 and "--rename snake" in err and "'order-date' (say order_date)" in " ".join(err.split())
+    assert (
+        code == 1 and "--rename snake" in err and "'order-date' (suggested name: order_date)" in " ".join(err.split())
+    )
     assert run(*create, "--partition-by", "month(order-date)", "--rename", "snake")[0] == 0
     assert run("upsert", path, tmp_path / "orders.csv")[0] == 0
     return path

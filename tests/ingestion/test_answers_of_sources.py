@@ -60,7 +60,7 @@ def test_an_answer_of_wrong_kinds_cannot_be_made(table: hoodoo.Table, make: Any,
     def plan(*_: Any) -> Any:
         return make()
 
-    with pytest.raises(OptionError, match=f"'numbers' does not answer: .*{said}") as told:
+    with pytest.raises(OptionError, match=f"'numbers' is not a valid source: .*{said}") as told:
         hoodoo.ingest(answering(plan=plan), table).run()
     assert told.value.details["source"] == "numbers" and table.applications() == []
 
@@ -79,8 +79,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, where"),
         ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, where"),
         ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
-        ({"read": lambda *_: [Part(5)]}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
-        ({"read": lambda *_: (Part(one) for one in [5])}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
+        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: rows of hoodoo.sources.Part"),
+        (
+            {"read": lambda *_: (Part(one) for one in [5])},
+            "'numbers' is not a valid source: rows of hoodoo.sources.Part",
+        ),
     ],
     ids=range(7),
 )
@@ -97,7 +100,9 @@ def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_writt
 
 def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(answering(lag=lambda *_: 3), table)
-    with pytest.raises(DataError, match=r"'numbers' does not answer .* its lag\(\) returned 3, where lag\(\) returns"):
+    with pytest.raises(
+        DataError, match=r"'numbers' is not a valid source: its lag\(\) returned 3, but lag\(\) returns"
+    ):
         job.measure_lag()
 
 

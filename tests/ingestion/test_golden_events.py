@@ -241,7 +241,7 @@ def test_rows_after_a_truncate_are_there_and_those_before_it_are_gone(tmp_path: 
 
 def test_a_truncate_is_no_insert_and_says_so(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
-    with pytest.raises(hoodoo.errors.OptionError, match="The source brings changes of rows"):
+    with pytest.raises(hoodoo.errors.OptionError, match="The source returns changes of rows"):
         hoodoo.ingest(Changes([change("t", None)], 1, "delete"), table, operation="insert").run()
 
 

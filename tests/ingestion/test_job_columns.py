@@ -88,7 +88,7 @@ def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column; it has"),
+        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column. Its columns are"),
         ("a.csv", "id;part;ts;v\n1;a;1;x\n", "has no column 'id'"),
         ("a.csv", "id,id\n1,2\n", "has the column 'id' twice"),
         ("a.csv", "part,ts\na,1\nb,x\n", "has no column 'id'"),

@@ -280,7 +280,7 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise CallError for an argument of a different kind of source."""
-    kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a topic of Kafka", _OF_TABLES: "a Kafka topic"}
+    kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a Kafka topic", _OF_TABLES: "a table"}
     for names, kind in kinds.items():
         for name in names:
             if name in named and name not in known:

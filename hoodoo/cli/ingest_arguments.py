@@ -188,7 +188,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
         "--hold", metavar="NAME", help="protect unread changes of SOURCE from cleaning, with a consumer of this name"
     )
     topics = parser.add_argument_group(
-        "They need confluent-kafka: pip install 'hoodoo[kafka]'.",
+        "Kafka topics",
         "They need confluent-kafka: pip install 'hoodoo[kafka]'.",
     )
     topics.add_argument("--start", choices=("earliest", "latest"), help="where a new job starts (default: earliest)")

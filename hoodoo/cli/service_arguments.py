@@ -135,8 +135,8 @@ def services(command: Command) -> None:
     )
     sweep = command(
         "sweep",
-        "Lists all files of the table.",
         "roll back writes that never finished, and delete files of dead writers",
+        "Lists all files of the table.",
     )
     sweep.add_argument("path", metavar="PATH")
     sweep.add_argument(

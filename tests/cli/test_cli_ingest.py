@@ -172,7 +172,7 @@ def test_a_job_is_reset_and_another_one_goes_on_from_it(
     code, _, err = run("ingest", landing, table.path, "--name", "first", "--reset", "earliest", "--expect-number", "0")
     assert code == 1 and "has the number 2, not 0" in err
     code, _, err = run("ingest", landing, table.path, "--reset", "earliest")
-    assert code == 1 and "go together" in err
+    assert code == 1 and "must be given together" in err
 
 
 # ---- files of jobs
@@ -203,9 +203,12 @@ def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
         ("", "Start each job with [[job]]"),
         ("[job]\nsource = 'a'", "Start each job with [[job]]"),
         ("once = true\n[[job]]\nsource = 'a'\ntable = 't'", "Start each job with [[job]]"),
-        ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': table is missing"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3", "has no 'max_row'. Did you mean 'max_rows'?"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "has no 'once'"),
+        ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': Key table is missing"),
+        (
+            "[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3",
+            "'max_row' is not a valid key of a job. Did you mean 'max_rows'?",
+        ),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "'once' is not a valid key of a job"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max_rows"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows must be an integer, got True"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = '5'", "max_rows must be an integer, got '5'"),
@@ -301,9 +304,9 @@ def test_a_port_that_is_in_use_is_named_with_its_option(
         (["kafka://b:1/t", "--setting", "enable.auto.commit=true"], "enable.auto.commit is not for settings"),
         (["kafka://b:1/t", "--settings-from", "nowhere"], "Cannot read 'nowhere'"),
         (["in", "--on-loss", "skip"], "--on-loss applies only to a Kafka topic"),
-        (["kafka://b:1/t", "--format", "csv"], "--format csv is for a folder"),
+        (["kafka://b:1/t", "--format", "csv"], "--format csv applies only to a folder"),
         (["landing", "--time-unit", "ms"], "--time-unit applies only to a Kafka topic"),
-        (["in", "--format", "debezium-json"], "--format debezium-json is for a topic of Kafka"),
+        (["in", "--format", "debezium-json"], "--format debezium-json applies only to a Kafka topic"),
         (["in", "--registry", "http://r"], "--registry applies only to a Kafka topic"),
         (["kafka://b:1/t", "--registry", "http://r"], "--registry applies only to --format avro or debezium-avro"),
         (["kafka://b:1/t", "--format", "avro"], "--format avro needs --registry URL"),
@@ -328,7 +331,7 @@ def test_what_is_secret_comes_from_a_file(table: hoodoo.Table, run: Any, tmp_pat
     settings = tmp_path / "client.properties"
     settings.write_text("# ours\n\nsasl.password = a=b\nsocket.timeout.ms=10\nnonsense\n")
     code, _, err = run("ingest", "kafka://b:1/t", table.path, "--settings-from", settings)
-    assert code == 1 and "Setting 3 of" in err and "a=b" not in err
+    assert code == 1 and "Setting 3 in" in err and "a=b" not in err
 
 
 def test_who_asks_a_registry_is_said_by_the_environment(

@@ -154,7 +154,7 @@ def test_an_expression_that_is_no_text_is_not_taken_for_one(table: hoodoo.Table)
     [
         ("source.satus", "did you mean source.status? There are source.status, source.id"),
         ("target.nn", "There is no column 'target.nn'; did you mean target.n? There are target.n, "),
-        ("source.n", "There is no column 'source.n'; expected one of: source."),
+        ("source.n", "There is no column 'source.n'; there are source."),
         ("sorce.status", "did you mean source.status?"),
     ],
 )

@@ -131,7 +131,7 @@ def test_an_argument_of_another_library_leads_to_ours(
 
 def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> None:
     untyped: Any = table
-    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs 'name'"):
+    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs the argument 'name'"):
         untyped.savepoint()
     with pytest.raises(
         hoodoo.OptionError, match="changes.. needs the argument 'since': a position .* since=\"earliest\""
@@ -172,7 +172,10 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         (lambda t: t.move_column("n", after="statuss"), "did you mean status?"),
         (lambda t: t.upsert([{"id": "a", "statuss": "x"}], columns=["status"]), "did you mean statuss?"),
         (lambda t: t.upsert([{**ROWS[0], "statuss": "x"}]), "did you mean status?"),
-        (lambda t: t.upsert([{"id": "a", "Status": "x", "n": 1, "ts": 1}]), "Column 'Status' is not in the"),
+        (
+            lambda t: t.upsert([{"id": "a", "Status": "x", "n": 1, "ts": 1}]),
+            "Column 'status' (a table column) is not in the batch",
+        ),
         (lambda t: t.merge(ROWS).when_matched_update({"statuss": "'x'"}).execute(), "did you mean status?"),
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, key="Id"), "did you mean id?"),
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, key="id", order_by="tss"), "did you mean ts?"),
@@ -246,14 +249,14 @@ def test_functions_with_defaults_and_of_other_kinds_are_taken(table: hoodoo.Tabl
             lambda stored: {"n": 5},
             "for {} returned 5 for column 'n', which is not an Arrow array. Convert a list with pa.array(...)",
         ),
-        (lambda stored: {"nn": stored["n"]}, "given as {} returned column 'nn'"),
+        (lambda stored: {"nn": stored["n"]}, "for {} returned column 'nn'"),
         (lambda stored: {"n": stored["status"]}, "The function for {} returned this column."),
         (
             lambda stored: {"n": stored["n"][:0]},
             "returned 0 values of column 'n' for 1 rows. It must return one value per row",
         ),
         (lambda stored: None, "The function for {} returned None"),
-        (lambda stored: {"id": stored["status"]}, "given as {} returned column 'id'. Column 'id' is a key column"),
+        (lambda stored: {"id": stored["status"]}, "for {} returned column 'id'. Column 'id' is a key column"),
     ],
 )
 def test_what_a_function_returns_is_told_in_its_own_words(

@@ -78,23 +78,23 @@ CASES: dict[str, Case] = {
     ),
     "keys exist: keep": Case(
         lambda t: t.insert([whole(note="new")]),
-        "insert(..., existing='keep') keeps them",
+        "To keep their rows and skip the new ones, call insert(..., existing='keep')",
         lambda t: t.insert([whole(note="new")], existing="keep"),
     ),
     "keys exist: upsert": Case(
         lambda t: t.insert([whole(note="new")]),
-        "upsert(...) replaces the stored rows",
+        "To replace their rows, call upsert(...)",
         lambda t: t.upsert([whole(note="new")]),
-        lost="replaces the stored rows",
+        lost="To replace their rows",
     ),
     "keys do not exist: ignore": Case(
         lambda t: t.upsert([whole(id="z")], new_keys="fail"),
-        "'ignore', which leaves them out",
+        "new_keys='ignore' to skip them",
         lambda t: t.upsert([whole(id="z")], new_keys="ignore"),
     ),
     "keys do not exist: insert": Case(
         lambda t: t.upsert([whole(id="z")], new_keys="fail"),
-        "new_keys='insert', which adds them",
+        "new_keys='insert' to insert them",
         lambda t: t.upsert([whole(id="z")], new_keys="insert"),
     ),
     "a key twice": Case(
@@ -106,13 +106,13 @@ CASES: dict[str, Case] = {
         lambda t: t.delete("id = 'a'"),
         "Pass a condition as where: delete(where=\"id = 'a'\")",
         lambda t: t.delete(where="id = 'a'"),
-        lost="delete accepts keys",
+        lost="delete needs keys",
     ),
     "an update of the key": Case(
         lambda t: t.update({"id": "'z'"}, where="id = 'a'"),
-        "Insert the rows with the new values first",
+        "Insert rows with the new values",
         lambda t: (t.insert([whole(id="z")]), t.delete(["a"])),
-        lost="delete those with the former ones",
+        lost="delete the rows with the old values",
     ),
     "an update of the ordering column": Case(
         lambda t: t.update({"ts": "7"}, where="id = 'a'"),
@@ -137,18 +137,18 @@ CASES: dict[str, Case] = {
     ),
     "values that do not fit a type": Case(
         lambda t: t.retype_column("v", "int64", rewrite=True),
-        "Correct them by update() first",
+        "Correct these values with update() first",
         lambda t: (t.update({"v": "round(v)"}, where="v = 2.5"), t.retype_column("v", "int64", rewrite=True)),
         changed=("v",),
     ),
     "a type without such values": Case(
         lambda t: t.retype_column("note", "binary", rewrite=True),
-        "Add another column, and fill it by update()",
+        "Add another column, and fill it with update()",
         lambda t: (t.add_column("raw", "binary", default=None), t.update({"raw": "encode(note)"})),
     ),
     "a check": Case(
         lambda t: (t.set_checks({"small": "v < 10"}), t.upsert([whole(v=11.0)])),
-        "set_checks({...}) replaces all checks",
+        "To change the checks of the table, call set_checks({...})",
         lambda t: (t.set_checks({"small": "v < 100"}), t.upsert([whole(v=11.0)])),
         changed=("v",),
     ),

@@ -175,7 +175,7 @@ def test_a_pinned_reader_loses_no_file_and_an_expired_one_hears_so(tmp_path: Pat
         table.sweep(0)
         assert contents(pin.scan()) == before
         assert contents(plain) == before  # under another reader's lease
-    with pytest.raises(hoodoo.SnapshotExpired, match="has ended"):
+    with pytest.raises(hoodoo.SnapshotExpired, match="has expired"):
         pin.scan()
     assert clean_hard(table).files > 0
     with pytest.raises(hoodoo.SnapshotExpired):

@@ -35,7 +35,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 _COMPACT_AFTER = 3  # after this many conflicts, logs are compacted first, which does not conflict with writers
-_SPENT = "The columns are as they were. Try again when the writers pause."
+_SPENT = "The columns were not changed. Try again when there are fewer writes."
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class _AlterAttempt:
         if view.schemas != self._state.view.schemas:
             raise Conflict("the table's columns changed")
         if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
-            raise Conflict("file groups that a change of columns rewrites were written")  # protocol rules S5, S6
+            raise Conflict("file groups that a column change must rewrite were written")  # protocol rules S5, S6
         if self.needed.groups and view.plans:
             raise Conflict("a compaction was planned")
         touches = WriteSet(rewrites={group.file_id for group in self.needed.groups}, alters=True)

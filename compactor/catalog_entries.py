@@ -144,8 +144,8 @@ def _bring_iceberg(entries: CatalogEntries, context: Context) -> str:
     version, _ = metadata_files.newest(context.store)
     if not version:
         raise OptionError(
-            f"The worker is to register {entries.iceberg!r}, and the table has no Iceberg export. Set its option "
-            "export_formats to 'iceberg' or 'both'; register_hudi (--register-hudi) needs none.",
+            f"register is {entries.iceberg!r}, but the table has no Iceberg export. Set its option "
+            "export_formats to 'iceberg' or 'both', or use register_hudi (--register-hudi).",
             option="export_formats",
         )
     registration = Registration(entries.iceberg, entries.opened())
@@ -177,7 +177,7 @@ def given_entries(
     if register is None and register_hudi is None:
         if catalog is not None or catalog_properties:
             raise OptionError(
-                "A catalog is given, but no table of it: pass register='namespace.table' (--register), or "
+                "A catalog is given without a table name. Pass register='namespace.table' (--register), or "
                 "register_hudi (--register-hudi).",
                 option="register",
             )
@@ -189,8 +189,8 @@ def given_entries(
     hudi = _one_each("register_hudi", register_hudi, tables, require_hudi_identifier)
     if both := set(iceberg) & set(hudi) - {""}:
         raise OptionError(
-            f"register and register_hudi both name {printable(min(both))}: an Iceberg entry and Hudi's own cannot be "
-            "one. Give them names of their own.",
+            f"register and register_hudi both name {printable(min(both))}. Use different names for the Iceberg "
+            "entry and the Hudi entry.",
             option="register_hudi",
         )
     kind = catalog_properties.get("type") if isinstance(catalog_properties, Mapping) else None
@@ -215,18 +215,19 @@ def _one_each(
         return [""] * len(tables)
     if not isinstance(given, Iterable) or isinstance(given, (bytes, dict)):
         raise OptionError(
-            f"{option} takes 'namespace.table', or a list with one for each table, got {printable(given)}.",
+            f"{option} must be 'namespace.table', or a list with one name per table, got {printable(given)}.",
             option=option,
         )
     found = [required(option, one) for one in ([given] if isinstance(given, str) else given)]
     if len(found) != len(tables):
         raise OptionError(
-            f"{option} takes one entry for each table, in the order of the tables: {len(tables)}, got {len(found)}.",
+            f"{option} must contain one entry per table, in the order of the tables: expected {len(tables)}, "
+            f"got {len(found)}.",
             option=option,
         )
     for name in found:
         if found.count(name) > 1:
             raise OptionError(
-                f"{option} names {printable(name)} twice. Give each table a name of its own.", option=option
+                f"{option} contains {printable(name)} twice. Use a different name for each table.", option=option
             )
     return found

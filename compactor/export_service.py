@@ -133,7 +133,7 @@ def before_clean(context: Context, config: TableConfig, view: View) -> None:
     try:
         export(context, config, view)
     except (HoodooError, OSError) as problem:
-        log.warning("exporting before a clean failed, the clean goes on: %s", redact(str(problem)))
+        log.warning("export before cleaning failed; cleaning continues: %s", redact(str(problem)))
 
 
 EXPORT = Service("export", due, run)

@@ -46,10 +46,10 @@ class Limits:
     def __post_init__(self) -> None:
         number_from("memory_bytes", self.memory_bytes, 1, whole=True, optional=False)
         if self.memory_bytes < 1 << 20:
-            raise OptionError(f"memory_bytes takes at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
+            raise OptionError(f"memory_bytes must be at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
         number_from("bytes_per_second", self.bytes_per_second, 0)
         if self.bytes_per_second == 0:
-            raise OptionError("bytes_per_second takes a positive number, got 0.", option="bytes_per_second")
+            raise OptionError("bytes_per_second must be a positive number, got 0.", option="bytes_per_second")
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:

@@ -114,10 +114,10 @@ def require_fit(
     count, more = sum(one.count for one in alike), any(one.more for one in alike)
     was = state.config.schema.field(first.column).type
     raise SchemaError(
-        f"Column {first.column!r} is {was} and cannot become {kinds[first.column]}: "
-        f"{'more than ' if more else ''}{count:,} stored {'value is' if count == 1 else 'values are'} none of that "
-        f"type; the first is {printable(first.value)}, of key {printable(first.key)}. Nothing was changed. Correct "
-        "them by update() first, or add another column.",
+        f"Column {first.column!r} is {was} and cannot be converted to {kinds[first.column]}: "
+        f"{'more than ' if more else ''}{count:,} stored {'value does' if count == 1 else 'values do'} not "
+        f"match that type; the first is {printable(first.value)}, of key {printable(first.key)}. Nothing was "
+        "changed. Correct these values with update() first, or add another column.",
         column=first.column,
         key=first.key,
         count=count,

@@ -47,7 +47,7 @@ from hoodoo.writers.routing.route import new_file_id
 
 _GHOST = "#damaged"  # extra column: the index of the damage that makes a row unreadable, or -1 for a readable row
 _NAMED = 10
-_SPENT = "Nothing was salvaged; call it again when they pause."
+_SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def _refusal(report: SalvageReport) -> OptionError:
     named = [", ".join(map(printable, keys[:_NAMED]))] if keys else []
     named += [f"{loss.rows or 'some'} rows of {loss.file} whose keys cannot be read" for loss in nameless[:_NAMED]]
     return OptionError(
-        f"Salvaging loses the newest version of {rows} rows ({'; '.join(named)}). Nothing was written. Look at "
-        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss). It is no loss where you write these rows "
-        "again first; a snapshot from before the damage, if one can still be read, comes back whole with restore().",
+        f"Salvaging loses the newest version of {rows} rows ({'; '.join(named)}). Nothing was written. Inspect "
+        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss). To lose nothing, write these rows "
+        "again first, or call restore() with a readable snapshot from before the damage.",
         option="accept_loss",
         keys=keys[:_NAMED],
         lost=rows,

@@ -138,7 +138,7 @@ class Worker:
         for name in self.services:
             if name not in SERVICES:
                 raise OptionError(
-                    f"Unknown service {printable(name)}; known: {', '.join(SERVICES)}.", option="services"
+                    f"Service {printable(name)} does not exist; known: {', '.join(SERVICES)}.", option="services"
                 )
         served = _targets(tables)
         if not self.services or not served:
@@ -147,17 +147,17 @@ class Worker:
             )
         number_from("poll_s", poll_s, 0, optional=False)
         if not poll_s:
-            raise OptionError("poll_s takes a positive number of seconds, got 0.", option="poll_s")
+            raise OptionError("poll_s must be a positive number of seconds, got 0.", option="poll_s")
         flag("once", once)
         number_from("logs_min", logs_min, 1, whole=True)
         number_from("grace_s", grace_s, 0, optional=False)
         port("metrics_port", metrics_port)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
-            raise OptionError(f"engine takes an engine of hoodoo.engine, got {printable(engine)}.", option="engine")
+            raise OptionError(f"engine must be an engine of hoodoo.engine, got {printable(engine)}.", option="engine")
         if limits is not None and not isinstance(limits, Limits):
-            raise OptionError(f"limits takes Limits(...), got {printable(limits)}.", option="limits")
+            raise OptionError(f"limits must be Limits(...), got {printable(limits)}.", option="limits")
         if not callable(progress):
-            raise OptionError(f"progress takes a function, got {printable(progress)}.", option="progress")
+            raise OptionError(f"progress must be a function, got {printable(progress)}.", option="progress")
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = (
             poll_s,
@@ -171,10 +171,12 @@ class Worker:
         self._stopped_at = 0.0
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
-                raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
+                raise OptionError(
+                    f"Table {path} is given {times} times. Pass each table to a worker once.", option="tables"
+                )
         if (register is not None or register_hudi is not None) and EXPORT.name not in self.services:
             raise OptionError(
-                f"Entries in catalogs are kept by the service {EXPORT.name!r}, which is not among services "
+                f"Catalog entries are updated by the service {EXPORT.name!r}, which is not in services: "
                 f"{','.join(self.services)}. Add it.",
                 option="services",
             )
@@ -266,7 +268,7 @@ def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     given = list(tables) if several and not hasattr(tables, "handle") else None  # a single table is not a list
     if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
         raise OptionError(
-            f"tables takes a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
+            f"tables must be a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
             option="tables",
         )
     return [one if isinstance(one, ServiceTarget) else one.handle.services() for one in given]

@@ -44,7 +44,7 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
             was, there = there, request.store.names(folder)
             if there == was:
                 raise ForeignExport(
-                    f"A file is gone that the metadata in {folder} need: {problem}. {remedy}", format=format
+                    f"A file of the metadata in {folder} is missing: {problem}. {remedy}", format=format
                 ) from None
         except SnapshotExpired:  # slots that the export needs were archived
             until = request.history.head().seq
@@ -54,6 +54,6 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
                 raise
             until = head.seq  # cleaning deleted the file
     raise TryAgainError(
-        f"Others came first in {folder} again and again: exporters, whose work is as good, or cleans. Export again.",
+        f"Other exporters or cleaning changed {folder} in each attempt. Export again.",
         format=format,
     )

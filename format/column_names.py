@@ -98,12 +98,12 @@ def require_allowed(found: Iterable[Misnamed]) -> None:
     wrong = list(found)
     if not wrong:
         return
-    told = ", ".join(f"{printable(one.path)} (say {one.suggested})" for one in wrong)
+    told = ", ".join(f"{printable(one.path)} (suggested name: {one.suggested})" for one in wrong)
     plural = len(wrong) > 1
     raise SchemaError(
-        f"Column{'s' if plural else ''} {told}: Avro allows only names of letters, digits and _ that do not begin with "
-        f'a digit. Rename {"them" if plural else "it"}; or hoodoo.create(..., rename="snake") (--rename snake) makes '
-        "a table whose columns have such names, and may be called by the ones that you have from then on.",
+        f"Column{'s' if plural else ''} {told}: in Avro, a name must consist of letters, digits and _, and "
+        f"must not start with a digit. Rename {'them' if plural else 'it'}, or call hoodoo.create(..., "
+        'rename="snake") (--rename snake), which renames columns and accepts both names afterwards.',
         column=wrong[0].path,
         columns=[one.path for one in wrong],
         suggested={one.path: one.suggested for one in wrong},

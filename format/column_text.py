@@ -79,7 +79,7 @@ def _fields(text: str) -> Iterator[pa.Field]:
         name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")
         if not name or not kind.strip():
             raise SchemaError(
-                f"A column is a name and a type, such as 'id string', got {printable(column.strip())}. Write both.",
+                f"A column must be a name and a type, such as 'id string', got {printable(column.strip())}.",
                 column=printable(name),
             )
         yield pa.field(name, _type(kind.strip(), name))

@@ -30,7 +30,7 @@ def convert(values: A, kind: pa.DataType) -> A:
     rounds = pa.types.is_integer(values.type) and pa.types.is_floating(kind)
     found = values.cast(kind, safe=not rounds)
     if is_exact(kind, values.type) and not _all_equal(convert(found, values.type), values):
-        raise pa.ArrowInvalid(f"a value of type {values.type} has none of {kind} that means the same")
+        raise pa.ArrowInvalid(f"a value of type {values.type} cannot be converted exactly to {kind}")
     return found
 
 

@@ -181,7 +181,7 @@ def check_key_columns(
     time or nested, and for an ordering column that is not integer, float, decimal, date, timestamp or string.
     """
     if not key:
-        raise SchemaError("A table needs at least one key column: pass key='<column>'.")
+        raise SchemaError("A table needs at least one key column. Pass key='<column>'.")
     for role, columns in (("key", key), ("partition", partition_by), ("ordering", order_by)):
         _check_names(schema, role, columns)
     for role, columns in (("key", key), ("partition", partition_by)):
@@ -229,10 +229,13 @@ def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str
             pc.match_substring(text, mark),
             text,
             name,
-            f"holds {mark!r}, which separates the columns of a composite key",
+            f"contains {mark!r}, which separates the columns of a composite key",
         )
     refuse(
-        pc.is_in(text, pa.array(_PLACEHOLDERS)), text, name, "is what stands for null or empty text in a composite key"
+        pc.is_in(text, pa.array(_PLACEHOLDERS)),
+        text,
+        name,
+        "is the encoding of null or of an empty string in a composite key",
     )
 
 
@@ -306,7 +309,7 @@ def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
         if len(piece.encode()) > SEGMENT_CAP:
             raise _refused(name, value, f"gives a folder name of more than {SEGMENT_CAP} bytes")
     if "\\" in segment or "://" in segment:
-        raise _refused(name, value, "gives a path that other systems read differently")
+        raise _refused(name, value, "results in a path that other systems read differently")
     if is_first and pieces[0] == ".hoodie":
         raise _refused(name, value, "is the folder of the table's own metadata")
 
@@ -335,7 +338,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
         return _from_text(text, type_)
     except (ValueError, ArithmeticError, KeyError):
         raise CorruptTable(
-            f"The partition path {path!r} holds {text!r}, which is no {type_} for column {name}.", path=path
+            f"The partition path {path!r} contains {text!r}, which is not a valid {type_} for column {name}.", path=path
         ) from None
 
 
@@ -455,7 +458,7 @@ def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
                 column=printable(name),
             )
         if list(columns).count(name) > 1:
-            raise SchemaError(f"The {role} column {name!r} is named twice; name it once.", column=name)
+            raise SchemaError(f"The {role} column {name!r} is named twice. Name it once.", column=name)
 
 
 def _check_type(schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.DataType], bool], what: str) -> None:

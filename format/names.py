@@ -94,8 +94,8 @@ def check_relative(path: str) -> str:
     ):
         raise CorruptTable(
             (
-                f"Metadata names the path {path!r}, which is not a plain path inside the table. Nothing was read or "
-                "deleted."
+                f"Metadata contains the path {path!r}, which is not a plain path inside the table. Nothing was "
+                "read or deleted."
             ),
             path=path,
         )
@@ -109,7 +109,8 @@ def check_data_path(path: str) -> str:
     """
     if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
         raise CorruptTable(
-            f"Metadata names {path!r} as a data file, which its name says it is not. Nothing was read or deleted.",
+            f"Metadata contains {path!r} as a data file, but this is not the name of a data file. Nothing was "
+            "read or deleted.",
             path=path,
         )
     return path

@@ -196,7 +196,7 @@ def _all(mask: pa.Array) -> bool:
 
 def _require(mask: pa.Array) -> None:
     if not _all(mask):
-        raise pa.ArrowInvalid("a number has none of that type that is the same")
+        raise pa.ArrowInvalid("a number cannot be converted exactly to this type")
 
 
 __all__ = ["is_number", "same"]

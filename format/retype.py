@@ -79,7 +79,7 @@ def _of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _require(mask: pa.Array) -> None:
     if pc.all(mask, min_count=0).as_py() is False:
-        raise pa.ArrowInvalid("a value has none of that type that means the same")
+        raise pa.ArrowInvalid("a value cannot be converted exactly to this type")
 
 
 __all__ = ["is_retype", "retyped"]

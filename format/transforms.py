@@ -55,19 +55,21 @@ class Transform:
     def __post_init__(self) -> None:
         """Raise OptionError for an invalid transform."""
         if self.kind not in _TAKES:
-            raise OptionError(f"A transform is one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind")
+            raise OptionError(
+                f"A transform must be one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind"
+            )
         whole = isinstance(self.number, int) and not isinstance(self.number, bool)
         if self.kind in _NUMBERED and not (whole and 1 <= self.number <= NUMBER_MAX):
             raise OptionError(
-                f"{self.kind} takes {_NUMBERED[self.kind]}, a whole number from 1 to {NUMBER_MAX:,}, and then the "
-                f"column; got {printable(self.number)}.",
+                f"{self.kind} needs {_NUMBERED[self.kind]}, an integer from 1 to {NUMBER_MAX:,}, followed by "
+                f"the column, got {printable(self.number)}.",
                 option=self.kind,
             )
         if self.kind not in _NUMBERED and self.number != 0:
-            raise OptionError(f"{self.kind} takes no number, got {printable(self.number)}.", option=self.kind)
+            raise OptionError(f"{self.kind} accepts no number, got {printable(self.number)}.", option=self.kind)
         if not isinstance(self.column, str) or not self.column:
             raise OptionError(
-                f"{self.kind} takes the name of a column, got {printable(self.column)}.", option=self.kind
+                f"{self.kind} needs the name of a column, got {printable(self.column)}.", option=self.kind
             )
 
     def __repr__(self) -> str:
@@ -185,8 +187,8 @@ def transform_of(text: str) -> Transform:
     found = _TEXT.fullmatch(text)
     if found is None or found[1] not in _TAKES or (found[1] in _NUMBERED) != (found[2] is not None):
         raise OptionError(
-            f"{printable(text)} is no transform; give year(column), month(column), day(column), hour(column), "
-            "bucket(n, column) or truncate(width, column).",
+            f"{printable(text)} is not a valid transform. Use year(column), month(column), day(column), "
+            "hour(column), bucket(n, column) or truncate(width, column).",
             option="partition_by",
         )
     return Transform(found[1], found[3], int(found[2]) if found[2] else 0)
@@ -378,7 +380,7 @@ def _is_hashed(kind: pa.DataType) -> bool:
 _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     **dict.fromkeys((YEAR, MONTH, DAY), (_is_time, "a date or timestamp")),
     HOUR: (lambda kind: bool(pa.types.is_timestamp(kind)), "a timestamp"),
-    BUCKET: (_is_hashed, "a whole number, text, bytes, date, timestamp, or decimal of at most 18 digits"),
+    BUCKET: (_is_hashed, "an integer, string, binary, date, timestamp, or decimal of at most 18 digits"),
     TRUNCATE: (_is_text_or_integer, "a text or a whole number"),
 }
 """Supported types and their description for each kind."""

@@ -71,8 +71,9 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
     known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX and len(more) <= most
     if not known or isinstance(version, bool) or not 0 <= number <= _VERSION_MAX:
         raise OptionError(
-            f"transaction takes (application, version) with a text of at most {_APPLICATION_MAX:,} characters and a "
-            f"whole number from 0 to {_VERSION_MAX:,}, and perhaps a position, got {printable(transaction)}.",
+            f"transaction must be (application, version), with a string of at most {_APPLICATION_MAX:,} "
+            f"characters, an integer from 0 to {_VERSION_MAX:,}, and optionally a position, got "
+            f"{printable(transaction)}.",
             option="transaction",
         )
     if more and not isinstance(transaction, ApplicationVersion):
@@ -84,7 +85,8 @@ def require_application(name: object) -> None:
     """Raise OptionError unless `name` is a valid application name."""
     if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
         raise OptionError(
-            f"An application has a name of 1 to {_APPLICATION_MAX:,} characters, got {printable(name)}.",
+            f"The name of an application must be a string of 1 to {_APPLICATION_MAX:,} characters, got "
+            f"{printable(name)}.",
             option="name",
         )
 
@@ -93,14 +95,15 @@ def require_position(position: object) -> None:
     """Raise OptionError unless `position` is a non-empty string within the size limit."""
     if not isinstance(position, str) or not position or not is_utf8(position):
         raise OptionError(
-            "A position of an application is a text, such as '{\"offset\": 42}', and not empty, got "
+            f"The position of an application must be a non-empty string, such as '{{\"offset\": 42}}', got "
             f"{printable(position)}.",
             option="transaction",
         )
     if len(position.encode()) > _POSITION_BYTES_MAX:
         raise OptionError(
-            f"A position of an application has at most {_POSITION_BYTES_MAX >> 10} KiB, got {len(position):,} "
-            "characters. Put what is larger into a file, and its name into the position.",
+            f"The position of an application must have at most {_POSITION_BYTES_MAX >> 10} KiB, got "
+            f"{len(position):,} characters. Write larger content to a file, and store the file name as the "
+            "position.",
             option="transaction",
         )
 
@@ -116,7 +119,8 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
     )
     if not fits:
         raise OptionError(
-            f"{option} takes a {'whole ' if whole else ''}number from {least} to {_MOST:,}, got {printable(value)}.",
+            f"{option} must be {'an integer' if whole else 'a number'} from {least} to {_MOST:,}, got "
+            f"{printable(value)}.",
             option=option,
         )
     return value
@@ -126,14 +130,16 @@ def port(option: str, value: Any) -> int | None:
     """Return a server port, 0 for any free port, or None for no server. Raises OptionError."""
     found = number_from(option, value, 0, whole=True)
     if found is not None and found >= 1 << 16:
-        raise OptionError(f"{option} takes a port, or 0 for any, got {printable(value)}.", option=option)
+        raise OptionError(
+            f"{option} must be a port number, or 0 for any free port, got {printable(value)}.", option=option
+        )
     return int(found) if found is not None else None
 
 
 def flag(option: str, value: bool) -> bool:
     """Return `value` if it is True or False. Raises OptionError."""
     if not isinstance(value, bool):
-        raise OptionError(f"{option} takes True or False, got {printable(value)}.", option=option)
+        raise OptionError(f"{option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
@@ -144,7 +150,8 @@ def instant_text(value: Any, instead: str = "") -> str:
     """
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
-            f"{printable(value)} is no instant; pass its 17 digits, as timeline() shows them. {instead}".rstrip(),
+            f"{printable(value)} is not a valid instant. Pass its 17 digits, as timeline() shows them. "
+            f"{instead}".rstrip(),
             instant=printable(value),
         )
     return value
@@ -154,7 +161,7 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
     """Raise OptionError unless `value`, passed for `option`, is one of `allowed`."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
-            f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
+            f"{option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
             option=option,
         )
 
@@ -188,7 +195,7 @@ def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)
     if found is None or not all(isinstance(name, str) for name in found):
-        raise OptionError(f"{option} takes a name or a list of names, got {printable(given)}.", option=option)
+        raise OptionError(f"{option} must be a name or a list of names, got {printable(given)}.", option=option)
     return found
 
 

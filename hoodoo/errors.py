@@ -126,7 +126,8 @@ class CommitUnknown(TryAgainError):
         """
         if self.ask is None:
             raise CallError(
-                "This error came from another process; open the table there and call resolve(instant).", **self.details
+                "This error came from another process. Open the table in this process and call its resolve(instant).",
+                **self.details,
             )
         return self.ask()
 

@@ -22,9 +22,9 @@ C = TypeVar("C", bound=type)
 _READS = "scan(columns=[...], where=...)"
 TABLE: Mapping[str, str] = {
     # deltalake
-    "optimize": "a worker keeps files well-sized (hoodoo worker PATH); compact() and cluster() do it once",
+    "optimize": "a worker compacts and clusters files (hoodoo worker PATH); compact() and cluster() do it once",
     "z_order": "cluster(by=[...], order='zorder')",
-    "vacuum": "clean() deletes files that no snapshot needs, and a worker does by itself",
+    "vacuum": "clean() deletes files that no snapshot needs; a worker calls it automatically",
     "version": "cursor is the position of the newest slot",
     "get_latest_version": "cursor is the position of the newest slot",
     "to_pandas": "scan().to_pandas()",
@@ -48,22 +48,22 @@ TABLE: Mapping[str, str] = {
     "add_columns": "add_column(name, type)",
     "with_columns": "update({column: expression}), or add_column(name, type) for a new one",
     "add_constraint": "set_checks({name: condition})",
-    "drop_constraint": "set_checks({...}) with the checks that stay",
+    "drop_constraint": "set_checks({...}) with the remaining checks",
     "set_table_properties": "set_options(...)",
-    "create_checkpoint": "nothing: checkpoints are made by writes",
-    "cleanup_metadata": "archive(), and a worker does by itself",
-    "repair": "salvage(), for files that verify() names",
+    "create_checkpoint": "nothing: writes create checkpoints automatically",
+    "cleanup_metadata": "archive(); a worker calls it automatically",
+    "repair": "salvage(), for damaged files that verify() reports",
     "metadata": "key, partition_by, order_by, schema, options and type",
     "protocol": "type and options",
     "detail": "type, key, partition_by, order_by, schema, options and services(); hoodoo info PATH",
-    "partitions": "files() has the partition of each file group",
+    "partitions": "files() returns the partition of each file group",
     "file_uris": "files()",
     "get_add_actions": "files()",
     "table_uri": "path",
     "restore_to": "restore(position)",
     "rollback_to": "restore(position)",
     "is_deltatable": "hoodoo.open(path), which raises TableNotFound",
-    "generate": "nothing: Hudi's readers read the folder as it is; export(delta=True, iceberg=True) is for others",
+    "generate": "nothing: Hudi's readers read the folder directly; other readers need export(...)",
     "to_delta": "export(delta=True)",
     "to_iceberg": "export(iceberg=True)",
     # pandas, polars, DuckDB
@@ -90,7 +90,7 @@ TABLE: Mapping[str, str] = {
     "sample": "head(rows)",
     "show": "head(rows)",
     "describe": "scan().to_pandas().describe()",
-    "drop_duplicates": "nothing: each key has one row in its partition; upsert keeps the newest of a batch",
+    "drop_duplicates": "nothing: each key has one row in its partition; upsert keeps the newest row of a batch",
     "dropna": "delete(where='column IS NULL')",
     "fillna": "update({column: value}, where='column IS NULL')",
     "assign": "update({column: expression})",
@@ -98,9 +98,9 @@ TABLE: Mapping[str, str] = {
     "rename": "rename_column(name, to)",
     "astype": "widen_column(name, type), or retype_column(name, type, rewrite=True)",
     "alter_column_type": "widen_column(name, type), or retype_column(name, type, rewrite=True)",
-    "append": "insert(rows), which refuses keys that are there, or upsert(rows)",
-    "add": "insert(rows), which refuses keys that are there, or upsert(rows)",
-    "extend": "insert(rows), which refuses keys that are there, or upsert(rows)",
+    "append": "insert(rows), which rejects existing keys, or upsert(rows)",
+    "add": "insert(rows), which rejects existing keys, or upsert(rows)",
+    "extend": "insert(rows), which rejects existing keys, or upsert(rows)",
     "write": "upsert(rows), insert(rows) or insert_overwrite(rows)",
     "save": "upsert(rows), insert(rows) or insert_overwrite(rows)",
     "overwrite": "insert_overwrite(rows, whole_table=True)",
@@ -114,7 +114,7 @@ TABLE: Mapping[str, str] = {
     "snapshots": "history()",
     "log": "history()",
     "current_snapshot": "cursor",
-    "expire_snapshots": "clean(), and a worker does by itself",
+    "expire_snapshots": "clean(); a worker calls it automatically",
     "rewrite_data_files": "compact() and cluster()",
     "remove_orphan_files": "sweep()",
     "update_schema": "alter([...])",
@@ -125,16 +125,16 @@ TABLE: Mapping[str, str] = {
     "create_tag": "savepoint(name)",
     "clustering": "cluster(by=[...])",
     "compaction": "compact()",
-    "refresh": "nothing: every call looks at the newest slot first",
-    "reload": "nothing: every call looks at the newest slot first",
-    "commit": "nothing: every write commits by itself",
-    "close": "nothing: a table holds nothing open",
+    "refresh": "nothing: every call reads the newest slot first",
+    "reload": "nothing: every call reads the newest slot first",
+    "commit": "nothing: every write is committed automatically",
+    "close": "nothing: a table keeps no open resources",
     "undo": "restore(position), where history() lists the positions",
     "load": "upsert(file), or upsert(rows)",
     "patch": "upsert(rows, columns='given')",
     "apply": "upsert(rows), or merge(rows) with clauses",
     "sort": "scan().to_polars(lazy=True).sort(...), or cluster(by=[...]) for the files",
-    "exists": "get(keys), which gives the rows of those that are there",
+    "exists": "get(keys), which returns the rows of existing keys",
     **dict.fromkeys(("groupby", "group_by", "aggregate", "agg", "sum", "mean", "join"), "scan().to_polars(lazy=True)"),
     "worker": "hoodoo.Worker([table]).run(), or hoodoo worker PATH",
     "sync": "register('namespace.table', catalog=...) for a Hive metastore or Glue",
@@ -146,7 +146,7 @@ TABLE: Mapping[str, str] = {
 }
 """Suggested calls by unknown attribute name of a table."""
 
-_ENGINE = "to_polars(lazy=True) or to_duckdb(), which do it without reading more than they need"
+_ENGINE = "to_polars(lazy=True) or to_duckdb(), which read only the necessary files and columns"
 ROWS: Mapping[str, str] = {
     **dict.fromkeys(("where", "filter", "query"), "the argument where: scan(where=...)"),
     **dict.fromkeys(("select", "project"), "the argument columns: scan(columns=[...])"),
@@ -182,15 +182,15 @@ MODULE: Mapping[str, str] = {
 }
 """Suggested calls by unknown name in the module `hoodoo`."""
 
-_BY_KEY = "rows meet by the key columns that the table was created with, and by its partition columns"
+_BY_KEY = "rows match by the key columns and partition columns of the table"
 _WRITES = (
-    "upsert(rows) replaces rows of known keys, insert(rows) adds new keys, insert_overwrite(rows) replaces partitions, "
-    "and with whole_table=True all rows"
+    "upsert(rows) replaces rows of existing keys, insert(rows) adds new keys, insert_overwrite(rows) replaces "
+    "partitions, or all rows with whole_table=True"
 )
 _SENTENCES: Mapping[tuple[str, str], str] = {
-    **{("merge", word): f"{_BY_KEY}; other conditions go into where= of a clause" for word in ("predicate", "on")},
-    **{("merge", word): f"{_BY_KEY}; other conditions go into where= of a clause" for word in ("condition", "how")},
-    **{("merge", f"{word}_alias"): "the two rows are called source and target" for word in ("source", "target")},
+    **{("merge", word): f"{_BY_KEY}; pass other conditions as where= of a clause" for word in ("predicate", "on")},
+    **{("merge", word): f"{_BY_KEY}; pass other conditions as where= of a clause" for word in ("condition", "how")},
+    **{("merge", f"{word}_alias"): "the two rows are named source and target" for word in ("source", "target")},
     **{("upsert", word): _BY_KEY for word in ("on", "key", "keys", "predicate", "primary_key")},
     **{
         (call, word): _WRITES
@@ -202,17 +202,20 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     ("count", "where"): "scan(where=...).count()",
     ("head", "where"): "scan(where=...).head(rows)",
     ("insert_overwrite", "predicate"): "delete(where=...), then upsert(rows)",
-    ("insert_overwrite", "mode"): "whole_table=True replaces all rows, otherwise the partitions in the batch",
+    (
+        "insert_overwrite",
+        "mode",
+    ): "whole_table=True replaces all rows; the default replaces the partitions in the batch",
     ("open", "version"): "hoodoo.open(path).scan(as_of=version)",
     ("open", "as_of"): "hoodoo.open(path).scan(as_of=...)",
-    ("clean", "dry_run"): "services() says what a clean would delete",
-    ("create", "mode"): "create() refuses a path that has a table; hoodoo.open(path) opens it",
+    ("clean", "dry_run"): "services() shows what cleaning would delete",
+    ("create", "mode"): "create() fails if the path has a table; hoodoo.open(path) opens it",
 }
 """Suggestions by call and unknown argument, for arguments without an equivalent argument."""
 
 _NEEDED: Mapping[str, str] = {
-    "since": "a position such as a cursor, a slot or '1 day ago'; since=\"earliest\" gives everything",
-    "key": "the columns that no two rows share",
+    "since": "a position such as a cursor, a slot or '1 day ago'; since=\"earliest\" reads all changes",
+    "key": "the columns that identify a row",
 }
 """Descriptions of required arguments, by argument name."""
 
@@ -319,19 +322,22 @@ def _no_argument(call: str, word: str, known: list[str]) -> OptionError:
         return OptionError(f"{said}; instead: {sentence}.", option=word)
     if near := argument_meant(word, known):
         return OptionError(f"{said}; did you mean {near!r}?", option=word)
-    return OptionError(f"{said}; it takes {listed(known) if known else 'none'}.", option=word)
+    return OptionError(
+        f"{said}; {'its arguments are ' + listed(known) if known else 'it has no arguments'}.", option=word
+    )
 
 
 def _lacks(call: str, name: str) -> OptionError:
     what = _NEEDED.get(name, "")
-    return OptionError(f"{call}() needs {name!r}{what and f': {what}'}.", option=name)
+    return OptionError(f"{call}() needs the argument {name!r}{what and f': {what}'}.", option=name)
 
 
 def _too_many(call: str, known: tuple[str, ...], given: int, most: int) -> OptionError:
     sentence = _SENTENCES.get((call, "predicate")) if given > 1 else None
     more = f" {sentence[0].upper()}{sentence[1:]}." if sentence else ""
     return OptionError(
-        f"{call}() takes {listed(known) if known else 'no argument'}; {given} were given without a name.{more}",
+        f"{call}() accepts {'the arguments ' + listed(known) if known else 'no arguments'}; {given} were "
+        f"passed by position.{more}",
         option=call,
     )
 

@@ -32,7 +32,7 @@ def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return the second half of an unknown-name error: a similar name, or a list of the existing names."""
     there = list(known)
     near = nearest(name, there, likeness)
-    return f"did you mean {near}?" if near else f"there are {listed(there)}."
+    return f"did you mean {near}?" if near else f"expected one of: {listed(there)}."
 
 
 def listed(known: Iterable[str]) -> str:

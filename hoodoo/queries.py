@@ -84,15 +84,16 @@ def sql(
     if tables:
         name = next(iter(tables))
         raise OptionError(
-            f"sql() has no argument {printable(name)} beside a Spark session, where tables stand as hoodoo.`path`. For "
-            f"DuckDB, leave the session out: sql(text, {name}=table).",
+            f"sql() has no argument {printable(name)} with a Spark session. Write tables as hoodoo.`path` in "
+            f"the text. For DuckDB, leave out the session: sql(text, {name}=table).",
             option=name,
         )
     try:
         from hoodoo.spark.sql import sql as by_spark  # only imported for Spark
     except ImportError:
         raise EngineError(
-            "sql(spark, text) needs pyspark: pip install 'hoodoo[spark]'. A query of DuckDB is sql(text, name=table)."
+            "sql(spark, text) needs PySpark. Install it: pip install 'hoodoo[spark]'. For DuckDB, call "
+            "sql(text, name=table)."
         ) from None
     return by_spark(spark, text, rewrite)  # type: ignore[arg-type]  # by_spark checks the types
 
@@ -101,7 +102,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
     try:
         import duckdb
     except ImportError:
-        raise EngineError("sql(text, name=table) needs DuckDB: pip install 'hoodoo[sql]'.") from None
+        raise EngineError("sql(text, name=table) needs DuckDB. Install it: pip install 'hoodoo[sql]'.") from None
     _require_distinct(tables)
     rows = {name: _rows(name, given) for name, given in tables.items()}
     connection = duckdb.connect()
@@ -122,7 +123,7 @@ def _require_distinct(names: Iterable[str]) -> None:
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:
             raise OptionError(
-                f"{other} and {name} are one name to DuckDB, which does not look at the case. Rename one of them.",
+                f"{other} and {name} are the same name in DuckDB, which ignores case. Rename one of them.",
                 option=name,
             )
 
@@ -132,10 +133,9 @@ def _rows(name: str, given: Any) -> Rows:
         return given.scan()
     if isinstance(given, Rows):
         return given
-    parameters = " Values of a query stand in its text." if isinstance(given, (list, tuple, dict)) else ""
+    parameters = " Write values into the text of the query." if isinstance(given, (list, tuple, dict)) else ""
     raise OptionError(
-        f"{name} takes a table, as hoodoo.open() gives, or a read of one, such as scan(); got {printable(given)}."
-        f"{parameters}",
+        f"{name} must be a table from hoodoo.open() or a read such as scan(), got {printable(given)}.{parameters}",
         option=name,
     )
 
@@ -146,15 +146,16 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ExpressionError(
-            f"The query has a character that is half of one: {printable(text)}. Write whole characters.",
+            f"The query contains an incomplete character (a lone surrogate): {printable(text)}. Remove it.",
             sql=printable(text),
         ) from None
     kinds = [statement.type.name for statement in connection.extract_statements(text)]
     if len(kinds) != 1 or kinds[0] not in _QUERIES:
         said = f"{len(kinds)} statements" if len(kinds) != 1 else f"a statement of kind {kinds[0]}"
         raise OptionError(
-            f"sql(text, name=table) takes one query, got {said}. For others use scan().to_duckdb(connection) and the "
-            "connection; rows are written by upsert() and the other writes.",
+            f"sql(text, name=table) accepts one query, got {said}. For other statements, use "
+            "scan().to_duckdb(connection) and the connection. To write rows, call upsert() or another write "
+            "method.",
             option="text",
         )
     return kinds[0]
@@ -169,10 +170,10 @@ def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
     found = {table.name.lower() for table in tree.find_all(exp.Table)}
     for name in rows:
         if name.lower() not in found:
-            there = f"it names {', '.join(sorted(found))}" if found else "it names none"
+            there = f"it names {', '.join(sorted(found))}" if found else "it names no table"
             raise OptionError(
-                f"The query names no table {name}: {there}. Call the argument as the query calls the table, or leave "
-                "it out.",
+                f"The query does not use table {name}: {there}. Name the argument like the table in the query, "
+                "or leave it out.",
                 option=name,
             )
 
@@ -181,15 +182,15 @@ def _refusal(problem: str, text: str, rows: Mapping[str, Rows]) -> OptionError |
     if unknown := _UNKNOWN.match(problem):
         name = unknown[1]
         near = nearest(name, list(rows))
-        given = f"given are {', '.join(rows)}" if rows else "none is given"
+        given = f"the given tables are {', '.join(rows)}" if rows else "no table is given"
         meant = f"Did you mean {near}? " if near else ""
         return OptionError(
-            f"The query reads the table {printable(name)}, which is not given; {given}. {meant}Pass it by its name: "
-            f"sql(text, {name}=table).",
+            f"The query reads the table {printable(name)}, which is not an argument; {given}. {meant}Pass it "
+            f"by its name: sql(text, {name}=table).",
             option=printable(name),
         )
     return ExpressionError(
-        f"DuckDB cannot read the query: {problem.strip()[:_CAP].rstrip('.')}.\nUse the columns of the tables that are "
-        "given, and the SQL of DuckDB.",
+        f"DuckDB cannot run the query: {problem.strip()[:_CAP].rstrip('.')}.\nUse the columns of the given "
+        "tables and DuckDB's SQL.",
         sql=text[:_CAP],
     )

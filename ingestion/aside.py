@@ -117,9 +117,9 @@ class Aside:
 
     def _too_many(self, bad: int, first: str, good: int) -> TooManyBadRows:
         return TooManyBadRows(
-            f"{bad:,} of {good + bad:,} rows are bad, the first{first} At most {self.limits.rows:,} rows and "
-            f"{self.limits.share:.4g} of a batch may be. Nothing was committed; the first of them are in the "
-            "quarantine of the table. Mend the source, or raise max_bad_rows or max_bad_share.",
+            f"{bad:,} of {good + bad:,} rows are bad, the first{first} The limit is {self.limits.rows:,} rows "
+            f"and {self.limits.share:.4g} of a batch. Nothing was committed. The first bad rows are in the "
+            "quarantine of the table. Correct the source, or raise max_bad_rows or max_bad_share.",
             bad=bad,
             rows=good + bad,
         )

@@ -116,7 +116,9 @@ class Asked(Source):
             if "answer" not in problem.details:
                 raise
             details = {**problem.details, "source": self.name}
-            raise OptionError(f"{printable(self.name)} does not answer: {problem.message}", **details) from problem
+            raise OptionError(
+                f"{printable(self.name)} is not a valid source: {problem.message}", **details
+            ) from problem
         except HoodooError:
             raise
         except Exception as problem:
@@ -130,7 +132,7 @@ class Asked(Source):
         method = what.partition(" ")[0]
         text = f"a {type(found).__name__}" if isinstance(found, (pa.Table, pa.RecordBatch)) else printable(found)
         return DataError(
-            f"{printable(self.name)} does not answer as a source does: its {what} {text}, where {method} {wanted}.",
+            f"{printable(self.name)} is not a valid source: its {what} {text}, but {method} {wanted}.",
             source=self.name,
         )
 

@@ -116,8 +116,8 @@ def _told(
     return {
         "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
         "reason": "unavailable",
-        "detail": f"Column {column!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and the "
-        "table does not have this key.",
+        "detail": f"Column {column!r} was not sent for the key {key}: its value is {printable(mode.unavailable)}. This "
+        "key is not in the table.",
         "payload": json.dumps(content, default=str).encode(),
         "kept": change_bytes(rows, row, config, changes) if changes else None,
     }

@@ -242,7 +242,7 @@ class Job:
         """
         number_from("expect_number", expect_number, -1, whole=True, optional=False)
         if not isinstance(place, str) or not place:
-            raise OptionError(f"place takes a text such as 'earliest', got {printable(place)}.", option="place")
+            raise OptionError(f"place must be a string such as 'earliest', got {printable(place)}.", option="place")
         return reset(self.source, self.table, self.name, place, expect_number)
 
     def go_on_from(self, other: str) -> Application:
@@ -547,16 +547,18 @@ def _require(source: Any, table: Any, operation: str, transform: Any, new_column
                 option="source",
             )
     if not isinstance(table, Table):
-        raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+        raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
     if transform is not None and not callable(transform):
         raise OptionError(
-            f"transform takes a function of a pyarrow Table, got {printable(transform)}.", option="transform"
+            f"transform must be a function of a pyarrow Table, got {printable(transform)}.", option="transform"
         )
     one_of("operation", operation, _OPERATIONS)
     one_of("new_columns", new_columns, ("ignore", "add", "fail"))
     one_of("missing", missing, ("null", "fail", "keep"))
     if missing == "keep" and operation != "upsert":
-        raise OptionError("missing='keep' keeps stored values, which only an upsert does.", option="missing")
+        raise OptionError(
+            "missing='keep' keeps stored values, which is only possible with operation='upsert'.", option="missing"
+        )
 
 
 __all__ = ["Job", "ingest", "metrics_of"]

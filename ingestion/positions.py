@@ -20,7 +20,9 @@ _NAMED = "sha256:"
 def stored(store: Store, position: str) -> str:
     """Return the position or the digest that a commit stores. Raises OptionError if it begins with 'sha256:'."""
     if position.startswith(_NAMED):
-        raise OptionError(f"A position does not begin with {_NAMED!r}: that names a file.", option="position")
+        raise OptionError(
+            f"A position must not begin with {_NAMED!r}, which marks the name of a file.", option="position"
+        )
     data = position.encode()
     if len(data) <= _WHOLE_MAX:
         return position
@@ -41,8 +43,8 @@ def whole(store: Store, position: str) -> str:
         data = b""
     if _NAMED + hashlib.sha256(data).hexdigest() != position:
         raise CorruptTable(
-            f"{key} is gone or damaged: it says how far a source was read. Restore it from a backup of the table, or "
-            "go on under another name of the job, which reads the source from its beginning.",
+            f"{key} is missing or damaged. It contains the read position of a source. Restore it from a backup "
+            "of the table, or give the job another name, so that it reads the source from the beginning.",
             file=key,
         )
     return data.decode()

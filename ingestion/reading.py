@@ -132,8 +132,9 @@ class Reading:
                 messages.append(part.bad)
                 if not part.rows.num_columns and part.unknown:
                     raise ColumnError(
-                        f"{printable(self.source.name)} has no column of the table; it has {printable(part.unknown)}. "
-                        "Give the job a transform that makes the columns.",
+                        f"{printable(self.source.name)} has no column of the table. Its columns are "
+                        f"{printable(part.unknown)}. Give the job a transform that creates the columns of the "
+                        "table.",
                         column=part.unknown[0],
                     )
                 skipped, size, position = skipped + part.skipped, size + part.bytes, part.position
@@ -200,8 +201,8 @@ class Reading:
             except pa.ArrowException as problem:
                 where = f" of {printable(origin)} and of {printable(before)}" if origin else ""
                 raise ColumnError(
-                    f"Columns{where} have different types: {printable(str(problem), 500)}. Add the column to the table "
-                    "with the type that it is to have (`hoodoo alter`). Values of other types then go to the "
+                    f"Columns{where} have different types: {printable(str(problem), 500)}. Add the column to "
+                    "the table with the right type (`hoodoo alter`). Values of other types then go to the "
                     "quarantine.",
                     file=origin,
                 ) from None
@@ -294,15 +295,15 @@ class Reading:
     def _require_upsert(self) -> None:
         if self.operation != "upsert":
             raise OptionError(
-                f"The source brings changes of rows, and operation={self.operation!r} would keep the rows that are "
-                "there. Leave it out.",
+                f"The source returns changes of rows, but operation={self.operation!r} does not overwrite "
+                "rows. Leave it out.",
                 option="operation",
             )
 
     def _require_known(self, part: Part) -> None:
         if part.unknown and self.new_columns == "fail":
             raise ColumnError(
-                f"The table does not have column {printable(part.unknown[0])}. Pass new_columns='add' "
+                f"Column {printable(part.unknown[0])} is not in the table. Pass new_columns='add' "
                 "(--new-columns add) to add it, or 'ignore' to leave it out.",
                 column=part.unknown[0],
             )

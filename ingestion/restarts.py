@@ -37,8 +37,9 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
     at = table.application(name)
     if at.version != expect_number:
         raise CommitConflict(
-            f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}: somebody else "
-            f"has gone on or reset it. Look again, and expect {at.version} if you still want to.",
+            f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}, because "
+            f"another process committed or reset it. Read the position again, and pass {at.version} if you "
+            "still want to reset it.",
             application=name,
             version=at.version,
         )
@@ -63,14 +64,14 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
     at, theirs = table.application(name), table.application(other)
     if at.version >= 0 and at.position:
         raise OptionError(
-            f"{printable(name)} has read its source itself, up to number {at.version}. Reset it to another place, or "
+            f"{printable(name)} has its own position, number {at.version}. Reset it to another position, or "
             "give the job another name.",
             option="name",
         )
     if not theirs.position:
         known = [one.name for one in table.applications() if one.position]
         raise OptionError(
-            f"No commit says how far {printable(other)} has read; of others there are {printable(known)}.",
+            f"No commit contains a position of {printable(other)}. Applications with a position: {printable(known)}.",
             option="other",
         )
     position = whole(table.handle.store, theirs.position)
@@ -90,7 +91,9 @@ def _go_on(source: Source, table: Table, at: Application, position: str) -> Appl
     transaction = at.next(stored(table.handle.store, position), hudi_place(source, position), overtake=True)
     result = table.upsert([], transaction=transaction)
     if result.skipped:
-        raise CommitConflict(f"Another process of {printable(at.name)} was first. Look again.", application=at.name)
+        raise CommitConflict(
+            f"Another process of {printable(at.name)} committed first. Read the position again.", application=at.name
+        )
     return table.application(at.name)
 
 

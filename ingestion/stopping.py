@@ -103,7 +103,10 @@ def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]
 
 def _ended(code: int) -> None:
     if code == GAVE_UP:
-        print("GAVE_UP: the batch in hand did not end in time, and nothing of it is in the table.", file=sys.stderr)
+        print(
+            "GAVE_UP: the current batch did not finish in time, and no part of it was written to the table.",
+            file=sys.stderr,
+        )
     sys.stderr.flush()
     os._exit(code)
 

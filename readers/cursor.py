@@ -125,8 +125,8 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
         except TypeError:
             pass
     raise PositionError(
-        f"{printable(position)} is no position: pass a cursor, a commit of history(), a write result, the number of a "
-        "slot, an instant, a time with a zone, a date, a timedelta (how long ago), or 'earliest'.",
+        f"{printable(position)} is not a valid position. Pass a cursor, a commit of history(), a write result, "
+        "a slot number, an instant, a time with a time zone, a date, a timedelta (an age), or 'earliest'.",
         position=printable(position),
     )
 
@@ -164,17 +164,18 @@ def require_same_slot(history: History, seq: int, digest: str, what: str) -> Non
 def _of_cursor(position: Cursor, history: History, head: View) -> int:
     if position.table != head.table:
         raise PositionError(
-            f"The cursor {printable(str(position))} belongs to another table; take one of this table's.",
+            f"The cursor {printable(str(position))} belongs to another table. Pass a cursor of this table.",
             cursor=printable(str(position)),
         )
     if isinstance(position.seq, bool) or not isinstance(position.seq, int):
         raise PositionError(
-            f"A cursor names a slot, got {printable(position.seq)}; use one that a table gave.",
+            f"The slot of a cursor must be an integer, got {printable(position.seq)}. Pass a cursor that a "
+            "table returned.",
             cursor=printable(str(position)),
         )
     if not position.seq >= 0:
         raise PositionError(
-            f"Slot {printable(position.seq)} is before the first slot; slots are numbered from 1, and "
+            f"Slot {printable(position.seq)} is before the first slot. Slots are numbered from 1, and "
             "history()[1] is the commit before the newest.",
             cursor=printable(position),
         )
@@ -185,7 +186,7 @@ def _of_cursor(position: Cursor, history: History, head: View) -> int:
                 "The table was restored from a backup after the cursor was stored. Read the table again from a "
                 "position of the restored table."
                 if position.digest
-                else "A date is written like 2026-01-31."
+                else "A date must have the form 2026-01-31."
             ),
             cursor=printable(position),
         )
@@ -208,9 +209,10 @@ def _parse(text: str, head: View) -> Any:
         return moment
     savepoints = sorted(head.savepoints)
     raise PositionError(
-        f"{printable(text)} is no position: say the number of a slot, an instant of 17 digits (yyyyMMddHHmmssSSS, "
-        "UTC), a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long ago ('1d', '2 hours ago'), a "
-        f"cursor, or 'earliest'; history and timeline list the slots. {_named(savepoints)}",
+        f"{printable(text)} is not a valid position. Use a slot number, an instant of 17 digits "
+        "(yyyyMMddHHmmssSSS, UTC), a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, an age "
+        "('1d', '2 hours ago'), a cursor, or 'earliest'. history and timeline list the slots. "
+        f"{_named(savepoints)}",
         position=printable(text),
         savepoints=savepoints,
     )
@@ -237,16 +239,16 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             if seq := _slot_of(history, digits):
                 return seq
             raise PositionError(
-                f"Instant {digits} is pending or was rolled back; it is no position. rollback() ends a pending instant "
-                "whose writer is gone (hoodoo rollback PATH INSTANT): nothing of that write will be there.",
+                f"Instant {digits} is pending or was rolled back, so it is not a valid position. If its writer "
+                "died, rollback() removes this write (hoodoo rollback PATH INSTANT).",
                 instant=digits,
             )
     try:
         moment = ms_of_instant(digits)
     except ValueError:
         raise PositionError(
-            f"{digits} is neither a committed instant nor a time; take an instant from timeline(), or write a time as "
-            "yyyyMMddHHmmssSSS in UTC.",
+            f"{digits} is neither a committed instant nor a valid time. Use an instant from timeline(), or "
+            "write a time as yyyyMMddHHmmssSSS in UTC.",
             instant=digits,
         ) from None
     return _of_time(history, moment, exclusive)
@@ -276,7 +278,7 @@ def _of_time(history: History, ms: int, exclusive: bool) -> int:
         if oldest.seq > 1:
             raise SnapshotExpired(
                 (
-                    f"What the table was at that time is archived; the oldest slot is {oldest.seq} (instant "
+                    f"The snapshot of that time was archived. The oldest slot is {oldest.seq} (instant "
                     f"{oldest.instant})."
                 ),
                 earliest=oldest.seq,

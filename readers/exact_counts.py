@@ -74,7 +74,8 @@ class CommitCounts:
         history = History(self.store)
         if history.head().table != self.table:
             raise TableReplaced(
-                f"{self.store.uri} is another table than the one that this commit was made to.", path=self.store.uri
+                f"{self.store.uri} is not the table that this commit belongs to. The table was replaced.",
+                path=self.store.uri,
             )
         history.require_readable(self.seq - 1)
         slot, before = history.slot(self.seq), history.view(self.seq - 1)

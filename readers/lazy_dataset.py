@@ -54,7 +54,10 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     def __reduce__(self) -> Never:
         """Raise TypeError, which names the alternatives to pickling."""
-        raise TypeError("The dataset of a read does not travel: send the tasks() of the read, or open the table there.")
+        raise TypeError(
+            "The dataset of a read cannot be pickled. Send the tasks() of the read, or open the table in the other "
+            "process."
+        )
 
     def scanner(
         self,
@@ -76,7 +79,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             TypeError: An option is unknown.
         """
         if unknown := set(options) - _OF_FILES:
-            raise TypeError(f"scanner() takes no option {min(unknown)!r}.")
+            raise TypeError(f"scanner() has no option {min(unknown)!r}.")
         where = self._with(filter)
         fits = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
         needed = self._needed(columns)
@@ -130,7 +133,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             ValueError: The dataset is filtered.
         """
         if self._where is not None:
-            raise ValueError("A filtered dataset has no fragments: pass the filter to get_fragments().")
+            raise ValueError("A filtered dataset has no fragments. Pass the filter to get_fragments().")
         rows, schema = self._rows, self.schema
         tree = None if filter is None else from_arrow.tree_of(filter, schema)
 
@@ -217,7 +220,7 @@ class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow ha
         return path
 
     def _refused(self, *arguments: object) -> Never:
-        raise OSError("The rows of a table cannot be written to by its dataset: use upsert() and the other writes.")
+        raise OSError("The dataset of a table is read-only. Use upsert() or another write method of the table.")
 
     get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refused
     delete_file = move = copy_file = open_output_stream = open_append_stream = _refused

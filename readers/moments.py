@@ -36,7 +36,7 @@ def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
             moment = dt.datetime.fromisoformat(text)
         except ValueError:
             raise PositionError(
-                f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.", position=printable(text)
+                f"{printable(text)} is not a valid time. Write it like 2026-01-31T12:00:00Z.", position=printable(text)
             ) from None
         return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
     if (match := _AGO.fullmatch(text.strip())) and (seconds := _OF_WORD.get(match[2].lower())):
@@ -48,7 +48,7 @@ def _ago(seconds: float, text: str) -> dt.timedelta:
     try:
         return dt.timedelta(seconds=seconds)
     except OverflowError:
-        raise PositionError(f"{printable(text)} is longer ago than any table.", position=printable(text)) from None
+        raise PositionError(f"{printable(text)} is too long ago.", position=printable(text)) from None
 
 
 def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
@@ -62,7 +62,7 @@ def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
     if isinstance(moment, dt.timedelta):
         if moment < dt.timedelta(0):
             raise PositionError(
-                f"A timedelta says how long ago, and {printable(str(moment))} is below 0: pass "
+                f"A timedelta is an age and must not be negative, got {printable(str(moment))}. Pass "
                 f"{printable(str(-moment)) if moment > dt.timedelta.min else 'a shorter one'} as a timedelta.",
                 position=str(moment),
             )
@@ -71,8 +71,8 @@ def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
         moment = dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.timezone.utc)
     if moment.tzinfo is None:
         raise PositionError(
-            f"The time {moment} has no zone. If it is in UTC, pass it with .replace(tzinfo=datetime.timezone.utc); "
-            "if it is this machine's local time, with .astimezone().",
+            f"The time {moment} has no time zone. If it is in UTC, pass it with "
+            ".replace(tzinfo=datetime.timezone.utc). If it is in local time, pass it with .astimezone().",
             position=str(moment),
         )
     return int((moment - _EPOCH) // dt.timedelta(milliseconds=1))

@@ -55,8 +55,8 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
         raise
     except pa.ArrowInvalid as problem:
         raise ColumnError(
-            f"A value does not fit the column that the table had when it was opened: {problem}. If another engine "
-            "changed it, open the table anew."
+            f"A value cannot be converted to the column type of the opened table: {problem}. If another engine "
+            "changed the column, open the table again."
         ) from None
 
 
@@ -84,7 +84,7 @@ class Rows(ABC):
 
         def __iter__(self) -> None:
             """Raise TypeError with the methods that iterate over the rows."""
-            raise TypeError("A read is no iterator; instead: batches(), or to_arrow().to_pylist() for rows as dicts.")
+            raise TypeError("A read is not iterable. Use batches(), or to_arrow().to_pylist() for rows as dicts.")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._history.store.uri} at slot {self._seq}>"
@@ -189,7 +189,7 @@ class Rows(ABC):
             OptionError: `rows` is not an integer from 1.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise OptionError(f"rows takes a whole number from 1, got {printable(rows)}.", option="rows")
+            raise OptionError(f"rows must be an integer from 1, got {printable(rows)}.", option="rows")
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows))
         )
@@ -280,16 +280,16 @@ class Rows(ABC):
         try:
             return rows.to_pandas(**options)
         except ImportError:
-            raise EngineError("to_pandas() needs pandas: pip install pandas.") from None
+            raise EngineError("to_pandas() needs pandas. Install it: pip install pandas.") from None
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:
             if isinstance(problem, OverflowError) or not options:
                 raise ColumnError(
-                    f"pandas cannot hold a value of these rows: {str(problem)[:500]}. Python's dates end with the year "
-                    "9999: take the rows as to_arrow() or to_polars(), leave the column out, or pass "
-                    "types_mapper=pandas.ArrowDtype."
+                    f"pandas cannot represent a value of these rows: {str(problem)[:500]}. Dates in Python end "
+                    "with the year 9999. Read the rows with to_arrow() or to_polars(), leave the column out, "
+                    "or pass types_mapper=pandas.ArrowDtype."
                 ) from None
             raise OptionError(
-                f"pyarrow's to_pandas() does not take {printable(options)}: {str(problem)[:500]}.", option="options"
+                f"pyarrow's to_pandas() does not accept {printable(options)}: {str(problem)[:500]}.", option="options"
             ) from None
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
@@ -311,7 +311,7 @@ class Rows(ABC):
         try:
             import polars
         except ImportError:
-            raise EngineError("to_polars() needs polars: pip install polars.") from None
+            raise EngineError("to_polars() needs polars. Install it: pip install polars.") from None
         if flag("lazy", lazy):
             from hoodoo.readers.lazy_polars import lazy_frame  # it needs polars
 
@@ -342,10 +342,11 @@ class Rows(ABC):
         try:
             import duckdb
         except ImportError:
-            raise EngineError("to_duckdb() needs duckdb: pip install duckdb.") from None
+            raise EngineError("to_duckdb() needs DuckDB. Install it: pip install duckdb.") from None
         if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
             raise OptionError(
-                f"connection takes what duckdb.connect() gives, got {printable(connection)}.", option="connection"
+                f"connection must be a connection from duckdb.connect(), got {printable(connection)}.",
+                option="connection",
             )
         return (connection or duckdb.default_connection()).from_arrow(
             self.to_dataset() if flag("lazy", lazy) else self.to_arrow()
@@ -370,7 +371,7 @@ class Rows(ABC):
         try:
             from hoodoo.readers.spark_scan import to_spark  # imported only if Spark is used
         except ImportError:
-            raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
+            raise EngineError("to_spark() needs PySpark. Install it: pip install 'hoodoo[spark]'.") from None
         require_session(spark)
         if not self._originals:
             return to_spark(self.tasks(), self.schema, spark)

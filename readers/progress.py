@@ -50,11 +50,11 @@ class StreamPosition:
         )
         if set(found) - {"table", "slot", "groups", "digest"} or not whole or not isinstance(digest, str):
             raise PositionError(
-                "The checkpoint holds a position that hoodoo did not write. Start the query with a new checkpoint."
+                "The checkpoint contains a position that is not from hoodoo. Start the query with a new checkpoint."
             )
         if found.get("table") != table:
             raise PositionError(
-                "The checkpoint belongs to another table, or this one was created anew. Start the query with a "
+                "The checkpoint belongs to another table, or this table was recreated. Start the query with a "
                 "new checkpoint."
             )
         return StreamPosition(int(slot or 0), groups, digest)

@@ -39,20 +39,21 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
         return tuple(offered)
     if isinstance(columns, str):
         raise ColumnError(
-            f"columns takes a list of names, got the text {printable(columns)}: write columns=[{printable(columns)}].",
+            f"columns must be a list of names, got the string {printable(columns)}. Write "
+            f"columns=[{printable(columns)}].",
             column=columns[:100],
         )
     columns, known, seen = names("columns", columns), set(offered), set[str]()
     if not columns:
-        raise ColumnError("columns is empty; name at least one, or use count().", columns=[])
+        raise ColumnError("columns is empty. Name at least one column, or use count().", columns=[])
     for name in columns:
         if name in seen:
-            raise ColumnError(f"columns names {printable(name)} twice; name it once.", column=name)
+            raise ColumnError(f"columns contains {printable(name)} twice. Name each column once.", column=name)
         seen.add(name)
         if name not in known:
-            meta = "pass meta=True for Hudi's meta columns."
+            meta = "pass meta=True to read Hudi's meta columns."
             said = meta if name in META_COLUMNS else hint(name, offered)
-            raise ColumnError(f"The table has no column {printable(name)}; {said}", column=name)
+            raise ColumnError(f"Column {printable(name)} is not in the table; {said}", column=name)
         seen.add(name)
     return columns
 

@@ -56,26 +56,25 @@ class Problem:
 
 
 CODES = {
-    "PROPERTIES": "hoodie.properties is missing, damaged, or its checksum does not fit",
-    "SLOT": "a slot is damaged, or missing while later ones are there",
-    "CHAIN": "a slot does not follow the one before: the sequence was forked, or a slot replaced",
+    "PROPERTIES": "hoodie.properties is missing or damaged, or its checksum is wrong",
+    "SLOT": "a slot is damaged, or is missing although later slots exist",
+    "CHAIN": "a slot does not follow the previous slot: the sequence was forked, or a slot was replaced",
     "SHORTENED": (
-        "a completed instant is published that no slot describes: the end of the sequence was lost, or "
-        "another engine wrote"
+        "a completed instant has no slot: the end of the slot sequence was lost, or another engine wrote to the table"
     ),
-    "CHECKPOINT": "a checkpoint is damaged, or says something else than the slots",
-    "UNPUBLISHED": "a slot is not published, so that Hudi's readers do not see it",
-    "PUBLISHED": "what is published of a slot is not what the slot says",
-    "MISSING_FILE": "a data file that a readable snapshot needs is missing",
-    "DAMAGED_FILE": "a data file's bytes do not fit the size and digest in its slot",
-    "UNREADABLE": "rows cannot be read although the bytes are those that were written: salvage() keeps the others",
+    "CHECKPOINT": "a checkpoint is damaged, or differs from the slots",
+    "UNPUBLISHED": "a slot is not published, so Hudi's readers do not see it",
+    "PUBLISHED": "the published instant of a slot differs from the slot",
+    "MISSING_FILE": "a data file of a readable snapshot is missing",
+    "DAMAGED_FILE": "the content of a data file does not match the size and digest in its slot",
+    "UNREADABLE": "rows of an undamaged file cannot be read: salvage() keeps all other rows",
     "DUPLICATE_KEY": "a record key occurs more than once in a partition",
-    "WRONG_PARTITION": "rows lie in the folder of another partition",
-    "INDEX": "an index entry is missing, damaged, or does not hold exactly the keys of its file",
-    "POSITIONS": "a log names rows of its base that have other keys, so that Apache Hudi shows wrong rows",
-    "KEY_SET": "a set of keys that a slot refers to is missing or damaged",
-    "CHECK": "rows fail a check: they were there when it was set, or another engine wrote them",
-    "ROWS": "a base file does not hold as many rows as its slot says",
+    "WRONG_PARTITION": "rows are in the folder of another partition",
+    "INDEX": "an index entry is missing or damaged, or does not contain exactly the keys of its file",
+    "POSITIONS": "a log refers to rows of its base file that have other keys, so Apache Hudi shows wrong rows",
+    "KEY_SET": "a key set of a slot is missing or damaged",
+    "CHECK": "rows fail a check: they are older than the check, or another engine wrote them",
+    "ROWS": "the row count of a base file differs from its slot",
 }
 
 
@@ -145,7 +144,7 @@ class Verifier:
             return
         wanted = java.checksum(values.get("hoodie.database.name", ""), values.get("hoodie.table.name", ""))
         if values.get("hoodie.table.checksum", wanted) != wanted:
-            self._add("PROPERTIES", PROPERTIES, "its checksum does not fit; Apache Hudi refuses the table")
+            self._add("PROPERTIES", PROPERTIES, "its checksum is wrong. Apache Hudi refuses the table")
 
     # ---- the sequence
     def _chain(self) -> View | None:
@@ -180,7 +179,7 @@ class Verifier:
                 self._add(
                     "CHAIN",
                     slot_key(seq),
-                    f"slot {seq} does not follow slot {seq - 1}: the sequence was forked or a slot replaced",
+                    f"slot {seq} does not follow slot {seq - 1}: the sequence was forked, or a slot was replaced",
                 )
                 return None
             self.report.slots += 1
@@ -195,7 +194,7 @@ class Verifier:
                 self._add(
                     "UNPUBLISHED",
                     key,
-                    f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it",
+                    f"slot {seq} is not published, so Hudi's readers do not see it. Open the table to publish it",
                 )
         return view
 
@@ -219,8 +218,8 @@ class Verifier:
                 "SLOT",
                 key,
                 (
-                    f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the "
-                    "file if nobody wrote it"
+                    f"slot {head + 1} before it is missing. Restore the missing slots. If this file is not a "
+                    "slot of the table, remove it"
                 ),
             )
 
@@ -235,7 +234,7 @@ class Verifier:
             self._add(
                 "PUBLISHED",
                 key,
-                f"it does not say what slot {slot.seq} says. Delete it: opening the table writes it anew",
+                f"it differs from slot {slot.seq}. Delete it, and open the table, which recreates it",
             )
         return True
 
@@ -256,15 +255,15 @@ class Verifier:
                 self._add(
                     "SHORTENED",
                     found.key,
-                    f"no slot describes it: slots after {view.seq} were lost, or another engine wrote to the table",
+                    f"it has no slot: slots after {view.seq} were lost, or another engine wrote to the table",
                 )
 
     def _checkpoint(self, key: str, view: View) -> None:
         try:
             if checkpoint.read(self.store, key, heal=False) != view:
-                self._add("CHECKPOINT", key, "it does not say what the slots say. Delete it: the slots decide")
+                self._add("CHECKPOINT", key, "it differs from the slots. Delete it: the slots are authoritative")
         except HoodooError as problem:
-            self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots decide")
+            self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots are authoritative")
 
     # ---- files
     def _superseded(self, view: View) -> None:
@@ -283,7 +282,9 @@ class Verifier:
                 self._add("MISSING_FILE", entry.path, f"the file is missing; {who}")
                 continue
             if entry.size and size != entry.size:
-                self._add("DAMAGED_FILE", entry.path, f"it has {size} bytes, not {entry.size}; {who}")
+                self._add(
+                    "DAMAGED_FILE", entry.path, f"it is {size} bytes long, but the slot recorded {entry.size}; {who}"
+                )
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[tuple[FileGroup, np.ndarray]] = []
@@ -339,7 +340,7 @@ class Verifier:
             return False
         self.report.bytes += len(data)
         if len(data) != size or sum_ and digest(data) != sum_:
-            self._add("DAMAGED_FILE", path, "the bytes do not fit the size and digest in the slot")
+            self._add("DAMAGED_FILE", path, "its content does not match the size and digest in the slot")
             return False
         return True
 
@@ -358,7 +359,7 @@ class Verifier:
         path = group.base.file.path if group.base else group.logs[0].file.path
         paths = partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
         if len(rows) and not pc.all(pc.equal(paths.dictionary, group.partition)).as_py():
-            self._add("WRONG_PARTITION", path, f"rows of another partition lie in {group.partition!r}")
+            self._add("WRONG_PARTITION", path, f"rows of another partition are in {group.partition!r}")
         self._made(rows, path)
         self._checks(rows, path)
         return hash64(rows[RECORD_KEY])
@@ -372,9 +373,9 @@ class Verifier:
                 self._add(
                     "WRONG_PARTITION",
                     path,
-                    f"{len(wrong)} rows of its file group have another {made!r} than {one} makes, the first has key "
-                    f"{printable(rows[RECORD_KEY][int(wrong[0])].as_py())}: another engine wrote them. Delete them, "
-                    f"and insert them without {made!r}",
+                    f"{len(wrong)} rows of its file group have a value of {made!r} that differs from {one}; "
+                    f"the first has key {printable(rows[RECORD_KEY][int(wrong[0])].as_py())}. Another engine "
+                    f"wrote them. Delete these rows, and insert them without {made!r}",
                 )
 
     def _checks(self, rows: pa.Table, path: str) -> None:
@@ -384,9 +385,10 @@ class Verifier:
                 self._add(
                     "CHECK",
                     path,
-                    f"{len(failing)} rows of its file group fail the check {check.name!r} ({printable(check.text)}), "
-                    f"the first has key {printable(rows[RECORD_KEY][int(failing[0])].as_py())}. Correct them by upsert "
-                    "or delete, or set_checks()",
+                    f"{len(failing)} rows of its file group fail the check {check.name!r} "
+                    f"({printable(check.text)}); the first has key "
+                    f"{printable(rows[RECORD_KEY][int(failing[0])].as_py())}. Correct the rows with upsert or "
+                    "delete, or change the check with set_checks()",
                 )
 
     def _readable_checks(self) -> tuple[checks.Check, ...]:
@@ -403,7 +405,7 @@ class Verifier:
         file = group.base.file
         keys = slices.read_base(self.store, self.config, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if len(keys) != file.rows:
-            self._add("ROWS", file.path, f"it holds {len(keys)} rows, the slot says {file.rows}")
+            self._add("ROWS", file.path, f"it contains {len(keys)} rows, but the slot recorded {file.rows}")
         self._index(file, keys)
         return keys
 
@@ -411,14 +413,14 @@ class Verifier:
         hashes = hash64(keys)
         try:
             if not np.array_equal(self.keys_by_index.key_hashes(file.index), np.sort(hashes)):
-                self._add("INDEX", file.index, f"the index entry does not hold exactly the keys of {file.path}")
+                self._add("INDEX", file.index, f"the index entry does not contain exactly the keys of {file.path}")
                 return
             rows = self.keys_by_index.rows(file, keys, hashes)
         except HoodooError as problem:
             self._add("INDEX", file.index, problem.message)
             return
         if file.order and (rows is None or not np.array_equal(rows, np.arange(len(keys)))):
-            self._add("INDEX", file.index, f"the index entry does not tell the rows of {file.path} as they are")
+            self._add("INDEX", file.index, f"the row positions in the index entry differ from {file.path}")
 
     def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
         """Return whether each log record that names a row of the base file has the key of that row."""
@@ -434,7 +436,9 @@ class Verifier:
             for part in slices.read_log(self.store, self.config, log, schema, by_row=True):
                 at, own = part.at, part.rows[RECORD_KEY]
                 if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(own):
-                    self._add("POSITIONS", log.path, f"it names rows of {group.base.file.path} that have other keys")
+                    self._add(
+                        "POSITIONS", log.path, f"it refers to rows of {group.base.file.path} that have other keys"
+                    )
                     break
         return len(self.report.problems) == before
 

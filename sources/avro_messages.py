@@ -62,7 +62,7 @@ class AvroReader:
         starts = ends - sizes
         headed = (sizes >= HEAD) & (raw[starts] == 0)
         for at in np.flatnonzero(~headed).tolist():
-            note(at, "no Avro message: it does not begin with a zero byte and the number of a schema")
+            note(at, "not an Avro message: it does not start with a zero byte and a schema id")
         numbers = np.zeros(len(messages), np.int64)
         for byte in range(1, HEAD):
             numbers = numbers << 8 | raw[starts + byte]
@@ -132,7 +132,7 @@ class Spans:
             else:
                 yield rows, np.arange(low, high)
                 return
-        note(low, f"no record of its schema: {said(problem).replace(' of a log block', '')}")
+        note(low, f"not a record of its schema: {said(problem).replace(' of a log block', '')}")
 
     def _together(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
         """Decode all records column by column. The last field is always read, because it shows where a record ends."""
@@ -152,7 +152,7 @@ class Spans:
             try:
                 values.append(fastavro.schemaless_reader(stream, schema.by_value, None))
             except Exception as problem:  # fastavro raises various Python errors: EOFError, IndexError, ...
-                raise ValueError(f"it is cut short or impossible ({type(problem).__name__})") from None
+                raise ValueError(f"it is truncated or invalid ({type(problem).__name__})") from None
             if stream.tell() != end - start:
                 raise ValueError(f"{end - start - stream.tell()} bytes stand behind it")
         columns = [_column([one[f"f{at}"] for one in values], schema.columns[at], kind) for at, _, kind in picked]
@@ -247,7 +247,7 @@ class AvroDecoder(WantedRows):
         except ColumnError:
             return dict.fromkeys(np.flatnonzero(values.is_valid().to_numpy()).tolist(), problem.message)
         shown = {at: printable(values[at].as_py()) for at in rows}
-        return {at: f"Column {field.name!r}: {text} is no {field.type}" for at, text in shown.items()}
+        return {at: f"Column {field.name!r}: {text} is not a valid {field.type}" for at, text in shown.items()}
 
     def _picked(self, schema: MessageSchema) -> Picked:
         """Return the columns of a schema to read, with the names of the table."""

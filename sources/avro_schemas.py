@@ -158,7 +158,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     try:
         by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
     except Exception as problem:  # fastavro raises various Python errors
-        raise DataError(f"it is no schema of Avro: {reprlib.repr(str(problem))}.") from None
+        raise DataError(f"it is not a valid Avro schema: {reprlib.repr(str(problem))}.") from None
     return MessageSchema(columns, record, by_value)
 
 

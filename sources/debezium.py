@@ -88,8 +88,8 @@ class DebeziumDecoder:
         self.placing = placing
         if strange := [name for name in placing.order_by if name not in _ORDERS]:
             raise ColumnError(
-                f"The table is ordered by {strange[0]!r}, and an event of a delete does not say its value. Take "
-                f"changes into a table with order_by={LSN!r} (PostgreSQL) or {SEQ!r} (MySQL), or without order_by.",
+                f"The table is ordered by {strange[0]!r}, but delete events do not contain this column. Use a "
+                f"table with order_by={LSN!r} (PostgreSQL) or {SEQ!r} (MySQL), or without order_by.",
                 column=strange[0],
             )
         ours = {IS_DELETED, *_ORDERS}
@@ -102,7 +102,7 @@ class DebeziumDecoder:
         if self._order and columns.field(self._order).type != pa.int64():
             raise ColumnError(
                 f"Column {self._order!r} has the wrong type: expected bigint (pyarrow int64), got "
-                f"{columns.field(self._order).type}. Make a table with that type.",
+                f"{columns.field(self._order).type}. Create a table with that type.",
                 column=self._order,
             )
         self._messages = Unwrapping()
@@ -224,7 +224,7 @@ class DebeziumDecoder:
                 continue
             if self._reader.spelt[name] is None and not (values.type == field.type == HSTORE):
                 if values.null_count < len(values):
-                    raise ColumnError(f"Column {name!r}: an event cannot bring a {field.type}.", column=name)
+                    raise ColumnError(f"Column {name!r}: an event cannot contain a {field.type}.", column=name)
                 continue
             try:
                 made[name] = meant(values, field, said.get(name))
@@ -262,9 +262,9 @@ class DebeziumDecoder:
             op = events.op[at].as_py()
             if op == _TRUNCATE and self.truncate == "fail":
                 raise DataError(
-                    f"{self.topic}: the source table was truncated, and nothing was written of this batch. Go on with "
-                    "truncate='delete' (--truncate delete), which empties the table too, or with 'ignore', which keeps "
-                    "its rows.",
+                    f"{self.topic}: the source table was truncated. No row of this batch was written. Use "
+                    "truncate='delete' (--truncate delete) to also delete all rows of the table, or "
+                    "truncate='ignore' to keep them.",
                     topic=self.topic,
                 )
             if op == _TRUNCATE and self.truncate == "delete":
@@ -306,7 +306,7 @@ class DebeziumDecoder:
             yield from self._keys_at(events, where[:half], bad_rows)
             yield from self._keys_at(events, where[half:], bad_rows)
         else:
-            bad_rows[int(where[0])] = f"the key of the message is no key of a row: {printable(contents[0])}"
+            bad_rows[int(where[0])] = f"the key of the message is not a valid key of a row: {printable(contents[0])}"
 
     # ---- partitions
     def _placed(
@@ -322,10 +322,11 @@ class DebeziumDecoder:
         unsure = np.flatnonzero((gone | updates) & ~self._full(events))
         if len(unsure):
             raise DataError(
-                f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the key, and an "
-                "event does not say in which partition its row was. Pass before='lookup' (--before lookup), which "
-                "looks each key up in the table; or run ALTER TABLE ... REPLICA IDENTITY FULL on the source table and "
-                "take a new snapshot; or partition by a column of the key. Nothing was written.",
+                f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the "
+                "key, and an event does not contain the old partition of its row. Nothing was written. Pass "
+                "before='lookup' (--before lookup) to look up each key in the table. Or run ALTER TABLE ... "
+                "REPLICA IDENTITY FULL on the source table and take a new snapshot. Or partition by a column "
+                "of the key.",
                 topic=self.topic,
                 column=self._outside[0],
             )
@@ -449,12 +450,12 @@ class DebeziumDecoder:
             for at in np.flatnonzero(without & ~read & keep).tolist():
                 connector = parts["connector"][at].as_py()
                 if connector is None or mine[at]:
-                    bad_rows[at] = f"the event does not say where it stands in the log, of which {name!r} is made"
+                    bad_rows[at] = f"the event has no log position, which is needed for {name!r}"
                     continue
                 raise DataError(
-                    f"{self.topic}: events of the connector {printable(connector)} do not say what {name!r} is made "
-                    f"of. {LSN!r} is of PostgreSQL, {SEQ!r} of MySQL and MariaDB; for others make a table without "
-                    "order_by. Nothing was written.",
+                    f"{self.topic}: events of the connector {printable(connector)} do not contain the values "
+                    f"for {name!r}. {LSN!r} is for PostgreSQL, {SEQ!r} for MySQL and MariaDB. For other "
+                    "connectors, create a table without order_by. Nothing was written.",
                     topic=self.topic,
                     column=name,
                 )

@@ -328,13 +328,13 @@ class EventReader:
                     first.setdefault(kind, at)
             if len(first) < 2:
                 raise ColumnError(
-                    f"Column {name!r}, which the table does not have, has a value that is of no type: {problem}. Add "
-                    "the column to the table first.",
+                    f"Column {name!r} is not in the table, and has a value without a known type: {problem}. "
+                    "Add the column to the table first.",
                     column=name,
                 ) from None
             found = several_types(name, list(first), [place(at) for at in first.values()])
             raise ColumnError(
-                f"Column {name!r}, which the table does not have, has values of several types: {seen(found)}. Add the "
+                f"Column {name!r} is not in the table, and has values of several types: {seen(found)}. Add the "
                 "column to the table first.",
                 **found.details,
             ) from None

@@ -49,8 +49,8 @@ class KeyReader:
         """
         if None in keys:
             raise DataError(
-                f"{self.topic}: changes come without a key, so that nobody can tell which row they are of. The source "
-                "table needs a primary key (or set message.key.columns of the connector). Nothing was written.",
+                f"{self.topic}: the changes have no key, so their rows are unknown. Add a primary key to the "
+                "source table, or set message.key.columns of the connector. Nothing was written.",
                 topic=self.topic,
             )
         if keys and not self._fits:

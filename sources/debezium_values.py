@@ -380,7 +380,7 @@ def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tupl
         meant(values, field, said)
     except UNFIT as problem:
         if len(values) == 1:
-            return [(0, f"Column {field.name!r}: {_shown(values)} is no {field.type}: {_line(problem)}")]
+            return [(0, f"Column {field.name!r}: {_shown(values)} is not a valid {field.type}: {_line(problem)}")]
         half = len(values) // 2
         after = unfit(values.slice(half), field, said)
         return [*unfit(values.slice(0, half), field, said), *((at + half, why) for at, why in after)]

@@ -84,7 +84,7 @@ class TextBlocks:
             ends, open_at = record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
                 line = self.line + self.lines_in(self._rest[:open_at]) + 1
-                raise DataError(f'The quote (") that opens in line {line} is never closed.')
+                raise DataError(f'The quote (") that opens in line {line} is not closed.')
             if self._ended and (not len(ends) or ends[-1] < len(self._rest)):
                 ends = np.append(ends, len(self._rest))
             count = int(np.searchsorted(ends, max(1, bytes_max), "right"))
@@ -97,8 +97,8 @@ class TextBlocks:
                 return block
             if most >= self._record_max:
                 raise DataError(
-                    f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If that is right, "
-                    "raise max_bytes."
+                    f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If it is "
+                    "valid, raise max_bytes."
                 )
             most = min(2 * max(most, 64 << 10), self._record_max)
 

@@ -151,12 +151,12 @@ def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: 
     """Raise ColumnError if a file has a column twice, or lacks a required column."""
     if twice := [one for one in there if there.count(one) > 1]:
         raise ColumnError(
-            f"{printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
+            f"File {printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
         )
     if rows and (lacks := [field.name for field in columns if not field.nullable and field.name not in there]):
         raise ColumnError(
-            f"{printable(name)} has no column {lacks[0]!r}, which is a key column; it has {printable(list(there))}. "
-            f"Give the job a transform that makes the column. {_OTHERWISE}",
+            f"File {printable(name)} has no column {lacks[0]!r}, which is a key column. Its columns are "
+            f"{printable(list(there))}. Give the job a transform that adds the column. {_OTHERWISE}",
             file=name,
             column=lacks[0],
         )

@@ -111,7 +111,9 @@ class Files(Source):
         one_of("on_change", on_change, ("fail", "again"))
         one_of("on_bad_file", on_bad_file, ("fail", "quarantine"))
         if not isinstance(pattern, str) or not pattern:
-            raise OptionError(f"pattern takes a text such as '*.jsonl', got {printable(pattern)}.", option="pattern")
+            raise OptionError(
+                f"pattern must be a string such as '*.jsonl', got {printable(pattern)}.", option="pattern"
+            )
         self.folder: Folder = open_folder(path, storage)
         self.format, self.pattern, self.on_change, self.on_bad_file = wanted, pattern, on_change, on_bad_file
         self.grace_ms = int(number_from("grace_s", grace_s, 0, optional=False) * 1000)
@@ -283,8 +285,8 @@ class Files(Source):
             return [file, *(one for one in new if one.name != file.name)]
         what = "was rewritten" if file else "was removed"
         raise SourceLost(
-            f"File {printable(partial.name)} of {printable(self.folder.uri)} {what} before it was read to its end. Put "
-            "the file back as it was, or reset the job.",
+            f"File {printable(partial.name)} of {printable(self.folder.uri)} {what} before it was completely "
+            "read. Restore the file, or reset the job.",
             file=partial.name,
         )
 
@@ -302,9 +304,9 @@ class Files(Source):
                 same.append(file)
             elif self.on_change == "fail":
                 raise SourceLost(
-                    f"File {printable(file.name)} of {printable(self.folder.uri)} was rewritten after it was read. Put "
-                    "changes into files with other names, or pass on_change='again' (--on-change again) to read "
-                    "rewritten files once more.",
+                    f"File {printable(file.name)} of {printable(self.folder.uri)} was rewritten after it was "
+                    "read. Write changes to files with other names, or pass on_change='again' (--on-change "
+                    "again) to read rewritten files again.",
                     file=file.name,
                 )
             else:

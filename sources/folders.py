@@ -152,7 +152,8 @@ class _LocalFolder:
             self._was_there = True
         elif self._was_there:
             raise SourceUnavailable(
-                f"The folder {printable(self.uri)} is gone: it was deleted, moved or unmounted. Bring it back.",
+                f"The folder {printable(self.uri)} does not exist any more: it was deleted, moved or "
+                "unmounted. Restore it.",
                 path=self.uri,
             )
         else:

@@ -245,7 +245,7 @@ class Kafka(Source):
         was, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), taken.messages
         if was.id and self._client.topic_id(was.id) != was.id:
             raise SourceChanged(
-                f"Topic {self.topic!r} was deleted and made anew while it was read. Nothing was written. Plan again.",
+                f"Topic {self.topic!r} was deleted and recreated while it was read. Nothing was written. Plan again.",
                 topic=self.topic,
             )
         if messages:

@@ -242,7 +242,7 @@ class KafkaClient:
         except (self._kafka.KafkaException, TimeoutError) as problem:
             if known:  # without the id, a recreated topic would not be noticed
                 raise SourceUnavailable(
-                    f"Kafka did not say whether topic {self.topic!r} is still the same: {problem}.", topic=self.topic
+                    f"Kafka did not confirm that topic {self.topic!r} is still the same: {problem}.", topic=self.topic
                 ) from None
             self._tells_no_id = True
             return ""
@@ -433,7 +433,7 @@ class KafkaClient:
             return self._refused(problem)
         says_nothing = problem.code() in self._passing and "security.protocol" not in self._settings
         return self._unanswered(
-            f"Kafka did not answer for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if says_nothing else ""
+            f"Kafka did not respond for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if says_nothing else ""
         )
 
     def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
@@ -465,7 +465,7 @@ def _remedies(codes: Any, topic: str) -> dict[int, str]:
         "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
         "(--setting, --settings-from) to what the brokers know."
     )
-    allowed = f"Allow the user of the settings (sasl.username) to describe and to read topic {topic!r}."
+    allowed = f"Allow the user in the settings (sasl.username) to describe and read topic {topic!r}."
     encrypted = (
         "Set security.protocol in settings (--setting) to what the brokers speak, ssl.ca.location to who signed their "
         "certificates, and ssl.certificate.location and ssl.key.location where they ask for one."

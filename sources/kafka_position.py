@@ -55,7 +55,7 @@ class TopicPosition:
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise SourceLost(
-            f"The application has read another source before: its position {printable(position)} is none of topic "
+            f"The position {printable(position)} belongs to another source: expected a position of topic "
             f"{topic!r}. Give the job another name.",
             position=position[:1000],
         )
@@ -76,7 +76,8 @@ class TopicPosition:
         found = _offsets_in(place, topic)
         if not found:
             raise OptionError(
-                f"{printable(place)} has no offsets of topic {topic!r}, such as '{topic},0:123,1:456'.", option="place"
+                f"{printable(place)} has no offsets for topic {topic!r}. Write them like '{topic},0:123,1:456'.",
+                option="place",
             )
         return cls(topic, topic_id, found)
 
@@ -125,9 +126,9 @@ def offsets_named(place: str, topic: str) -> dict[int, int]:
     named = _offsets_in_spark(place, topic) if place.startswith("{") else _offsets_in(place, topic)
     if not named:
         raise OptionError(
-            f"{printable(place)} is no place in topic {topic!r}. Give {KNOWN}, the next offset of each partition, such "
-            f"as '{topic},0:123,1:456' or {json.dumps({topic: {'0': 123, '1': 456}})!r}, or a position of an earlier "
-            "batch.",
+            f"{printable(place)} is not a valid position in topic {topic!r}. Use {KNOWN}, the next offset of "
+            f"each partition, such as '{topic},0:123,1:456' or {json.dumps({topic: {'0': 123, '1': 456}})!r}, "
+            "or a position of an earlier batch.",
             option="place",
         )
     return named
@@ -151,7 +152,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
     for partition, at in sorted(named.items()):
         if partition not in bounds:
             raise OptionError(
-                f"Topic {topic!r} has no partition {partition}, but 0 to {max(bounds)}. Nothing was changed.",
+                f"Topic {topic!r} has no partition {partition}: expected 0 to {max(bounds)}. Nothing was changed.",
                 option="place",
                 partition=partition,
             )
@@ -159,8 +160,8 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
         at = {_SPARK_EARLIEST: low, _SPARK_LATEST: high}.get(at, at)
         if not low <= at <= high:
             raise OptionError(
-                f"Partition {partition} of topic {topic!r} has no offset {at}: it begins at {low}, and the next "
-                f"message will be {high}. Nothing was changed. Give one from {low} to {high}.",
+                f"Partition {partition} of topic {topic!r} has no offset {at}: expected {low} to {high}, the "
+                "offset of the next message. Nothing was changed.",
                 option="place",
                 partition=partition,
                 offset=at,
@@ -168,8 +169,8 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
         offsets[partition] = at
     if missing := sorted(bounds.keys() - offsets.keys()):
         raise OptionError(
-            f"Topic {topic!r} has partitions that are not named: {printable(missing)}. Nothing was changed. Give an "
-            "offset of each partition.",
+            f"Offsets are missing for partitions {printable(missing)} of topic {topic!r}. Nothing was changed. "
+            "Pass an offset for each partition.",
             option="place",
             partition=missing[0],
         )

@@ -40,13 +40,13 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
     try:
         return pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
     except UNFIT_TYPES as problem:
-        advice = "Leave it out, or add it to the table with the type that it is to have."
+        advice = "Leave it out, or add it to the table with the right type."
         for column in dict.fromkeys(column for part in parts for column in part.column_names):
             try:
                 type_of(column, parts, promoted, place)
             except ColumnError as found:
                 raise ColumnError(
-                    f"Column {column!r} of {printable(name)}, which the table does not have, has values of several "
+                    f"Column {column!r} of {printable(name)} is not in the table, and has values of several "
                     f"types: {seen(found)}. {advice}",
                     file=name,
                     **found.details,
@@ -57,8 +57,8 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
                 pa.concat_tables(there, promote_options="permissive")
             except UNFIT_TYPES as wrong:
                 raise ColumnError(
-                    f"Column {column!r} of {printable(name)}, which the table does not have, has values that no type "
-                    f"holds: {printable(str(wrong), 300)}. {advice}",
+                    f"Column {column!r} of {printable(name)} is not in the table, and has values that no type "
+                    f"can represent: {printable(str(wrong), 300)}. {advice}",
                     file=name,
                     column=column,
                 ) from None

@@ -57,7 +57,8 @@ class SchemaRegistry:
             sound = False
         if not sound or " " in url:
             raise OptionError(
-                f"A schema registry has an address such as 'https://registry:8081', got {printable(_shown(url))}.",
+                "The address of a schema registry must look like 'https://registry:8081', got "
+                f"{printable(_shown(url))}.",
                 option="registry",
             )
         if parts.username is not None and user is None and password is None:
@@ -153,8 +154,9 @@ class SchemaRegistry:
             why = problem.reason if isinstance(problem, urllib.error.URLError) else problem
             if isinstance(why, ssl.SSLCertVerificationError):
                 raise OptionError(
-                    f"The certificate of the schema registry at {self.url} is not trusted: {why.verify_message}. Name "
-                    "those that are by the environment's SSL_CERT_FILE.",
+                    f"The certificate of the schema registry at {self.url} is not trusted: "
+                    f"{why.verify_message}. Set SSL_CERT_FILE in the environment to the file with the trusted "
+                    "certificates.",
                     option="registry",
                 ) from None
             raise self._silent(redact(str(why)) or type(why).__name__) from None
@@ -186,8 +188,8 @@ class SchemaRegistry:
             return self._silent(f"it answers {problem.code}")
         if problem.code in (401, 403):
             return OptionError(
-                f"The schema registry at {self.url} refuses who asks ({problem.code}). Give it user= and password= "
-                "(HOODOO_REGISTRY_AUTH=user:password on the command line).",
+                f"The schema registry at {self.url} requires a login ({problem.code}). Pass user= and "
+                "password= (HOODOO_REGISTRY_AUTH=user:password on the command line).",
                 option="registry",
             )
         if problem.code == 404 and self._code(problem) in _NOT_THERE:
@@ -204,7 +206,7 @@ class SchemaRegistry:
             return None
 
     def _silent(self, why: str) -> SourceUnavailable:
-        return SourceUnavailable(f"The schema registry at {self.url} does not answer: {why}.", registry=self.url)
+        return SourceUnavailable(f"The schema registry at {self.url} did not respond: {why}.", registry=self.url)
 
     def _no_registry(self, why: str) -> OptionError:
         return OptionError(

@@ -72,8 +72,8 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     planned = source.plan("", Limits(rows=rows, bytes=_BYTES_MAX, bad_rows=rows))
     if planned is None:
         raise DataError(
-            f"{printable(source.name)} has no row to look at yet. Wait until it has some; a new file of a folder is "
-            "taken once it has not changed for settle_s seconds (--settle-seconds)."
+            f"{printable(source.name)} has no rows yet. Wait until there are some. A new file in a folder is "
+            "read after it is unchanged for settle_s seconds (--settle-seconds)."
         )
     try:
         found, bad = _read(source, planned, {}, rows)

@@ -57,7 +57,7 @@ class SqlPosition:
         except (ValueError, KeyError, TypeError, decimal.InvalidOperation):
             pass
         raise SourceLost(
-            f"The application has read another source before: its position {printable(position)} is none of table "
+            f"The position {printable(position)} belongs to another source: expected a position of table "
             f"{table!r}. Give the job another name.",
             position=position[:1000],
         )
@@ -73,8 +73,8 @@ def _said(value: Any) -> list[str]:
         if isinstance(value, kind) and not isinstance(value, bool):
             return [name, text(value)]
     raise DataError(
-        f"{printable(value)} of type {type(value).__name__} cannot say how far a table was read. Choose a column of "
-        "numbers or times, and a key of numbers or texts."
+        f"{printable(value)} of type {type(value).__name__} cannot be a read position. Choose a column of "
+        "numbers or times, and a key of numbers or strings."
     )
 
 

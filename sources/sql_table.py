@@ -64,20 +64,21 @@ class SqlTable(Source):
                 raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
         if not callable(connect):
             raise OptionError(
-                f"connect takes a function that opens a connection, got {printable(connect)}: write lambda: "
+                f"connect must be a function that opens a connection, got {printable(connect)}. Write lambda: "
                 "driver.connect(...).",
                 option="connect",
             )
         is_number = isinstance(lag, int | float) and not isinstance(lag, bool)
         if not (is_number and cast("float", lag) >= 0 or isinstance(lag, dt.timedelta) and lag >= dt.timedelta()):
-            raise OptionError(f"lag takes a timedelta or a number from 0, got {printable(lag)}.", option="lag")
+            raise OptionError(f"lag must be a timedelta or a number from 0, got {printable(lag)}.", option="lag")
         try:
             sqlglot.Dialect.get_or_raise(dialect or None)
             self._table = exp.to_table(table, dialect=dialect or None)  # an invalid name is quoted
         except (ValueError, sqlglot.ParseError) as problem:
             said = printable(str(problem).partition("\n")[0], 300)
             raise OptionError(
-                f"There is no such dialect, or {printable(table)} is no table: {said}.", option="dialect"
+                f"The dialect does not exist, or {printable(table)} is not a valid table name: {said}.",
+                option="dialect",
             ) from None
         self.connect, self.table, self.column, self.key = connect, table, column, key
         self.waits, self.dialect = lag, dialect
@@ -178,8 +179,9 @@ class SqlTable(Source):
             return None
         if isinstance(largest, dt.date) != isinstance(self.waits, dt.timedelta) or isinstance(largest, str | bytes):
             raise ColumnError(
-                f"Column {self.column!r} of {self.table} has {printable(largest)} as its largest value, and lag is "
-                f"{self.waits!r}. Choose a column of times and a timedelta, or one of numbers and a number.",
+                f"Column {self.column!r} of {self.table} has {printable(largest)} as its largest value, but "
+                f"lag is {self.waits!r}. Use a column of times with a timedelta, or a column of numbers with a "
+                "number.",
                 column=self.column,
             )
         if isinstance(largest, dt.datetime):
@@ -225,7 +227,7 @@ class SqlTable(Source):
         except Exception as problem:  # each driver raises its own errors
             said = printable(redact(str(problem)).partition("\n")[0], 300)
             raise SourceUnavailable(
-                f"The database did not answer for {self.table}: {said}.", table=self.table
+                f"The database did not respond for {self.table}: {said}.", table=self.table
             ) from None
 
 
@@ -243,4 +245,6 @@ def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
             return pa.array(values, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             continue
-    raise ColumnError(f"Column {name!r} has values of several types, or of one that Arrow does not know.", column=name)
+    raise ColumnError(
+        f"Column {name!r} has values of several types, or of a type that Arrow does not support.", column=name
+    )

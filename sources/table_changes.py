@@ -57,7 +57,7 @@ class TableChanges(Source):
             ColumnError: The table does not have a column of `moves`.
         """
         if not isinstance(table, Table):
-            raise OptionError(f"table takes what hoodoo.open() returns, got {printable(table)}.", option="table")
+            raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
         self.table, self.moves, self.hold = table, tuple(names("moves", moves)), hold
         if strange := [name for name in self.moves if name not in table.schema.names]:
             raise ColumnError(f"{table.path} has no column {strange[0]!r}.", column=strange[0])
@@ -186,7 +186,8 @@ class TableChanges(Source):
             return super().position_at(place)
         if place not in (EARLIEST, LATEST) and time_ms(place) is None:
             raise OptionError(
-                f"{printable(place)} is no place in a table. Give {KNOWN}, or a position of an earlier batch.",
+                f"{printable(place)} is not a valid position in a table. Use {KNOWN}, or a position of an "
+                "earlier batch.",
                 option="place",
             )
         view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
@@ -208,12 +209,12 @@ class TableChanges(Source):
             kind, table, slot, digest = "", "", 0, ""
         if kind != _KIND or not isinstance(slot, int) or slot < 0:
             raise SourceLost(
-                f"The application has read another source before: its position {printable(position)} is none of a "
+                f"The position {printable(position)} belongs to another source: expected a position of a "
                 "table. Give the job another name.",
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._lost("there is another table at its path than the one that was read")
+            raise self._lost("the table at its path is not the table that was read")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:
@@ -235,8 +236,8 @@ class TableChanges(Source):
 
     def _lost(self, why: str) -> SourceLost:
         return SourceLost(
-            f"{self.table.path} does not have what comes after the position: {why} To begin anew, give the job another "
-            "name: it then reads all rows there are, and not what was deleted before.",
+            f"{self.table.path} no longer has the changes after the position: {why} To start again, give the "
+            "job another name. It then reads all current rows, but not the rows that were deleted before.",
             path=self.table.path,
         )
 

@@ -40,7 +40,7 @@ def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
         return StoreFull(f"No space left while writing {key!r}. Free some space and try again.", key=key)
     if problem.errno == errno.EROFS:
         return StoreDenied(
-            f"{key!r} lies on a read-only file system. Mount it for writing, or choose another place.",
+            f"{key!r} is on a read-only file system. Mount it for writing, or choose another location.",
             key=key,
         )
     if problem.errno in (errno.EACCES, errno.EPERM):
@@ -56,7 +56,8 @@ def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
 
 def _behind_link(key: str) -> CorruptTable:
     return CorruptTable(
-        f"{key} is, or lies behind, a symbolic link, which no table has. Nothing was read or deleted; remove the link.",
+        f"{key} is, or is behind, a symbolic link, which is not allowed in a table. Nothing was read or "
+        "deleted. Remove the link.",
         file=key,
     )
 
@@ -68,7 +69,8 @@ def _read_error(problem: OSError, key: str) -> HoodooError | OSError:
         return _behind_link(key)
     if problem.errno in (errno.EACCES, errno.EPERM):
         return StoreDenied(
-            f"No permission to read {key!r} ({problem.strerror}). Give this user the right to read the table's folder.",
+            f"No permission to read {key!r} ({problem.strerror}). Give this user permission to read the "
+            "table's folder.",
             key=key,
         )
     return StoreUnavailable(f"The disk failed on reading {key!r}: {problem.strerror}.", key=key)
@@ -89,13 +91,13 @@ def _root_of(text: str) -> str:
         host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
         if host not in ("", "localhost") or not rest.startswith("/") or not path.strip("/"):
             raise OptionError(
-                f"{printable(text)} is no file on this machine: write file:///absolute/path, or a path alone.",
+                f"{printable(text)} is not a local file URL. Write file:///absolute/path, or only a path.",
                 option="path",
             )
         text = "/" + path.lstrip("/")
     elif "://" in text:
         raise OptionError(
-            f"No store for {printable(text.split('://')[0])}: use a local path or s3://bucket/prefix.",
+            f"{printable(text.split('://')[0])} is not a supported store. Use a local path or s3://bucket/prefix.",
             uri=printable(text.split("://")[0]),
         )
     expanded = os.path.expanduser(text)
@@ -140,7 +142,7 @@ class LocalStore(Store):
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
             raise OptionError(
-                f"A local path takes the storage option {_ALLOW_NETWORK} only, got {printable(unknown)}.",
+                f"A local path accepts only the storage option {_ALLOW_NETWORK}, got {printable(unknown)}.",
                 options=unknown,
             )
         self.root = _root_of(os.fspath(uri))

@@ -174,7 +174,7 @@ class S3Store(Store):
         for name in set(self._options) - {"allow_http"}:
             if self._options[name] is not None and not isinstance(self._options[name], str):
                 raise OptionError(
-                    f"Storage option {name} takes text, not a {type(self._options[name]).__name__}.", option=name
+                    f"Storage option {name} must be a string, not a {type(self._options[name]).__name__}.", option=name
                 )
         self.bucket, self.prefix = _bucket_and_prefix(uri)
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")

@@ -28,13 +28,13 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     """
     text = _checked(uri)
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
-        raise OptionError(f"storage takes a dict of options by name, got {printable(options)}.", option="storage")
+        raise OptionError(f"storage must be a dict of options by name, got {printable(options)}.", option="storage")
     if text.startswith(("s3://", "s3a://")):
         from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
 
         return S3Store(text, options)
     if text.lower().startswith(("s3:", "s3a:")):
-        raise OptionError(f"{printable(text)} is no place on S3: write s3://bucket/prefix.", option="path")
+        raise OptionError(f"{printable(text)} is not a valid S3 path. Write s3://bucket/prefix.", option="path")
     return LocalStore(text, options)
 
 
@@ -46,13 +46,13 @@ def _checked(uri: str | os.PathLike[str]) -> str:
         text = None
     if not isinstance(text, str):
         raise OptionError(
-            f"path takes text or a pathlib.Path, got {printable(uri)}; os.fsdecode() makes text of bytes.",
+            f"path must be a string or a pathlib.Path, got {printable(uri)}. Convert bytes with os.fsdecode().",
             option="path",
         )
     if not text:
-        raise OptionError("path is empty; pass '.' for the folder you are in.", option="path")
+        raise OptionError("path is empty. Pass '.' for the current folder.", option="path")
     if "\0" in text or not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise OptionError(f"path takes text without NUL and without surrogates, got {printable(text)}.", option="path")
+        raise OptionError(f"path must not contain NUL or surrogate characters, got {printable(text)}.", option="path")
     if len(text) > _PATH_MAX or any(len(part.encode()) > _SEGMENT_MAX for part in text.split("/")):
         raise OptionError(
             f"path takes at most {_PATH_MAX:,} characters, and {_SEGMENT_MAX} bytes between slashes, got "

@@ -105,10 +105,11 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
         return
     name = printable(given.application)
     raise Overtaken(
-        f"Apache Hudi's streamer has read on from where application {name} was, up to {printable(streamed.text)}: its "
-        "rows would come twice. Nothing was written. Let one of the two read the source. If that is the application, "
-        f"stop the streamer, and commit once with table.application({name}).next(position, overtake=True), where "
-        f"position is what to go on from; table.application({HUDI_STREAMER!r}) tells how far the streamer came.",
+        f"Apache Hudi's streamer has continued from the position of application {name}, up to "
+        f"{printable(streamed.text)}. Its rows would be written twice. Nothing was written. Use only one of "
+        "them. To continue with the application, stop the streamer, and commit once with "
+        f"table.application({name}).next(position, overtake=True) and the position to continue from. "
+        f"table.application({HUDI_STREAMER!r}) shows the position of the streamer.",
         application=given.application,
         position=streamed.text,
     )
@@ -116,9 +117,9 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
 
 def _conflict(given: ApplicationVersion, newest: int, stored: str, why: str) -> CommitConflict:
     return CommitConflict(
-        f"Another process of application {printable(given.application)} came first: number {given.version} is not the "
-        f"next one that goes on from where it is, for {why}. Nothing was written. Look where it is, with "
-        "table.application(...), throw away what was read, and go on from there.",
+        f"Another process of application {printable(given.application)} committed first: number "
+        f"{given.version} does not follow, because {why}. Nothing was written. Read the position with "
+        "table.application(...), discard the rows, and continue from that position.",
         application=given.application,
         version=given.version,
         newest=newest,

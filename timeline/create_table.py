@@ -30,7 +30,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     now, token = environment.now_ms(), environment.token()
     config = configuration.parse(properties)
     if store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE)):
-        raise TableExists(f"{store.uri} holds a table already. Open it with hoodoo.open(path).", path=store.uri)
+        raise TableExists(f"{store.uri} already contains a table. Open it with hoodoo.open(path).", path=store.uri)
     try:
         store.put_if_absent(PROPERTIES, configuration.render({**properties, TABLE_ID: token}, now))
     except FileExistsError:
@@ -38,12 +38,13 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
         token = found.pop(TABLE_ID, token)
         if found != dict(properties):
             raise TableExists(
-                f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.",
+                f"{store.uri} contains the properties of another table, whose creation is not finished or was "
+                "interrupted.",
                 path=store.uri,
             ) from None
     if not begin(store, config, token, now, environment):
         raise TableExists(
-            f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).",
+            f"{store.uri} was created by another process at the same time. Open it with hoodoo.open(path).",
             path=store.uri,
         )
 

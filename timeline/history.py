@@ -67,15 +67,16 @@ class History:
                 view = self._start(None)
                 after = self._after(view.seq)
             if after is None:
-                raise SnapshotExpired("Slots were archived as the newest one was looked for. Look again.")
+                raise SnapshotExpired("Slots were archived while the newest slot was searched. Try again.")
             with self._fetching(after):
                 for seq, version in after.items():
                     view, self._version = self._apply(view, seq), version
             if not view.seq:
                 raise TableNotFound(
-                    f"{self.store.uri} holds no table any more: it was deleted or moved since it was opened."
+                    f"{self.store.uri} does not contain a table any more. The table was deleted or moved after "
+                    "it was opened."
                     if self._table
-                    else f"{self.store.uri} holds no hoodoo table: it has no first slot.",
+                    else f"{self.store.uri} is not a hoodoo table: its first slot is missing.",
                     path=self.store.uri,
                 )
             if self._table not in ("", view.table):
@@ -128,7 +129,7 @@ class History:
             if seq == head.seq:
                 return head
             if seq > head.seq or seq < 1:
-                raise SnapshotExpired(f"There is no slot {seq}: this table has slots 1 to {head.seq}.", position=seq)
+                raise SnapshotExpired(f"Slot {seq} does not exist. This table has slots 1 to {head.seq}.", position=seq)
             self.require_readable(seq)
             return self.state(seq)
 
@@ -167,8 +168,8 @@ class History:
         self.require_not_undone(seq)
         if not head.readable(seq):
             raise SnapshotExpired(
-                f"The snapshot at slot {seq} was cleaned away; the earliest readable one is slot {head.min_readable} "
-                f"(instant {self.slot(head.min_readable).instant}){_and_savepoints(head)}.",
+                f"The snapshot at slot {seq} was cleaned. The earliest readable one is slot "
+                f"{head.min_readable} (instant {self.slot(head.min_readable).instant}){_and_savepoints(head)}.",
                 position=seq,
                 earliest=head.min_readable,
             )
@@ -179,8 +180,8 @@ class History:
             if first <= seq <= last:
                 raise RangeUndone(
                     (
-                        f"Slot {seq} was taken back by another engine, with slots {first} to {last}; use slot "
-                        f"{first - 1} or slot {last + 1} and later."
+                        f"Slot {seq} was rolled back by another engine, with slots {first} to {last}. Use slot "
+                        f"{first - 1}, or slot {last + 1} and later."
                     ),
                     position=seq,
                     earliest=last + 1,
@@ -224,7 +225,7 @@ class History:
         if self.slot(oldest).completed_at <= ms:
             return self.last_completed_by(ms)
         if oldest > 1 and self.state(oldest - 1).completed_at > ms:
-            raise PositionError(f"Slots of that time were archived; the oldest there is: {oldest}.", oldest=oldest)
+            raise PositionError(f"Slots of that time were archived. The oldest slot is {oldest}.", oldest=oldest)
         return oldest - 1
 
     # ---- the store
@@ -242,11 +243,11 @@ class History:
                 break
         if up_to is not None and up_to < mark and found is None:
             raise SnapshotExpired(
-                f"Slot {up_to} was archived; the oldest slot there is: {mark + 1}.", position=up_to, earliest=mark + 1
+                f"Slot {up_to} was archived. The oldest slot is {mark + 1}.", position=up_to, earliest=mark + 1
             )
         if found is None and mark:
             raise CorruptTable(
-                f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.",
+                f"Slots were archived, but no undamaged checkpoint contains them. Restore {CHECKPOINTS} from a backup.",
                 file=CHECKPOINTS,
             )
         return found or View()
@@ -305,8 +306,8 @@ class History:
                 if expected <= watermark.deleted_up_to(self.store):
                     return None
                 raise CorruptTable(
-                    f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be "
-                    "trusted after a gap.",
+                    f"{slot_key(expected)} is missing, but slot {number} exists. Restore the file. Slots after "
+                    "a gap are unusable.",
                     file=slot_key(expected),
                 )
         return found
@@ -356,18 +357,18 @@ class History:
             except FileNotFoundError:
                 if seq <= watermark.deleted_up_to(self.store):
                     raise SnapshotExpired(
-                        f"Slot {seq} was archived; the oldest slot there is: {self.oldest_slot()}.",
+                        f"Slot {seq} was archived. The oldest slot is {self.oldest_slot()}.",
                         position=seq,
                         earliest=self.oldest_slot(),
                     ) from None
                 raise CorruptTable(
-                    f"{key} is missing. Restore the file from a backup; nothing can be trusted after a gap.",
+                    f"{key} is missing. Restore the file from a backup. Slots after a gap are unusable.",
                     file=key,
                     absent=True,
                 ) from None
             slot = decode(data, key)
             if slot.seq != seq:
-                raise CorruptTable(f"{key} says it is slot {slot.seq}.", file=key)
+                raise CorruptTable(f"{key} contains another slot: {slot.seq}.", file=key)
             return self._keep(slot, sha(data))
 
     def _keep(self, slot: Slot, digest: str) -> tuple[Slot, str]:
@@ -385,9 +386,10 @@ class History:
         if slot.prev != view.sha or (view.table and slot.table != view.table):
             self._slots.pop(seq, None)  # read the slot again after a repair
             raise CorruptTable(
-                f"{slot_key(seq)} does not follow slot {view.seq}: a slot was replaced, or a process wrote on after "
-                f"the table was put back from a backup. Put the whole folder back from one backup; or, to go on from "
-                f"slot {view.seq}, move {slot_key(seq)} and later slots away and run verify.",
+                f"{slot_key(seq)} does not follow slot {view.seq}. A slot was replaced, or a process continued "
+                "to write after the table was restored from a backup. Restore the whole folder from one "
+                f"backup. Or, to continue from slot {view.seq}, move {slot_key(seq)} and later slots away and "
+                "run verify.",
                 file=slot_key(seq),
                 slot=seq,
             )
@@ -398,8 +400,8 @@ def replaced(store: Store) -> TableReplaced:
     """Return the error for a table that was replaced by another table in `store`."""
     return TableReplaced(
         (
-            f"The table at {store.uri} was deleted and another one created in its place since it was opened here. "
-            "Nothing was written. Open it anew."
+            f"The table at {store.uri} was deleted and recreated after it was opened. Nothing was written. "
+            "Open it again."
         ),
         path=store.uri,
     )

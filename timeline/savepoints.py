@@ -26,8 +26,8 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
         raise OptionError(
             (
-                "A savepoint's name is letters, digits, . _ - and blanks, at most 200 and not digits alone, got "
-                f"{printable(name)}."
+                "The name of a savepoint must consist of at most 200 letters, digits, . _ - and spaces, and "
+                f"not only of digits, got {printable(name)}."
             ),
             option="name",
         )
@@ -42,17 +42,17 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
         if name in view.savepoints:
             raise OptionError(
                 (
-                    f"There is a savepoint {name!r} already, at slot {view.savepoints[name]}. Give it up first, or "
+                    f"Savepoint {name!r} already exists at slot {view.savepoints[name]}. Delete it first, or "
                     "choose another name."
                 ),
                 option="name",
             )
         if anchor in view.savepoints.values():
-            raise OptionError(f"Slot {anchor} is under a savepoint already: {_names_at(view, anchor)}.", option="name")
+            raise OptionError(f"Slot {anchor} already has a savepoint: {_names_at(view, anchor)}.", option="name")
         if not view.readable(seq):
             raise SnapshotExpired(
                 (
-                    f"The snapshot at slot {seq} was cleaned away meanwhile; the earliest readable one is "
+                    f"The snapshot at slot {seq} was cleaned meanwhile. The earliest readable slot is "
                     f"{view.min_readable}."
                 ),
                 earliest=view.min_readable,
@@ -76,7 +76,7 @@ def find(view: View, name: str) -> int:
     """Return the slot of the savepoint `name`. Raises PositionError, with the known names, for an unknown name."""
     if not isinstance(name, str) or name not in view.savepoints:
         known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
-        raise PositionError(f"There is no savepoint {printable(name)}; known: {known}.", savepoint=printable(name))
+        raise PositionError(f"Savepoint {printable(name)} does not exist; known: {known}.", savepoint=printable(name))
     return view.savepoints[name]
 
 

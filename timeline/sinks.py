@@ -51,9 +51,9 @@ def require_same_query(versions: Mapping[str, int], application: str, version: i
             theirs = _OF_QUERY.fullmatch(other)
             whose = f"query {theirs[2]}" if theirs else "another stream"
             raise OptionError(
-                f"Sink {printable(mine[1])} has batch {newest} of {whose}, and this is batch {version} of "
-                f"query {mine[2]}, which has a checkpoint of its own. Nothing was "
-                "written. Give this query another sink, or the checkpoint of the other one.",
+                f"Sink {printable(mine[1])} has batch {newest} of {whose}, but this is batch {version} of "
+                f"query {mine[2]}, which has its own checkpoint. Nothing was written. Give this query another "
+                "sink, or the checkpoint of the other query.",
                 option="sink",
                 batch=version,
             )

@@ -174,7 +174,8 @@ class TableTimeline:
         theirs = self.store.clock_ms()
         if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
             raise StoreRefused(
-                f"This machine's clock is {off / 60_000:+.0f} min off the store's. Nothing was written; set the clock.",
+                f"This machine's clock differs by {off / 60_000:+.0f} min from the store's clock. Nothing was "
+                "written. Set the clock.",
                 off_ms=off,
             )
 
@@ -225,7 +226,7 @@ class TableTimeline:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
             raise PositionError(
-                f"No instant {instant} was ever begun on this table; look it up in timeline().", instant=instant
+                f"Instant {instant} does not exist in this table. timeline() lists all instants.", instant=instant
             ) from None
 
     def rollback(self, instant: str) -> Slot:
@@ -240,10 +241,13 @@ class TableTimeline:
         action = self.claimed_action(instant)
         if action == COMPACTION:
             raise PositionError(
-                f"Instant {instant} is a compaction plan; a plan is run, never rolled back.", instant=instant
+                f"Instant {instant} is a compaction plan. A plan cannot be rolled back. Run compact() to complete it.",
+                instant=instant,
             )
         if action not in WRITES:
-            raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
+            raise PositionError(
+                f"Instant {instant} is a {action}, but only a write can be rolled back.", instant=instant
+            )
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
@@ -293,5 +297,5 @@ class TableTimeline:
 
 def _refuse(found: CompletedInstant) -> None:
     raise UnsupportedTable(
-        f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time
+        f"Another engine committed instant {found.time} to this table. Open the table again.", instant=found.time
     )

@@ -149,26 +149,27 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
         paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
     except DataError as problem:
         raise UnsupportedTable(
-            f"{file.path}: {problem.message} hoodoo does not write to this table.", file=file.path
+            f"{file.path}: {problem.message} hoodoo cannot write to this table.", file=file.path
         ) from None
     stored = rows[RECORD_KEY].combine_chunks()
     if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
         raise UnsupportedTable(
             (
-                f"{file.path} spells record keys in another way than hoodoo (its key generator?); it is "
-                "read, but not written to."
+                f"{file.path} encodes record keys differently than hoodoo, maybe because of its key generator. "
+                "hoodoo can read this table, but not write to it."
             ),
             file=file.path,
         )
     if len(rows) and not pc.all(pc.equal(paths, file.partition)).as_py():
         raise UnsupportedTable(
-            f"{file.path} holds rows that hoodoo would put into another partition; it is read, but not written to.",
+            f"{file.path} contains rows that hoodoo would write to another partition. hoodoo can read this "
+            "table, but not write to it.",
             file=file.path,
         )
     hashes = hash64(rows[RECORD_KEY])
     if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(suspects):
         raise UnsupportedTable(
-            f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
+            f"{file.path} contains a record key twice. Deduplicate the table with Hudi first.", file=file.path
         )
     return hashes
 
@@ -204,8 +205,8 @@ class Adopter:
         head = theirs.head()
         if not head.seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
-                "or another engine truncated it, and its next write makes it a table again.",
+                f"{self.store.uri} has properties but no commits. If its creation was interrupted, call create "
+                "again. If another engine truncated the table, its next write makes it a table again.",
                 path=self.store.uri,
             )
         index_of(self.store).require_valid_for(group.file_id for group in head.groups())
@@ -306,10 +307,7 @@ class Adopter:
         for action in _UNFINISHED:
             if pending := self._pending(action):
                 raise UnsupportedTable(
-                    (
-                        f"Apache Hudi has not finished the {action} at {pending[0].time}; let it finish or cancel it "
-                        "first."
-                    ),
+                    (f"Apache Hudi has not finished the {action} at {pending[0].time}. Wait for it or cancel it."),
                     instant=pending[0].time,
                 )
 
@@ -329,10 +327,7 @@ class Adopter:
             base = self._keys_of(group, looked)
             if base is None or not np.isin(known.keys, base).all():
                 raise UnsupportedTable(
-                    (
-                        f"{log.file.path} inserts keys that its base file does not hold; compact the table with Hudi "
-                        "first."
-                    ),
+                    (f"{log.file.path} inserts keys that are not in its base file. Compact the table with Hudi first."),
                     file=log.file.path,
                 )
 
@@ -381,7 +376,7 @@ class Adopter:
         slot = self._described(view, found)
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(
-                f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.",
+                f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing. Run it with Hudi first.",
                 instant=found.time,
             )
         return slot
@@ -422,10 +417,10 @@ class Adopter:
 
 def _require_known_generator(config: TableConfig) -> None:
     if not config.key or not config.folders_tell_values:
-        made = config.key_generator or "no key at all"
+        made = config.key_generator or "a missing key"
         raise UnsupportedTable(
-            f"The table's keys and folders are made by {made}, in a way that hoodoo does not know; hoodoo reads it "
-            "but does not write to it.",
+            f"The keys and folders of the table are created by {made}, which hoodoo does not support for "
+            "writes. hoodoo can read this table, but not write to it.",
             generator=config.key_generator,
         )
 

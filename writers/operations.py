@@ -92,7 +92,7 @@ def commit(
             assert comparing is not None and propose is not comparing
             propose = comparing
         except Conflict as conflict:
-            log.info("%s rebases: %s", operation, conflict)
+            log.info("%s retries: %s", operation, conflict)
             retry = Retry(state.config.options.max_retries, spent=_SPENT)
             retry.wait(context.timeline.environment, retries, conflict)
             retries += 1
@@ -123,7 +123,7 @@ def _once(
         raise Conflict("a compaction plan stayed open") from None
     except CorruptTable:
         if _cleaned_away(context, state):
-            raise Conflict("a clean took files of the view") from None
+            raise Conflict("cleaning deleted files of the view") from None
         raise
 
 
@@ -132,8 +132,8 @@ def _require_head(context: Context, head: int, newest: int) -> None:
     for slot in context.timeline.history.slots(head, newest):
         if slot.writes_rows:
             raise CommitConflict(
-                f"Rows were written after slot {head}, which if_head names: {slot.operation} in slot {slot.seq}, "
-                f"instant {slot.instant}. Nothing was written. Read the new rows, and write with the new cursor.",
+                f"Rows were written after slot {head} of if_head: {slot.operation} in slot {slot.seq}, instant "
+                f"{slot.instant}. Nothing was written. Read the new rows, and write with the new cursor.",
                 slot=slot.seq,
                 instant=slot.instant,
             )
@@ -155,9 +155,9 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
     if needed.wrong:
         raise rewrite_needed(
             needed.wrong,
-            "The batch brings a column by a name that another one had, which is in older files: ",
-            "Add it first, by add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or choose another "
-            "name.",
+            "The batch adds a column with the name of an earlier column, which is still in older files: ",
+            "Add the column first with add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or "
+            "choose another name.",
         )
     if needed.groups:
         context.alter(found)
@@ -203,7 +203,7 @@ class _Attempt:
         if view.schemas != self.state.view.schemas:
             raise Conflict("the table's columns changed")
         if not drafted.position and rewrites(self.state.config, view, columns).groups:
-            raise Conflict("file groups were written that a change of columns rewrites")  # protocol rule S5
+            raise Conflict("file groups were written that a column change must rewrite")  # protocol rule S5
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:

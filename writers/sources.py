@@ -236,8 +236,8 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
-            f"{count} of the keys exist: {', '.join(map(printable, named))}. upsert(...) replaces the stored rows of "
-            "these keys, insert(..., existing='keep') keeps them and leaves the new ones out."
+            f"{count} of the keys exist: {', '.join(map(printable, named))}. To replace their rows, call "
+            "upsert(...). To keep their rows and skip the new ones, call insert(..., existing='keep')."
         ),
         keys=named,
     )
@@ -247,8 +247,8 @@ def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     """Return the error for keys that are not in the table, found in parts of a batch."""
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
-        f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Leave them out, or pass "
-        "new_keys='insert', which adds them, or 'ignore', which leaves them out.",
+        f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Remove these rows, or "
+        "pass new_keys='insert' to insert them or new_keys='ignore' to skip them.",
         keys=named,
     )
 

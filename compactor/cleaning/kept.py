@@ -14,7 +14,7 @@ def why_kept(timeline: TableTimeline, keep: Retention) -> str:
     """Explain what keeps the replaced files, or that no file has been replaced."""
     view = timeline.history.head()
     if not view.superseded:
-        return "no file has been replaced since the last clean, and those of the newest snapshot always stay"
+        return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
     replaced = view.superseded
     beyond = [entry for entry in replaced if entry.dropped <= oldest_kept(timeline, view, keep)]
     found = _holders(timeline, view, beyond) if beyond else _retention(timeline, view, keep, replaced)
@@ -36,7 +36,7 @@ def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) 
         for instant, plan in sorted(view.plans.items())
         if any(path in paths for group in plan.groups for path in (group.base, *group.logs))
     ]
-    return found or ["another writer or service was at work; clean again"]
+    return found or ["another writer or service was active; clean again"]
 
 
 def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]) -> list[str]:
@@ -50,7 +50,7 @@ def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: S
             f"retain_commits={keep.commits} keeps the snapshots of the newest {keep.commits} commits, however old"
         )
     found += [
-        f"consumer {one.name!r} has read to slot {one.position} only"
+        f"consumer {one.name!r} has only read up to slot {one.position}"
         for one in awaited(timeline, view, keep)
         if one.position < first
     ]

@@ -595,8 +595,11 @@ class _Purge:
 
 def _advice(savepoints: Iterable[str], leased: Iterable[int], readers: Iterable[str]) -> Iterator[str]:
     for name in savepoints:
-        yield f"savepoint {name!r} keeps them: delete_savepoint({name!r})"
+        yield f"savepoint {name!r} keeps them: call delete_savepoint({name!r})"
     for seq in leased:
-        yield f"a reader has pinned the snapshot at slot {seq}: let it release its pin, or wait for the end of it"
+        yield f"a reader has pinned the snapshot at slot {seq}: release the pin, or wait until it expires"
     for name in readers:
-        yield f"consumer {name!r} has not read past them: delete the rows, compact, let it read on; or drop it"
+        yield (
+            f"consumer {name!r} has not read past them: delete the rows, compact, and let it continue to read; or "
+            "drop it"
+        )

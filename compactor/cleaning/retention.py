@@ -158,7 +158,8 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
         )
     if hours == 0:
         raise OptionError(
-            "partition_ttl_hours takes a number above 0: no partition would live.", option="partition_ttl_hours"
+            "partition_ttl_hours must be a number above 0, because 0 would drop all partitions.",
+            option="partition_ttl_hours",
         )
     return options
 

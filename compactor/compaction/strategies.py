@@ -88,12 +88,12 @@ class Strategy:
     def __post_init__(self) -> None:
         if not isinstance(self.order, str) or self.order not in STRATEGIES:
             raise OptionError(
-                f"Unknown strategy {printable(self.order)}; known: {', '.join(STRATEGIES)}."
-                f"{meant(self.order, tuple(STRATEGIES))}",
+                f"Strategy {printable(self.order)} does not exist; known: "
+                f"{', '.join(STRATEGIES)}.{meant(self.order, tuple(STRATEGIES))}",
                 option="strategy",
             )
         if self.io_bytes < 1:
-            raise OptionError(f"io_bytes takes a whole number from 1, got {self.io_bytes!r}.", option="io_bytes")
+            raise OptionError(f"io_bytes must be an integer from 1, got {self.io_bytes!r}.", option="io_bytes")
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
         """Return a plan with the first of the `due` groups of `view`, as many as one plan takes."""

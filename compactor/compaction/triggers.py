@@ -40,7 +40,7 @@ class Triggers:
 
     def __post_init__(self) -> None:
         if self.logs is not None and self.logs < 1:
-            raise OptionError(f"logs_min takes a whole number from 1, got {self.logs!r}.", option="logs_min")
+            raise OptionError(f"logs_min must be an integer from 1, got {self.logs!r}.", option="logs_min")
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:

@@ -125,7 +125,7 @@ class _StateOfServices:
         alive = len(workers) - len(dead)
         for name in dead:
             instead = "others work" if alive else f"start another one: `hoodoo worker {self.path}`"
-            yield f"Worker {name} is dead or hangs: it has not beaten for {span(workers[name])}; {instead}."
+            yield f"Worker {name} is dead or hangs: its last heartbeat was {span(workers[name])} ago; {instead}."
 
     # ---- compaction
     def _about_compaction(self, workers: dict[str, float]) -> Iterator[str]:
@@ -147,11 +147,11 @@ class _StateOfServices:
                 )
             else:
                 since = f"for {span(min(workers.values()))}" if workers else "here"
-                yield f"No worker has beaten {since} and {behind}: start `hoodoo worker {self.path}`."
+                yield f"No worker has sent a heartbeat {since} and {behind}: start `hoodoo worker {self.path}`."
         if figures.backpressure:
             yield (
-                f"Writers wait after each commit: a file group has {figures.logs_max} logs, and slow_after_logs "
-                f"is {options.slow_after_logs}."
+                f"Writers wait after each commit: a file group has {figures.logs_max} logs, but "
+                f"slow_after_logs is {options.slow_after_logs}."
             )
 
     def _about_plans(self, plans: dict[str, float | None], owners: dict[str, str]) -> Iterator[str]:
@@ -160,20 +160,21 @@ class _StateOfServices:
             age = max(0.0, (self.now - self.view.plans[instant].planned_at) / 1000)
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
                 yield (
-                    f"Plan {instant} is open since {span(age)} and nobody runs it: its worker died or hangs. "
-                    f"`hoodoo compact {self.path}` runs it, as does any worker."
+                    f"Plan {instant} has been open for {span(age)}, but no worker runs it: its worker died or "
+                    f"hangs. `hoodoo compact {self.path}` or any worker completes it."
                 )
             elif age > 3600:
                 yield (
-                    f"Plan {instant} is being run by {owners[instant] or 'somebody'} since {span(age)}: it may hang. "
-                    "Look at its log; a second worker may run it at the same time."
+                    f"Plan {instant} has been run by {owners[instant] or 'an unknown worker'} for {span(age)}: "
+                    "it may hang. Check its log. A second worker may run the plan at the same time."
                 )
             elif hint is None or hint > PLAN_FRESH_S:
                 yield (
-                    f"Plan {instant} waits since {span(age)}: any worker runs it, as does `hoodoo compact {self.path}`."
+                    f"Plan {instant} has been waiting for {span(age)}: `hoodoo compact {self.path}` or any "
+                    "worker completes it."
                 )
             else:
-                yield f"Plan {instant} is being run by {owners[instant] or 'somebody'} since {span(age)}."
+                yield f"Plan {instant} has been run by {owners[instant] or 'an unknown worker'} for {span(age)}."
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:
@@ -192,9 +193,9 @@ class _StateOfServices:
 
     def _about_cleaning(self, held: dict[str, int]) -> Iterator[str]:
         what = {
-            "savepoint": "`hoodoo savepoint {path} {name} --delete` gives them up",
-            "pinned": "they are free when the reader releases its pin, or at the end of it",
-            "consumer": "it has to read on and commit, or to be dropped",
+            "savepoint": "`hoodoo savepoint {path} {name} --delete` deletes the savepoint",
+            "pinned": "they can be deleted after the reader releases its pin, or after the pin expires",
+            "consumer": "the consumer must commit a newer position, or be dropped",
         }
         for holder, size in held.items():
             kind, _, name = holder.partition(" ")
@@ -213,8 +214,8 @@ class _StateOfServices:
             yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
         if dead := pending_writes(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
             yield (
-                f"{_several(len(dead), 'write')} began more than a day ago and never ended, the first "
-                f"{dead[0]}: `hoodoo sweep {self.path}` ends them and deletes their files."
+                f"{_several(len(dead), 'write')} began more than a day ago and never finished, the first "
+                f"{dead[0]}: `hoodoo sweep {self.path}` rolls them back and deletes their files."
             )
 
     # ---- consumers and layout
@@ -224,8 +225,8 @@ class _StateOfServices:
             behind = self.view.seq - one.position
             if one.position and one.name not in waited:
                 yield (
-                    f"Consumer {one.name} is {_several(behind, 'slot')} behind; cleaning no longer waits for "
-                    "it. Drop it, or register it anew."
+                    f"Consumer {one.name} lags by {_several(behind, 'slot')}, and cleaning no longer keeps "
+                    "files for it. Drop it, or register it again."
                 )
 
     def _about_layout(self, workers: set[str]) -> Iterator[str]:

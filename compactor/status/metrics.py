@@ -73,7 +73,7 @@ class TableCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         with self._lock:
             found = [(loop.table.path, *self._measured(loop)) for loop in self._loops]
-        up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services went well", labels=["table"])
+        up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services succeeded", labels=["table"])
         plans = GaugeMetricFamily(
             "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
         )

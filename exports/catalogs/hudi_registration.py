@@ -161,7 +161,8 @@ class HudiRegistration:
                     return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(
-            f"Others changed the catalog's entry {identifier!r} again and again. Register again.", identifier=identifier
+            f"Other processes changed the catalog's entry {identifier!r} in each attempt. Register again.",
+            identifier=identifier,
         )
 
     def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:

@@ -16,7 +16,8 @@ def require_identifier(option: str, identifier: object) -> str:
     """Return the name of a table in a catalog. Raises OptionError if it has no namespace."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
-            f"{option} takes the table in the catalog as 'namespace.table', got {printable(identifier)}.", option=option
+            f"{option} must be the table in the catalog as 'namespace.table', got {printable(identifier)}.",
+            option=option,
         )
     return identifier
 
@@ -45,13 +46,16 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
     try:
         from pyiceberg.catalog import Catalog, load_catalog
     except ImportError:
-        raise EngineError("Catalogs need pyiceberg: pip install 'hoodoo[iceberg]'.", library="pyiceberg") from None
+        raise EngineError(
+            "Catalogs need pyiceberg. Install it: pip install 'hoodoo[iceberg]'.", library="pyiceberg"
+        ) from None
     named = "default" if catalog is None else catalog
     if isinstance(named, Catalog):
         return lambda: named
     if not isinstance(named, str) or not named:
         raise OptionError(
-            f"catalog takes a catalog of pyiceberg, or the name of one in its configuration, got {printable(catalog)}.",
+            "catalog must be a pyiceberg catalog, or the name of a catalog in its configuration, got "
+            f"{printable(catalog)}.",
             option="catalog",
         )
 
@@ -76,8 +80,8 @@ def require_namespace(catalog: Any, identifier: str) -> None:
         there = catalog.namespace_exists(namespace)
     except Exception as problem:  # each catalog raises its own errors
         raise CatalogRefused(
-            f"The catalog cannot be asked for its namespace {namespace!r}: "
-            f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Look after the catalog, then try again.",
+            f"The catalog did not respond for its namespace {namespace!r}: "
+            f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Check the catalog, then try again.",
             identifier=identifier,
         ) from problem
     if not there:

@@ -57,7 +57,7 @@ class Registration:
         except Exception as problem:  # each catalog raises its own errors
             said = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
-                f"The catalog did not take the entry {self.identifier!r}: {said}. {_advice(problem)}",
+                f"The catalog rejected the entry {self.identifier!r}: {said}. {_advice(problem)}",
                 identifier=self.identifier,
             ) from problem
 
@@ -83,7 +83,7 @@ class Registration:
             if moved := move(self.catalog, there, ours, location):
                 return CatalogEntry(self.identifier, moved, "moved")
         raise TryAgainError(
-            f"Others moved the catalog's entry {self.identifier!r} again and again. Export again.",
+            f"Other processes changed the catalog's entry {self.identifier!r} in each attempt. Export again.",
             identifier=self.identifier,
         )
 
@@ -115,7 +115,7 @@ def _advice(problem: Exception) -> str:
     """
     kinds = {one.__name__ for one in type(problem).__mro__}
     if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
-        return "It is no Iceberg table. Register under another name."
+        return "The entry is not an Iceberg table. Register under another name."
     if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the latter: a REST server
         return "If the table was moved here, drop that entry and export again."
-    return "Look after the catalog, then export again."
+    return "Check the catalog, then export again."

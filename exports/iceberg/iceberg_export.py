@@ -64,7 +64,7 @@ def export(request: Request) -> tuple[IcebergExport, int]:
     Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
     the metadata, or if they belong to another table.
     """
-    remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to write them anew."
+    remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
 
 

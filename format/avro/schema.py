@@ -40,7 +40,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         if field.name.lower().startswith(RESERVED):
             raise SchemaError(
-                f"Column {field.name!r} has a name that Hudi keeps for itself ({RESERVED}...). Rename it.",
+                f"Column {field.name!r} has a name that is reserved for Hudi ({RESERVED}...). Rename it.",
                 column=field.name,
             )
     require_allowed(misnamed(schema))
@@ -76,7 +76,7 @@ def _normal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType
     for is_kind, turn in _RULES:
         if is_kind(kind):
             return turn(kind, path, depth)
-    raise _refusal(path, f"has type {kind}, which the table format cannot hold without loss")
+    raise _refusal(path, f"has type {kind}, which cannot be stored without loss")
 
 
 def _refusal(path: tuple[str, ...], why: str) -> SchemaError:
@@ -96,7 +96,7 @@ def _decimal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataTyp
     if pa.types.is_decimal256(kind) or kind.precision > _PRECISION_MAX or not 0 <= kind.scale <= kind.precision:
         raise _refusal(
             path,
-            f"has type {kind}; decimals have at most {_PRECISION_MAX} digits and a scale from 0 to their precision",
+            f"has type {kind}, but decimals have at most {_PRECISION_MAX} digits and a scale from 0 to their precision",
         )
     return pa.decimal128(kind.precision, kind.scale)
 
@@ -107,7 +107,7 @@ def _list(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
 
 def _map(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
     if not _is_text(kind.key_type):
-        raise _refusal(path, f"is a map with keys of type {kind.key_type}; only text can be a key")
+        raise _refusal(path, f"is a map with keys of type {kind.key_type}, but keys must be strings")
     return pa.map_(pa.string(), _normal(kind.item_type, (*path, "value"), depth + 1))
 
 

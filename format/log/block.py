@@ -183,8 +183,8 @@ def _parquet_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
 def _require_readable(row: int, size: int) -> None:
     if size > BLOCK_READ_MAX:
         raise ColumnError(
-            f"Row {row} of a log takes {size} bytes; at most {BLOCK_READ_MAX} can be read back. Keep what is so "
-            "large in files of its own, and their names in the table.",
+            f"Row {row} is too large for a log: expected at most {BLOCK_READ_MAX} bytes, got {size}. Store "
+            "such a value in its own file, and the file name in the table.",
             row=row,
             bytes=size,
         )
@@ -442,7 +442,7 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, po
     if frame.kind == _CORRUPT:
         raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
     if frame.kind not in _DECODERS:
-        raise UnsupportedTable(f"A log file holds a block of type {frame.kind}, which hoodoo does not read.")
+        raise UnsupportedTable(f"A log file contains a block of type {frame.kind}, which hoodoo does not support.")
     if not positions:
         return _DECODERS[frame.kind](frame, columns)
     return _over_rows(frame, _DECODERS[frame.kind](frame, columns))
@@ -452,7 +452,7 @@ def _positions(frame: _Frame, count: int) -> np.ndarray:
     """Return the row position in the base file of each of the `count` records of a block, in their order."""
     rows = decode_positions(frame.text(_POSITIONS))
     if len(rows) != count:
-        raise CorruptTable(f"A log block of {count} records says where {len(rows)} lie.")
+        raise CorruptTable(f"A log block of {count} records has {len(rows)} row positions.")
     return rows
 
 
@@ -460,7 +460,7 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
     """Return the one block of `blocks` with the row position in the base file of each of its records."""
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
-        raise CorruptTable(f"A log block of type {frame.kind} does not say over which rows its records lie.")
+        raise CorruptTable(f"A log block of type {frame.kind} has no row positions for its records.")
     count = len(block.rows) if isinstance(block, DataBlock) else len(block.keys)
     return [replace(block, positions=_positions(frame, count))]
 
@@ -523,7 +523,7 @@ def base_instants(data: bytes | memoryview) -> list[str]:
 def _command(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     if (command := frame.text(_COMMAND_TYPE)) != _ROLLBACK:
         raise UnsupportedTable(
-            f"A log file holds the command {command[:20]!r}; hoodoo knows only rollback ({_ROLLBACK})."
+            f"A log file contains the command {command[:20]!r}, but hoodoo supports only rollback ({_ROLLBACK})."
         )
     return [RollbackBlock(frame.text(_INSTANT_TIME), frame.text(_TARGET_INSTANT_TIME))]
 

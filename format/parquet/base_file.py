@@ -228,13 +228,13 @@ class Footer:
         """Raise pa.ArrowInvalid if a footer with the columns `found`, whose names are `there`, says something else."""
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
-            raise pa.ArrowInvalid(f"its footer tells of {rows} rows, the table of {self.rows}")
+            raise pa.ArrowInvalid(f"its footer has {rows} rows, but the slot recorded {self.rows}")
         if not self.columns <= there:
             raise pa.ArrowInvalid(f"its footer lacks the column {min(self.columns - there)!r}")
         for field in self.schema or ():
             kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             if field.name not in there or found.field(field.name).type != kind:
-                raise pa.ArrowInvalid(f"its footer tells of another column {field.name!r}")
+                raise pa.ArrowInvalid(f"its footer contains another column {field.name!r}")
 
 
 def decode(
@@ -272,7 +272,7 @@ def decode(
 
 def _require_rows(found: int, told: int) -> None:
     if found != told:
-        raise pa.ArrowInvalid(f"its pages hold {found} rows, its footer tells of {told}")
+        raise pa.ArrowInvalid(f"its pages contain {found} rows, but its footer has {told}")
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:

@@ -66,7 +66,7 @@ def options(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo options PATH [NAME=VALUE ...]`."""
     named = [name for name, _ in given.settings]
     if twice := next((name for name in named if named.count(name) > 1), None):
-        raise OptionError(f"Option {printable(twice)} is given twice; give it once.", option=twice)
+        raise OptionError(f"Option {printable(twice)} is given twice. Give it once.", option=twice)
     if named:
         table.set_options(**dict(given.settings))
     values, defaults = asdict(table.options), asdict(Options())

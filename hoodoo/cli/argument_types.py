@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 POSITION = (
-    "a slot's number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long "
-    "ago ('1d', '2 hours ago'), or 'earliest'"
+    "a slot number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, "
+    "an age such as '1d' or '2 hours ago', or 'earliest'"
 )
 """Description of the values that are valid as a position."""
 _SECONDS_MAX = 1e9  # thirty years; timeouts overflow at about nine times this value
@@ -33,7 +33,7 @@ def pair(text: str) -> tuple[str, str]:
     """Parse NAME=VALUE, where the name ends at the first `=`."""
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected NAME=VALUE")
     return name.strip(), value.strip()
 
 
@@ -41,21 +41,21 @@ def time_unit(text: str) -> tuple[str, str]:
     """Parse COLUMN=UNIT into a column and a time unit. A unit alone has column '', which stands for all columns."""
     name, _, unit = text.rpartition("=")
     if unit not in ("ms", "us", "ns"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a unit of time: expected ms, us, ns or COLUMN=ms")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid time unit: expected ms, us, ns or COLUMN=UNIT")
     return name.strip(), unit
 
 
 def amount(text: str) -> int:
     """Parse an integer of at least 0."""
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 0")
     return int(text)
 
 
 def port(text: str) -> int:
     """Parse a server port, or 0 for any free port."""
     if (found := amount(text)) >= 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a whole number up to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found
 
 
@@ -66,7 +66,7 @@ def seconds(text: str) -> float:
 
 def pause(text: str) -> float:
     """Parse a polling interval in seconds, above 0."""
-    return _number(text, 0 < _float(text) <= _SECONDS_MAX, "a number of seconds above 0, and up to 1,000,000,000")
+    return _number(text, 0 < _float(text) <= _SECONDS_MAX, "a number of seconds above 0 and at most 1,000,000,000")
 
 
 def share(text: str) -> float:
@@ -80,8 +80,8 @@ def rate(text: str) -> float:
 
 
 NUMBERS: dict[Callable[[str], Any] | str | None, str] = {
-    amount: "a whole number",
-    port: "a whole number",
+    amount: "an integer",
+    port: "an integer",
     **dict.fromkeys((seconds, pause, share, rate), "a number"),
 }
 """Numeric argument types, and the description of the value that a TOML file must contain for each."""
@@ -105,5 +105,5 @@ def setting(text: str) -> tuple[str, str]:
     """Parse COLUMN=EXPRESSION into a column and its new value expression."""
     name, equals, expression = text.partition("=")
     if not name.strip() or not equals or not expression.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=EXPRESSION")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected COLUMN=EXPRESSION")
     return name.strip(), expression

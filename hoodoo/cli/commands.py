@@ -68,7 +68,7 @@ def _for_a_shell(problem: HoodooError) -> str:
     column = option.removeprefix("set['").removesuffix("']") if option.startswith("set[") else ""
     text = f"{column}={instead}" if column else str(instead)
     escaped = re.sub(r'(["$`\\])', r"\\\1", text)
-    return f'\nA shell takes quotes away: write --{"set" if column else "where"} "{escaped}"'
+    return f'\nThe shell removes quotes. Write --{"set" if column else "where"} "{escaped}"'
 
 
 def _storage(given: argparse.Namespace) -> dict[str, str] | None:
@@ -151,7 +151,7 @@ def _update(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     names = [name for name, _ in given.set]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise OptionError(f"--set names column {printable(twice)} twice; name it once.", option="set")
+        raise OptionError(f"--set names column {printable(twice)} twice. Name it once.", option="set")
     with out.working("updating rows"):
         result = table.update(dict(given.set), where=given.where)
     _committed(out, result, "updated")
@@ -160,7 +160,7 @@ def _update(given: argparse.Namespace, out: Out) -> None:
 def _delete(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     if (given.file is None) == (given.where is None):
-        raise OptionError("delete takes a FILE with the keys, or --where with a condition.", option="where")
+        raise OptionError("delete needs either a FILE with the keys, or --where with a condition.", option="where")
     if given.where is not None:
         with out.working("deleting rows"):
             result = table.delete(where=given.where)
@@ -194,7 +194,10 @@ def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as problem:
         with contextlib.suppress(Exception):
-            out.failure("NOT_SHOWN", f"The rows are {title}; to show it failed: {type(problem).__name__}: {problem}")
+            out.failure(
+                "NOT_SHOWN",
+                f"The rows are {title}, but the result cannot be shown: {type(problem).__name__}: {problem}",
+            )
 
 
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
@@ -255,18 +258,21 @@ def _keys(given: list[str], table: Table) -> Any:
     """Parse keys: bare values of a single key column, or JSON objects with the key columns."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
-            raise DataError(f"The key has several columns: give JSON objects with {', '.join(table.key)}.")
+            raise DataError(
+                f"The key has several columns: {', '.join(table.key)}. Pass each key as a JSON object with these "
+                "columns."
+            )
         kind = table.schema.field(table.key[0]).type
         try:
             return pa.table({table.key[0]: pa.array(given, pa.string()).cast(kind)})
         except pa.ArrowInvalid as problem:
-            raise DataError(f"A key is no {kind}: {problem}.") from None
+            raise DataError(f"A key cannot be converted to {kind}: {problem}.") from None
     try:
         rows = [json.loads(text) for text in given]
     except ValueError as problem:
-        raise DataError(f"A key is no JSON: {problem}.") from None
+        raise DataError(f"A key is not valid JSON: {problem}.") from None
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError("Keys are all bare values or all JSON objects.")
+        raise DataError("Keys are mixed. Pass only plain values, or only JSON objects.")
     return rows
 
 
@@ -318,7 +324,7 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
     elif given.limit is not None:
-        out.note("There are more rows, so no position to go on from is told. Leave --limit out.")
+        out.note("There are more rows, so the position for the next read is not shown. Leave out --limit.")
 
 
 def _show(
@@ -337,7 +343,7 @@ def _show(
         return first.whole
     shown = out.rows(schema, first)
     if given.limit is None and not first.whole:
-        out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
+        out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json returns all")
     return first.whole
 
 
@@ -423,10 +429,10 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
         if problems:
             out.listing(problems)
         if given.duplicates and twice is None:
-            out.say("Keys that have several rows were not looked for, as the table is damaged.")
+            out.say("Keys with several rows were not searched, because the table is damaged.")
         if twice:
             out.rows(twice.schema, _First(twice.to_batches(), _ROWS_SHOWN))
-            out.say("hoodoo duplicates PATH lists all keys that have more than one row.")
+            out.say("`hoodoo duplicates PATH` lists all keys with more than one row.")
     return int(bool(problems) or bool(twice))
 
 
@@ -439,7 +445,7 @@ def _salvage(given: argparse.Namespace, out: Out) -> int:
         out.document({"ok": report.ok, **found})
     else:
         places, lost = found.pop("places"), found.pop("lost")
-        out.document({**found, "places": len(places), "lost": len(lost)}, "looked at" if given.dry_run else "salvaged")
+        out.document({**found, "places": len(places), "lost": len(lost)}, "checked" if given.dry_run else "salvaged")
         for listed in (places, lost):
             if listed:
                 out.listing(listed)

@@ -42,8 +42,8 @@ def require_writable(file: str) -> None:
     """Raise CallError if the name of an output file does not determine its format."""
     if file == STDIN or os.path.splitext(file)[1].lower() not in (".parquet", ".csv", *_JSON):
         raise CallError(
-            f"Cannot write {printable(file)}: give it a name that ends in .parquet, .csv, .json or .jsonl. Without a "
-            "file the rows go to stdout.",
+            f"Cannot write {printable(file)}: its name must end in .parquet, .csv, .json or .jsonl. Leave out "
+            "--output to print the rows to stdout.",
             file=file,
         )
 
@@ -85,8 +85,8 @@ class _JsonLines:
                 self.file.write(json.dumps(row, default=_plain, allow_nan=False) + "\n")
         except ValueError:
             raise ColumnError(
-                "JSON has neither NaN nor infinities, and a row holds one: as null it would be another value. Choose "
-                ".parquet or .csv, or leave such rows out by --where.",
+                "JSON cannot represent NaN or infinity, and a row contains such a value. Write to a .parquet "
+                "or .csv file, or exclude such rows with --where.",
                 file=self.file.name,
             ) from None
 
@@ -107,8 +107,8 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
                 column.to_pylist()
             except (OverflowError, ValueError):
                 raise ColumnError(
-                    f"Column {name!r} has a value that cannot be shown: {problem}. Python's dates end with the year "
-                    "9999; write the rows to a Parquet or Arrow file, or leave the column out.",
+                    f"Column {name!r} has a value that cannot be shown: {problem}. Dates in Python end with "
+                    "the year 9999. Write the rows to a Parquet or Arrow file, or leave the column out.",
                     column=name,
                 ) from None
         raise
@@ -154,8 +154,8 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
         os.replace(partial, file)
     except pa.ArrowInvalid as problem:
         raise ColumnError(
-            f"{kind.upper()} cannot hold a value of the rows: {problem}. Choose .parquet, or leave the column out by "
-            "--columns.",
+            f"{kind.upper()} cannot represent a value: {problem}. Write to a .parquet file, or leave the "
+            "column out with --columns.",
             file=file,
         ) from None
     except OSError as problem:
@@ -218,6 +218,6 @@ def _require_flat(schema: pa.Schema) -> None:
     for field in schema:
         if pa.types.is_nested(field.type):
             raise ColumnError(
-                f"CSV cannot hold column {field.name!r} of type {field.type}; choose .parquet or .jsonl.",
+                f"CSV cannot represent column {field.name!r} of type {field.type}. Write to a .parquet or .jsonl file.",
                 column=field.name,
             )

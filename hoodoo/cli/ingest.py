@@ -42,7 +42,7 @@ _OF_FILES = ("pattern", "grace_s", "settle_s", "on_change", "on_bad_file")
 _OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry", "time_unit")
 _OF_TABLES = ("moves", "hold")
 _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
-_NO_REGISTRY = f"--registry is about --format {' or '.join(OF_REGISTRIES)}. Leave it out."
+_NO_REGISTRY = f"--registry applies only to --format {' or '.join(OF_REGISTRIES)}. Leave out --registry."
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
@@ -91,14 +91,14 @@ def run(
         take_turns(turns, stopped, failure)
     for job in jobs:
         if f"{job.name} {job.table.path}" not in failed:
-            out.document(_summary(job), "taken in")
+            out.document(_summary(job), "ingested")
     return next(iter(failed.values()), 0)
 
 
 def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
     """Print the inferred columns of a source to stdout, and guessed types and bad rows to stderr."""
     if given.path is not None:
-        raise CallError("--infer is about a source for which there is no table yet. Leave PATH out.", option="infer")
+        raise CallError("--infer inspects a source before its table exists. Leave out PATH.", option="infer")
     found = columns_of(_source(given, storage))
     text = column_text(found.schema)
     if out.machine:
@@ -106,9 +106,9 @@ def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | Non
         return 0
     print(text)
     if found.guessed:
-        log.warning("No row has a value of %s: string is a guess.", ", ".join(found.guessed))
+        log.warning("Columns without values have the guessed type string: %s.", ", ".join(found.guessed))
     if found.bad:
-        log.warning("Lines or messages that are no rows, by reason: %s.", dict(found.bad))
+        log.warning("Lines or messages that are not valid rows, by reason: %s.", dict(found.bad))
     return 0
 
 
@@ -116,7 +116,9 @@ def _spark_offsets(jobs: Sequence[Job]) -> int:
     """Print the position of a job as an option for Spark's Kafka source."""
     job = jobs[0]
     if len(jobs) > 1 or not isinstance(job.source, Kafka):
-        raise CallError("--as-spark-offsets is about one topic of Kafka.", option="as_spark_offsets")
+        raise CallError(
+            "--as-spark-offsets needs a single Kafka topic. Name its SOURCE and PATH.", option="as_spark_offsets"
+        )
     print(job.source.to_spark(job.position()))
     return 0
 
@@ -124,10 +126,11 @@ def _spark_offsets(jobs: Sequence[Job]) -> int:
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
     """Raise CallError if --reset or --continue is ambiguous or incomplete."""
     if len(jobs) > 1 and (given.reset is not None or given.other is not None):
-        raise CallError("--reset and --continue are about one job. Name its SOURCE and PATH.", option="reset")
+        raise CallError("--reset and --continue apply to a single job. Name its SOURCE and PATH.", option="reset")
     if (given.reset is None) != (given.expect_number is None):
         raise CallError(
-            "--reset and --expect-number go together: `hoodoo applications PATH` tells the number.", option="reset"
+            "--reset and --expect-number must be given together. `hoodoo applications PATH` shows the number.",
+            option="reset",
         )
 
 
@@ -137,7 +140,7 @@ def _require_different(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if (key := (job.name, str(job.table.path))) in seen:
             raise CallError(
-                f"Two jobs into {job.table.path} have the name {printable(job.name)}: give one of them another name.",
+                f"Two jobs into {job.table.path} have the name {printable(job.name)}. Give each job its own name.",
                 option="name",
             )
         seen.add(key)
@@ -189,7 +192,7 @@ def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Cal
         report, lag = job.report, job.lag
         speed = report.rows / max(1e-3, time.monotonic() - began)
         waits = f", {lag.waiting:,} {lag.unit} waiting" if lag else ""
-        count(f"{job.name}: {report.rows:,} rows, {speed:,.0f} a second, {report.bad:,} bad{waits}")
+        count(f"{job.name}: {report.rows:,} rows, {speed:,.0f} rows/s, {report.bad:,} bad{waits}")
 
     return tell
 
@@ -199,7 +202,7 @@ def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
     if given.path is not None:
         return [given]
     if not given.source.endswith(".toml"):
-        raise CallError("PATH is missing: hoodoo ingest SOURCE PATH, or a file of jobs that ends in .toml.")
+        raise CallError("PATH is missing. Write `hoodoo ingest SOURCE PATH`, or pass a jobs file that ends in .toml.")
     return jobs_of(given)
 
 
@@ -233,21 +236,25 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
             named["time_unit"] = dict(named["time_unit"])
         return _topic(given.source, settings, named)
     if settings:
-        raise CallError("--setting is about a topic of Kafka, and SOURCE is none. Leave it out.", option="settings")
+        raise CallError(
+            "--setting applies only to a Kafka topic. Leave it out, or write SOURCE as kafka://broker:9092/topic.",
+            option="settings",
+        )
     on_s3 = storage if given.source.startswith(("s3://", "s3a://")) else None
     if _is_table(given.source, on_s3):
         _require_of(named, _OF_TABLES)
-        _format(given.format, (), "a folder of files, or a topic of Kafka")
+        _format(given.format, (), "a folder of files or a Kafka topic")
         return TableChanges(hoodoo.open(given.source, storage=on_s3), **named)
     _require_of(named, _OF_FILES)
-    named |= _format(given.format, _FORMATS_OF_FILES, "a topic of Kafka")
+    named |= _format(given.format, _FORMATS_OF_FILES, "a Kafka topic")
     return Files(given.source, storage=on_s3, **named)
 
 
 def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -> Kafka:
     if (found := _KAFKA.fullmatch(source)) is None:
         raise CallError(
-            f"{printable(source)} is no topic: write kafka://broker:9092/topic, with commas between brokers.",
+            f"{printable(source)} is not a valid Kafka topic. Write kafka://broker:9092/topic, with commas "
+            "between brokers.",
             source=source,
         )
     return Kafka(found["servers"], found["topic"], settings=settings, **{**named, **_registry(named)})
@@ -273,12 +280,14 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise CallError for an argument of a different kind of source."""
-    kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a topic of Kafka", _OF_TABLES: "a table"}
+    kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a Kafka topic", _OF_TABLES: "a table"}
     for names, kind in kinds.items():
         for name in names:
             if name in named and name not in known:
                 option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds"}.get(name, name).replace("_", "-")
-                raise CallError(f"--{option} is about {kind}, and SOURCE is none. Leave it out.", option=name)
+                raise CallError(
+                    f"--{option} applies only to {kind}, and SOURCE is not one. Leave out --{option}.", option=name
+                )
 
 
 def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
@@ -286,8 +295,8 @@ def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]
     if name is None:
         return {}
     if name not in mine:
-        here = f" Here it takes {' or '.join(mine)}." if mine else " Leave it out."
-        raise CallError(f"--format {name} is for {other}, and SOURCE is none.{here}", option="format")
+        here = f" Use {' or '.join(mine)}." if mine else " Leave out --format."
+        raise CallError(f"--format {name} applies only to {other}.{here}", option="format")
     return {"format": name}
 
 
@@ -301,7 +310,7 @@ def _settings(file: str | None) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as problem:
         raise CallError(f"Cannot read {printable(file)}: {problem}.", file=file) from None
     if wrong := [number for number, line in enumerate(said, 1) if "=" not in line]:
-        raise CallError(f"Setting {wrong[0]} of {printable(file)} is not NAME=VALUE.", file=file)
+        raise CallError(f"Setting {wrong[0]} in {printable(file)} is not valid: expected NAME=VALUE.", file=file)
     return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in said)}
 
 
@@ -315,7 +324,8 @@ def _transform(text: str | None) -> RowTransform | None:
         found: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as problem:
         raise CallError(
-            f"There is no function {printable(text)}: {problem}. Write MODULE:FUNCTION, such as jobs.trips:rows.",
+            f"Function {printable(text)} cannot be imported: {problem}. Write MODULE:FUNCTION, such as "
+            "jobs.trips:rows.",
             transform=text,
         ) from None
     finally:

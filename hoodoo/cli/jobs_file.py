@@ -52,7 +52,9 @@ def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
     file, parser = given.source, _Parser(prog="job", add_help=False, allow_abbrev=False)
     ingest_arguments.of_job(parser)
     if more := [name for name in vars(parser.parse_args([])) if getattr(given, name) != parser.get_default(name)]:
-        raise CallError(f"--{more[0].replace('_', '-')} is about one job. Say it in {printable(file)}.", option=more[0])
+        raise CallError(
+            f"--{more[0].replace('_', '-')} applies to a single job. Set it in {printable(file)}.", option=more[0]
+        )
     try:
         with open(file, "rb") as content:
             said = tomllib.load(content)
@@ -60,7 +62,11 @@ def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
         raise CallError(f"Cannot read {printable(file)}: {problem}.", file=file) from None
     jobs = said.pop("job", [])
     if said or not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
-        raise CallError(f"{printable(file)} has to say [[job]] before each job, and nothing else.", file=file)
+        raise CallError(
+            f"{printable(file)} is not a valid jobs file. Start each job with [[job]], and remove keys outside of "
+            "jobs.",
+            file=file,
+        )
     found = list[argparse.Namespace]()
     for number, job in enumerate(jobs, 1):
         try:
@@ -73,14 +79,14 @@ def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
 def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> argparse.Namespace:
     for name in _NEEDED:
         if not isinstance(job.get(name), str):
-            raise CallError(f"{name} is missing: write {name} = a text.", option=name)
+            raise CallError(f'Key {name} is missing or not a string. Write {name} = "...".', option=name)
     flags = {flag[2:].replace("-", "_"): action for action in parser._actions for flag in action.option_strings}
     flags["settings"] = flags.pop("setting")
     more = {name: value for name, value in job.items() if name not in _NEEDED}
     if strange := [name for name in more if name not in flags]:
         close = nearest(strange[0], [*_NEEDED, *flags])
         hint = f" Did you mean {close!r}?" if close else ""
-        raise CallError(f"A job has no {printable(strange[0])}.{hint}", option=strange[0])
+        raise CallError(f"{printable(strange[0])} is not a valid key of a job.{hint}", option=strange[0])
     words = [word for name, value in more.items() for word in _words(name, flags[name], value)]
     named = {"source": job["source"], "path": job["table"]}
     return argparse.Namespace(**{**vars(given), **vars(parser.parse_args(words)), **named})
@@ -90,7 +96,7 @@ def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
     """Convert a value to command line arguments."""
     flag = action.option_strings[0]
     if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise CallError(f"{name} takes {wanted}, got {printable(value)}.", option=name)
+        raise CallError(f"{name} must be {wanted}, got {printable(value)}.", option=name)
     if isinstance(value, dict):
         for key, one in value.items():
             yield f"{flag}={key}={_text(name, one)}"
@@ -102,7 +108,7 @@ def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise CallError(f"{name} takes a text or a number, got {printable(value)}.", option=name)
+        raise CallError(f"{name} must be a string or a number, got {printable(value)}.", option=name)
     return str(value)
 
 

@@ -19,7 +19,10 @@ from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
 
 _EXAMPLE = "example: "
-_ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .gz or .zst; '-' is JSON lines on stdin"
+_ROWS_FILE = (
+    "FILE ends in .parquet, .csv, .json, .jsonl or .avro, optionally followed by .gz or .zst; '-' reads JSON lines "
+    "from stdin"
+)
 
 
 class _Help(argparse.HelpFormatter):
@@ -36,11 +39,13 @@ def _example(command: str) -> str:
 def _common(stored: bool) -> WordsParser:
     """Return the arguments of every command. stored: whether to include the arguments for the store."""
     common = WordsParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
+    common.add_argument(
+        "--json", action="store_true", help="print results as JSON to stdout, and errors as JSON to stderr"
+    )
     if stored:
         secrets = "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
         store = common.add_argument_group("S3 storage", secrets)
-        store.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
+        store.add_argument("--endpoint", metavar="URL", help="endpoint of an S3-compatible store")
         store.add_argument("--region")
     return common
 
@@ -66,69 +71,79 @@ def parser() -> argparse.ArgumentParser:
     _demo(
         command(
             "demo",
-            "run the main job on a year of real flights, check its result and leave the table to look at",
+            "run an example job on a year of real flights, check its result and keep the table",
             stored=False,
         )
     )
     _create(command("create", "create a table"))
     _about(command)
-    writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
+    writing = command("upsert", "insert new keys and replace the rows of existing keys", _ROWS_FILE + ".")
     _rows_in(writing)
     writing.add_argument(
         "--duplicates",
         choices=("newest", "fail"),
         default="newest",
-        help="what to do with a key that occurs twice in FILE",
+        help="what to do if a key occurs twice in FILE",
     )
     writing.add_argument(
-        "--evolve", action="store_true", help="add columns that the table lacks, and widen types where that is exact"
+        "--evolve",
+        action="store_true",
+        help="add columns that are not in the table, and widen column types without loss",
     )
     writing.add_argument(
         "--missing",
         choices=("fail", "keep", "null"),
         default="fail",
-        help="handling of a column that FILE lacks and that has no default; keep: stored values stay (as by "
-        "--columns given), null: overwrites stored values with null",
+        help="value of a column that is not in FILE and has no default; keep: stored rows keep their values (as "
+        "with --columns given), null: stored values become null",
     )
     writing.add_argument(
         "--columns",
         type=names,
         metavar="NAME[,...]",
-        help="the columns that change; stored rows keep their values of all others. 'given': those that FILE has",
+        help="columns to change; stored rows keep the values of all other columns. 'given': the columns in FILE",
     )
     writing.add_argument(
         "--new-keys",
         choices=("insert", "ignore", "fail"),
         default="insert",
-        help="what to do with keys that the table does not have",
+        help="what to do with keys that are not in the table",
     )
     writing.add_argument(
         "--merge",
         choices=("replace", "keep_non_null"),
         default="replace",
-        help="keep_non_null: a null in FILE keeps the stored value",
+        help="keep_non_null: a null in FILE does not overwrite the stored value",
     )
     writing.add_argument(
         "--unavailable",
         metavar="TEXT",
-        help="a text in FILE that stands for a value that was not sent, and keeps the stored value",
+        help="string in FILE that marks a value as not sent; the stored value stays",
     )
     writing.add_argument(
         "--on-bad-rows",
         choices=("fail", "quarantine"),
         default="fail",
-        help="quarantine: keep rows that do not fit in the table PATH__quarantine, and write the others",
+        help="quarantine: put invalid rows into the table PATH__quarantine, and write all valid rows",
     )
     writing.add_argument(
-        "--max-bad-rows", type=amount, default=1_000, metavar="N", help="of the file, else nothing is written"
+        "--max-bad-rows",
+        type=amount,
+        default=1_000,
+        metavar="N",
+        help="maximum number of bad rows; if FILE has more, no row is written (default: 1000)",
     )
     writing.add_argument(
-        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a file of 100 rows or more (default: 0.01)"
+        "--max-bad-share",
+        type=float,
+        default=0.01,
+        metavar="X",
+        help="maximum share of bad rows in a file of 100 rows or more (default: 0.01)",
     )
     updating = command(
         "update",
-        "give rows that match a condition new values",
-        "Expressions are SQL over the columns of the row and need DuckDB: pip install 'hoodoo[sql]'.",
+        "set columns of the rows that match a condition",
+        "Expressions are SQL over the columns of a row. They need DuckDB: pip install 'hoodoo[sql]'.",
     )
     updating.add_argument("path", metavar="PATH")
     updating.add_argument(
@@ -137,19 +152,23 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         type=setting,
         metavar="COLUMN=EXPRESSION",
-        help='for example "fare=round(fare * 1.1, 2)" or "status=\'late\'"; may be repeated',
+        help='assignment such as "fare=round(fare * 1.1, 2)" or "status=\'late\'"; may be repeated',
     )
-    updating.add_argument("--where", metavar="TEXT", help='which rows, for example "fare > 10" (default: all)')
+    updating.add_argument(
+        "--where", metavar="TEXT", help='condition for the rows to update, such as "fare > 10" (default: all rows)'
+    )
     deleting = command(
         "delete",
-        "delete the rows whose keys are in a file, or that match a condition",
+        "delete the rows whose keys are in a file, or the rows that match a condition",
         _ROWS_FILE + "; only the key and partition columns are used.",
     )
     _rows_in(deleting, optional=True)
-    deleting.add_argument("--where", metavar="TEXT", help='instead of FILE: which rows, for example "fare > 10"')
+    deleting.add_argument(
+        "--where", metavar="TEXT", help='condition for the rows to delete, such as "fare > 10"; instead of FILE'
+    )
     purging = command(
         "purge",
-        "delete rows from all files, history included; exit code 1 while a file or a bound may still have a value",
+        "delete rows from all files, including old snapshots; exit code 1 if a file may still contain a value",
         _ROWS_FILE + "; only the key and partition columns are used.",
     )
     _rows_in(purging)
@@ -158,7 +177,7 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=24.0,
         metavar="H",
-        help="what writers that died longer ago left goes too (default: 24)",
+        help="also delete files of writers that died more than H hours ago (default: 24)",
     )
     _schemas(command)
     ingest_arguments.ingest(command)
@@ -171,44 +190,48 @@ def parser() -> argparse.ArgumentParser:
 
 def _about(command: Command) -> None:
     shown = command(
-        "info", "say what a table is: key, partitions, ordering, columns, rows, size, newest slot, and what is behind"
+        "info", "show a table: key, partitions, ordering, columns, rows, size, newest slot, and due table services"
     )
     shown.add_argument("path", metavar="PATH")
-    options = command("options", "show the options of a table, or set some for every writer from now on")
+    options = command("options", "show the options of a table, or set options for all future writes")
     options.add_argument("path", metavar="PATH")
     options.add_argument(
-        "settings", type=pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
+        "settings",
+        type=pair,
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="options to set; without NAME=VALUE all options are shown",
     )
 
 
 def _quarantine(command: Command) -> None:
     aside = command(
         "quarantine",
-        "list, show, try again or give up the rows that writes set aside",
-        "list: those in --state. show: the rows at POSITION as they came. replay: try all new ones again; exit code 1 "
-        "if some are bad still. drop: give up those at POSITION.",
+        "list, show, replay or drop quarantined rows",
+        "list: the rows in --state. show: the rows at POSITION with their original values. replay: write all "
+        "new rows to the table; exit code 1 if some are still bad. drop: discard the rows at POSITION.",
     )
     aside.add_argument("action", choices=("list", "show", "replay", "drop"))
-    aside.add_argument("path", metavar="PATH", help="of the table, not of its quarantine")
-    aside.add_argument("positions", metavar="POSITION", nargs="*", help="as list shows them")
+    aside.add_argument("path", metavar="PATH", help="path of the table, not of its quarantine table")
+    aside.add_argument("positions", metavar="POSITION", nargs="*", help="position of a row, as shown by list")
     aside.add_argument("--state", choices=("new", "replayed", "dropped", "all"), default="new")
     aside.add_argument(
         "--overwrite",
         action="store_true",
-        help="replay: without order_by, rows from the quarantine replace those of their keys",
+        help="replay: without order_by, rows from the quarantine replace stored rows with their keys",
     )
     aside.add_argument(
         "--missing",
         choices=("fail", "null"),
         default="fail",
-        help="replay: what a column means that a row lacks and that has no default",
+        help="replay: value of a column that is not in a row and has no default",
     )
     aside.add_argument(
         "--time-unit",
         type=time_unit,
         action="append",
         metavar="[COLUMN=]UNIT",
-        help="replay: the unit (ms, us or ns) of times in change events, if no schema says it; may be repeated",
+        help="replay: time unit (ms, us or ns) of change events without a schema; may be repeated",
     )
 
 
@@ -225,7 +248,7 @@ def _nulls(reading: argparse.ArgumentParser) -> None:
         default=[],
         metavar="TEXT",
         dest="nulls",
-        help="what stands for null in a CSV besides an empty field, such as NA; may be repeated",
+        help="string that represents null in a CSV, such as NA, in addition to an empty field; may be repeated",
     )
 
 
@@ -234,18 +257,20 @@ def _demo(demo: argparse.ArgumentParser) -> None:
         "--path",
         default="demo-table",
         metavar="DIR",
-        help="where the table goes; an earlier demo table there is replaced (default: demo-table)",
+        help="path of the new table; an earlier demo table at DIR is replaced (default: demo-table)",
     )
     demo.add_argument(
         "--engine",
         choices=("auto", "spark", "local"),
         default="auto",
-        help="auto: Spark if there is a Java runtime, else this process",
+        help="auto: Spark if a Java runtime is installed, otherwise this process",
     )
     demo.add_argument(
-        "--rows", type=amount, metavar="N", help="take about N of the 336,776 flights, from all over the year"
+        "--rows", type=amount, metavar="N", help="use about N of the 336,776 flights, from the whole year"
     )
-    demo.add_argument("--keep", action="store_true", help="keep an earlier demo table and make a new one beside it")
+    demo.add_argument(
+        "--keep", action="store_true", help="keep an earlier demo table, and create a new table next to it"
+    )
 
 
 def _create(create: argparse.ArgumentParser) -> None:
@@ -254,11 +279,11 @@ def _create(create: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--schema",
         metavar="TEXT",
-        help="columns and types: 'id string, at timestamp, price decimal(10,2), tags list<string>'",
+        help="columns and types, such as 'id string, at timestamp, price decimal(10,2), tags list<string>'",
     )
-    columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
+    columns.add_argument("--schema-from", metavar="FILE", help="use the columns of a .parquet, .csv or .json file")
     _nulls(create)
-    create.add_argument("--key", type=names, required=True, metavar="A,B", help="the columns that identify a row")
+    create.add_argument("--key", type=names, required=True, metavar="A,B", help="columns that identify a row")
     create.add_argument(
         "--partition-by",
         type=partitioning,
@@ -270,14 +295,14 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--allow-moving-keys",
         action="store_true",
-        help="partition by a transform of an --order-by column, though a key gets a row for each partition that its "
-        "versions belong to",
+        help="allow a transform of an --order-by column in --partition-by; a key then has one row in each partition "
+        "that its versions belong to",
     )
     create.add_argument(
         "--order-by",
         type=names,
         metavar="A,B",
-        help="the columns that say which version of a key is newer, compared in this order; without any the later "
+        help="columns that determine which version of a key is newer, compared in this order; without them the last "
         "write wins",
     )
     create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
@@ -288,15 +313,15 @@ def _create(create: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=TEXT",
         dest="checks",
-        help='what every row has to pass, such as "not_negative=fare >= 0"; may be repeated',
+        help='condition that every row must meet, such as "not_negative=fare >= 0"; may be repeated',
     )
     create.add_argument(
         "--rename",
         choices=("snake",),
-        help="give columns whose names Avro does not allow other ones: 'Order ID' becomes order_id; every command "
-        "takes either name from then on",
+        help="rename columns whose names are invalid in Avro: 'Order ID' becomes order_id; all commands accept both "
+        "names",
     )
-    create.add_argument("--name", help="of the table; default: the last part of PATH")
+    create.add_argument("--name", help="name of the table (default: the last part of PATH)")
     create.add_argument(
         "--option",
         type=pair,
@@ -304,17 +329,17 @@ def _create(create: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         dest="options",
-        help="an option of the table; may be repeated",
+        help="option of the table; may be repeated",
     )
 
 
 def _schemas(command: Command) -> None:
-    shown = command("schema", "show a table's columns, as they are or were")
+    shown = command("schema", "show the current or past columns of a table")
     shown.add_argument("path", metavar="PATH")
     which = shown.add_mutually_exclusive_group()
-    which.add_argument("--at", metavar="POSITION", help=f"as of {POSITION}, or a savepoint")
-    which.add_argument("--history", action="store_true", help="every schema the table has had, and what changed")
-    alter = command("alter", "change a table's columns in one commit; no row changes")
+    which.add_argument("--at", metavar="POSITION", help=f"show the columns at a position: a savepoint, or {POSITION}")
+    which.add_argument("--history", action="store_true", help="show all past schemas, and the changes between them")
+    alter = command("alter", "change the columns of a table in one commit; no row changes")
     alter.add_argument("path", metavar="PATH")
     changes = alter.add_subparsers(dest="change", metavar="CHANGE", required=True)
 
@@ -326,28 +351,34 @@ def _schemas(command: Command) -> None:
             epilog=_example(f"alter {name}"),
             formatter_class=_Help,
         )
-        one.add_argument("name", metavar="COLUMN", help="s.f is a field of a struct, l[] a list's item, m{} a value")
+        one.add_argument(
+            "name",
+            metavar="COLUMN",
+            help="column or nested field: s.f is a struct field, l[] a list item, m{} a map value",
+        )
         if rewrites:
-            one.add_argument("--rewrite", action="store_true", help="also where files have to be written anew")
+            one.add_argument("--rewrite", action="store_true", help="allow changes that rewrite files")
         else:
             one.set_defaults(rewrite=False)
         return one
 
-    added = change("add", "add a column, null in the rows there are")
-    added.add_argument("type", metavar="TYPE", help="such as string, bigint, decimal(10,2), list<string>")
-    added.add_argument("--default", metavar="TEXT", help="what later batches without it mean; 'null' is null")
+    added = change("add", "add a column, which is null in existing rows")
+    added.add_argument("type", metavar="TYPE", help="type such as string, bigint, decimal(10,2) or list<string>")
+    added.add_argument(
+        "--default", metavar="TEXT", help="value for later batches without the column; 'null' means null"
+    )
     change("drop", "drop a column")
-    change("rename", "call a column otherwise").add_argument("to", metavar="NAME")
-    change("widen", "give a column a type that has every value of the present one").add_argument("type", metavar="TYPE")
-    change("retype", "give a column a type that every stored value is exactly one of").add_argument(
-        "type", metavar="TYPE", help="such as bigint for whole doubles, date for texts"
+    change("rename", "rename a column").add_argument("to", metavar="NAME")
+    change("widen", "change the type of a column to a wider type").add_argument("type", metavar="TYPE")
+    change("retype", "change the type of a column to a type that represents every stored value exactly").add_argument(
+        "type", metavar="TYPE", help="type such as bigint for integral doubles, or date for strings"
     )
     for one in (added, change("move", "move a column to another position", rewrites=False)):
         where = one.add_mutually_exclusive_group()
         where.add_argument("--after", metavar="COLUMN")
         where.add_argument("--first", action="store_true")
-    change("nullable", "let a column take nulls", rewrites=False)
-    what = "change no column; write anew the files that other engines read wrong since one of them changed the columns"
+    change("nullable", "allow nulls in a column", rewrites=False)
+    what = "rewrite files that other engines read incorrectly because one of them changed the columns"
     mend = changes.add_parser(
         "rewrite",
         help=what,
@@ -361,98 +392,112 @@ def _schemas(command: Command) -> None:
 def _reading(command: Command) -> None:
     scan = command(
         "scan",
-        "read live rows",
-        "With --json one row a line, all rows unless --limit says otherwise; NaN and infinities are written as null.",
+        "read the rows of a table",
+        "--json prints one row per line, and all rows unless --limit is given. NaN and infinity are written as null.",
     )
     _rows_out(scan)
-    scan.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {POSITION}")
-    scan.add_argument("--read-optimized", action="store_true", help="base files only, without what logs changed since")
+    scan.add_argument("--as-of", metavar="POSITION", help=f"read an earlier snapshot: {POSITION}")
+    scan.add_argument("--read-optimized", action="store_true", help="read only base files, without the changes in logs")
     changed = command(
         "incremental",
         "read the newest version of the rows changed since a position",
-        "With --output and --json the answer names the next --since.",
+        "With --output and --json the result contains the position for the next --since.",
     )
     _rows_out(changed)
-    changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {POSITION}")
-    changed.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
     changed.add_argument(
-        "--deletes", action="store_true", help="also the keys deleted since, with _hoodie_is_deleted true"
+        "--since", required=True, metavar="POSITION", help=f"read changes after this position: {POSITION}"
+    )
+    changed.add_argument(
+        "--until", metavar="POSITION", help="read changes up to and including this position (default: now)"
+    )
+    changed.add_argument(
+        "--deletes", action="store_true", help="also return the deleted keys, with _hoodie_is_deleted = true"
     )
     change = command(
         "changes",
         "read every insert, update and delete since a position",
-        "One row each: op (i, u, d), instant, before, after.",
+        "Columns of the result: op (i, u or d), instant, before, after.",
     )
     _rows_out(change, meta=False)
-    change.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {POSITION}")
-    change.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    change.add_argument(
+        "--since", required=True, metavar="POSITION", help=f"read changes after this position: {POSITION}"
+    )
+    change.add_argument(
+        "--until", metavar="POSITION", help="read changes up to and including this position (default: now)"
+    )
     change.add_argument(
         "--versions",
         choices=("net", "all"),
         default="net",
-        help="one change for a key (default), or what each commit did",
+        help="net: one change per key (default); all: the changes of each commit",
     )
     difference = command(
-        "diff", "read what makes one snapshot into another", "One row each: op (i, u, d), before, after."
+        "diff", "read the changes between two snapshots", "Columns of the result: op (i, u or d), before, after."
     )
     _rows_out(difference, meta=False)
     difference.add_argument("a", metavar="A", help=POSITION)
-    difference.add_argument("b", metavar="B", nargs="?", help="default: now")
+    difference.add_argument("b", metavar="B", nargs="?", help="second snapshot (default: now)")
     found = command(
         "get",
-        "read single rows by their keys",
-        "Keys as the table's key column has them; without partition values every partition is looked in.",
+        "read rows by their keys",
+        "Write keys as in the table's key column. Without partition values, all partitions are searched.",
     )
     _rows_out(found, where=False)
     found.add_argument(
         "keys",
         metavar="KEY",
         nargs="+",
-        help='a value of the key column, or JSON of the key and partition columns: {"id": 7, "day": "2026-01-01"}',
+        help='value of the key column, or JSON with the key and partition columns: {"id": 7, "day": "2026-01-01"}',
     )
-    found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {POSITION}")
+    found.add_argument("--as-of", metavar="POSITION", help=f"read an earlier snapshot: {POSITION}")
     twice = command(
         "duplicates",
-        "list the keys that have more than one row; exit code 1 if there are some",
-        "A key identifies a row within its partition: if it comes with another partition value, it is in two of them.",
+        "list keys with more than one row; exit code 1 if there are any",
+        "A key identifies a row within its partition. A key that was written with two partition values has two rows.",
     )
     _rows_out(twice, where=False, meta=False, columns=False)
-    twice.add_argument("--as-of", metavar="POSITION", help=f"of the table as it was: {POSITION}")
-    history = command("history", "list the commits that changed rows, the newest first")
+    twice.add_argument("--as-of", metavar="POSITION", help=f"read an earlier snapshot: {POSITION}")
+    history = command("history", "list the commits that changed rows, newest first")
     history.add_argument("path", metavar="PATH")
-    history.add_argument("--newest", type=amount, metavar="N", help="only the newest N")
-    history.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
-    timeline = command("timeline", "list every instant")
+    history.add_argument("--newest", type=amount, metavar="N", help="show only the newest N")
+    history.add_argument(
+        "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
+    )
+    timeline = command("timeline", "list all instants")
     timeline.add_argument("path", metavar="PATH")
-    timeline.add_argument("--newest", type=amount, metavar="N", help="only the newest N")
-    timeline.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
+    timeline.add_argument("--newest", type=amount, metavar="N", help="show only the newest N")
+    timeline.add_argument(
+        "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
+    )
     files = command("files", "list the file groups of a snapshot: rows and bytes of their base files, and their logs")
     files.add_argument("path", metavar="PATH")
-    files.add_argument("--as-of", metavar="POSITION", help=f"as the table was: {POSITION}")
-    files.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
+    files.add_argument("--as-of", metavar="POSITION", help=f"list an earlier snapshot: {POSITION}")
+    files.add_argument(
+        "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
+    )
 
 
 def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True, columns: bool = True) -> None:
     reading.add_argument("path", metavar="PATH")
     if where:
-        reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
+        reading.add_argument("--where", metavar="TEXT", help="condition, such as \"fare > 10 AND city IN ('x', 'y')\"")
     if columns:
         reading.add_argument("--columns", type=names, metavar="A,B")
         reading.add_argument(
             "--names",
             choices=("current", "original"),
             default="current",
-            help="original: those that columns had before create --rename",
+            help="original: names from before create --rename",
         )
     reading.add_argument(
-        "--limit", type=amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
+        "--limit", type=amount, metavar="N", help="show at most N rows (default: 20 at a terminal, otherwise all)"
     )
     if meta:
-        reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
+        reading.add_argument("--meta", action="store_true", help="include Hudi's five meta columns")
     reading.add_argument(
         "--output",
         metavar="FILE",
-        help="write the rows to a .parquet, .csv or .jsonl file; CSV has a column for each field of a struct, such as "
+        help="write the rows to a .parquet, .csv or .jsonl file; CSV has one column per struct field, such as "
         "before.fare",
     )
 

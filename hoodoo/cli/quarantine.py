@@ -16,7 +16,7 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
     """Run `hoodoo quarantine list|show|replay|drop PATH [POSITION ...]`, and return the exit code."""
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
-        raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
+        raise CallError(f"{given.action} needs a POSITION. `hoodoo quarantine list {given.path}` shows the positions.")
     if given.action == "list":
         found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
         out.rows(found.schema, found.to_batches())
@@ -28,13 +28,13 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
         there = set(aside.rows()["position"].to_pylist())
         if strange := [position for position in given.positions if position not in there]:
             raise OptionError(
-                f"There is no row at {printable(strange[0])}; nothing was given up. "
-                f"`hoodoo quarantine list {given.path}` names those there are.",
+                f"Position {printable(strange[0])} is not in the quarantine. No row was dropped. `hoodoo "
+                f"quarantine list {given.path}` shows all positions.",
                 option="position",
             )
-        out.document({"dropped": aside.drop(given.positions)}, "given up")
+        out.document({"dropped": aside.drop(given.positions)}, "dropped")
     else:
-        with out.working("trying again"):
+        with out.working("replaying rows"):
             done = aside.replay(given.overwrite, given.missing, dict(given.time_unit or []))
         out.document(asdict(done), "replayed")
         return int(done.bad > 0 or done.cut > 0)

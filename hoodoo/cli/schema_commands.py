@@ -75,5 +75,5 @@ def _default(text: str, kind: pa.DataType, column: str) -> object:
         return pa.scalar(text).cast(kind).as_py()
     except (pa.ArrowException, ValueError, OverflowError):
         raise OptionError(
-            f"--default {printable(text)} is no value of column {column!r}, which has type {kind}.", option="default"
+            f"--default {printable(text)} is not a valid value for column {column!r} of type {kind}.", option="default"
         ) from None

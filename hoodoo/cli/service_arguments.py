@@ -25,22 +25,27 @@ class _AllServices:
 
 
 def _limits(service: argparse.ArgumentParser) -> None:
-    service.add_argument("--memory", type=amount, metavar="BYTES", help="memory for rows in work (default: 1 GiB)")
-    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="read and write no faster")
     service.add_argument(
-        "--groups-at-once", type=amount, metavar="N", help="file groups in work at a time (default: one per core)"
+        "--memory", type=amount, metavar="BYTES", help="memory for the rows being rewritten (default: 1 GiB)"
+    )
+    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="maximum rate for reading and writing")
+    service.add_argument(
+        "--groups-at-once",
+        type=amount,
+        metavar="N",
+        help="number of file groups to rewrite in parallel (default: one per core)",
     )
 
 
 def _catalog(entry: argparse.ArgumentParser) -> None:
-    entry.add_argument("--catalog", metavar="NAME", help="the catalog, as pyiceberg's configuration names it")
+    entry.add_argument("--catalog", metavar="NAME", help="name of the catalog in pyiceberg's configuration")
     entry.add_argument(
         "--catalog-property",
         type=pair,
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a property of the catalog, such as type=glue or uri=...; may be given again",
+        help="property of the catalog, such as type=glue or uri=...; may be repeated",
     )
 
 
@@ -49,26 +54,26 @@ def services(command: Command) -> None:
     compact = command("compact", "finish open compaction plans, then merge logs into base files")
     compact.add_argument("path", metavar="PATH")
     compact.add_argument(
-        "--logs-min", type=amount, default=1, metavar="N", help="only file groups with at least N logs"
+        "--logs-min", type=amount, default=1, metavar="N", help="compact only file groups with at least N logs"
     )
     compact.add_argument(
         "--strategy",
         choices=("log_size", "newest_partitions", "whole_partition"),
         default="log_size",
-        help="which file groups come first",
+        help="order in which file groups are compacted",
     )
     _limits(compact)
-    cluster = command("cluster", "pack small files, or sort rows, so that reads skip more; no row changes")
+    cluster = command("cluster", "merge small files, or sort rows so that reads skip more files; no row changes")
     cluster.add_argument("path", metavar="PATH")
     cluster.add_argument(
-        "--by", type=names, metavar="A,B", help="columns to sort by; without them small files are only packed"
+        "--by", type=names, metavar="A,B", help="columns to sort by; without them, small files are only merged"
     )
     cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
     _limits(cluster)
     worker = command(
         "worker",
-        "compact, cluster, clean and archive tables beside their writers, until SIGTERM",
-        "One log record a line: on stderr, or with --json on stdout.",
+        "compact, cluster, clean and archive tables until SIGTERM, in parallel to writers",
+        "Log records are written one per line: to stderr, or with --json to stdout.",
     )
     worker.add_argument("paths", metavar="PATH", nargs="+")
     chosen = worker.add_argument("--services", type=names, default=_AllServices(), metavar="A,B")
@@ -77,157 +82,175 @@ def services(command: Command) -> None:
         "--engine",
         choices=("local", "spark"),
         default="local",
-        help="where file groups are rewritten; spark: a local session, or $SPARK_REMOTE",
+        help="where file groups are rewritten; spark: a local session, or the server in $SPARK_REMOTE",
     )
     _limits(worker)
     worker.add_argument(
         "--metrics-port",
         type=amount,
         metavar="PORT",
-        help="serve Prometheus metrics on 127.0.0.1; 0: any free port, which the first record names",
+        help="serve Prometheus metrics on 127.0.0.1; 0: any free port, shown in the first log record",
     )
-    worker.add_argument("--once", action="store_true", help="end when nothing is left to do")
+    worker.add_argument("--once", action="store_true", help="exit when no work is left")
     worker.add_argument(
-        "--poll", type=float, default=1.0, metavar="SECONDS", help="between looks at an idle table (default: 1)"
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="interval between checks of an idle table (default: 1)",
     )
     worker.add_argument(
         "--logs-min",
         type=amount,
         metavar="N",
-        help="logs of a file group that make it due (default: half of compact_after_logs)",
+        help="compact file groups with at least N logs (default: half of compact_after_logs)",
     )
     worker.add_argument(
         "--register",
         action="append",
         metavar="NAMESPACE.TABLE",
-        help="create or move the entry of the Iceberg table in a catalog after each export; once for each PATH",
+        help="create or update the Iceberg table's entry in a catalog after each export; once per PATH",
     )
     worker.add_argument(
         "--register-hudi",
         action="append",
         metavar="NAMESPACE.TABLE",
-        help="keep the entry that `hoodoo register` makes up to date; once for each PATH",
+        help="update the entry that `hoodoo register` creates; once per PATH",
     )
     _catalog(worker)
-    services = command("services", "show what table services owe, who works, and what to do where something is behind")
+    services = command("services", "show due table services, workers, and what to do about services that lag")
     services.add_argument("path", metavar="PATH")
     clean = command("clean", "delete files that no snapshot within retention needs")
     clean.add_argument("path", metavar="PATH")
-    clean.add_argument("--retain-hours", type=float, metavar="H", help="for this call instead of the table's option")
-    clean.add_argument("--retain-commits", type=amount, metavar="N", help="for this call instead of the table's option")
-    clean.add_argument(
-        "--retain-versions", type=amount, metavar="N", help="for this call instead of the table's option"
-    )
-    expire = command("expire", "drop partitions in which no row was written for a long time")
+    clean.add_argument("--retain-hours", type=float, metavar="H", help="override the table option for this call")
+    clean.add_argument("--retain-commits", type=amount, metavar="N", help="override the table option for this call")
+    clean.add_argument("--retain-versions", type=amount, metavar="N", help="override the table option for this call")
+    expire = command("expire", "drop partitions without recent writes")
     expire.add_argument("path", metavar="PATH")
     expire.add_argument(
-        "--older-than-hours", type=float, metavar="H", help="for this call instead of the option partition_ttl_hours"
+        "--older-than-hours",
+        type=float,
+        metavar="H",
+        help="override the table option partition_ttl_hours for this call",
     )
     sweep = command(
-        "sweep", "roll back writes that never ended and delete what dead writers left", "Lists the whole table."
+        "sweep",
+        "roll back writes that never finished, and delete files of dead writers",
+        "Lists all files of the table.",
     )
     sweep.add_argument("path", metavar="PATH")
     sweep.add_argument(
-        "--older-than-hours", type=float, default=24.0, metavar="H", help="what is younger is left alone (default: 24)"
+        "--older-than-hours",
+        type=float,
+        default=24.0,
+        metavar="H",
+        help="keep files that are younger than H hours (default: 24)",
     )
     archive = command(
-        "archive", "delete slots that nothing needs any more, and move old instants of Hudi's timeline into its history"
+        "archive", "delete slots that are no longer needed, and move old instants of Hudi's timeline into its history"
     )
     archive.add_argument("path", metavar="PATH")
     archive.add_argument(
         "--older-than-hours",
         type=float,
         metavar="H",
-        help="for this call instead of the table's option; never less than what stays readable",
+        help="override the table option for this call; readable snapshots always stay",
     )
-    archive.add_argument(
-        "--keep-instants", type=amount, metavar="N", help="for this call instead of the table's option"
-    )
+    archive.add_argument("--keep-instants", type=amount, metavar="N", help="override the table option for this call")
     verify = command(
-        "verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong"
+        "verify", "check that slots, files, keys and index are consistent; exit code 1 if there is a problem"
     )
     verify.add_argument("path", metavar="PATH")
     verify.add_argument(
-        "--duplicates", action="store_true", help="also whether a key has more than one row, as in two partitions"
+        "--duplicates", action="store_true", help="also find keys with more than one row, such as in two partitions"
     )
     adopt = command(
         "adopt",
-        "make a table that Apache Hudi wrote one that hoodoo writes to; version 6 becomes version 9",
-        "The first write does that, too, but for version 6. While such a table is upgraded, no other process may write "
-        "to it. After a crash, run it again.",
+        "prepare a table that Apache Hudi wrote for writes by hoodoo; version 6 becomes version 9",
+        "The first write does this automatically, except for version 6. While a version 6 table is upgraded, "
+        "no other process may write to it. Run the command again after a crash.",
     )
     adopt.add_argument("path", metavar="PATH")
     export = command(
         "export",
-        "write Delta or Iceberg metadata beside the table, so that their readers see it as of the newest commit",
-        "No row is copied. Of a merge-on-read table they see base files, so that updates show after a compaction; with "
-        "--mode merged they see the rows of the table.",
+        "write Delta or Iceberg metadata next to the table, so that their readers can read the newest commit",
+        "No row is copied. Readers see the base files of a merge-on-read table, so updates become visible "
+        "after compaction. With --mode merged they see all current rows.",
     )
     export.add_argument("path", metavar="PATH")
-    export.add_argument("--delta", action="store_true", help="write a Delta log, in _delta_log")
-    export.add_argument("--iceberg", action="store_true", help="write Iceberg metadata, in metadata")
+    export.add_argument("--delta", action="store_true", help="write a Delta log to the folder _delta_log")
+    export.add_argument("--iceberg", action="store_true", help="write Iceberg metadata to the folder metadata")
     export.add_argument(
         "--mode",
         metavar="MODE",
-        help="read_optimized, base files as they are, or merged, with what logs changed (default: option export_mode)",
+        help="read_optimized: base files only; merged: base files with the changes in logs (default: table option "
+        "export_mode)",
     )
     export.add_argument(
         "--history",
         metavar="SLOTS",
         default="newest",
-        help="newest, an Iceberg snapshot for each export (default), or all, one for each slot that changed base files",
+        help="newest: one Iceberg snapshot per export (default); all: one snapshot per slot that changed base files",
     )
     export.add_argument(
-        "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
+        "--rebuild", action="store_true", help="recreate the metadata, even if another writer changed them"
     )
     export.add_argument(
-        "--register", metavar="NAMESPACE.TABLE", help="create or move the entry of the Iceberg table in a catalog"
+        "--register", metavar="NAMESPACE.TABLE", help="create or update the Iceberg table's entry in a catalog"
     )
     _catalog(export)
     register = command(
         "register",
-        "create or refresh the table's entry in a Hive metastore or in Glue, where readers of Apache Hudi look",
-        "A merge-on-read table gets three: NAME and NAME_rt show its rows, NAME_ro its base files. Rows of later "
-        "commits show without another run; columns and partitions after it.",
+        "create or update the table's entry in a Hive metastore or in Glue, for readers of Apache Hudi",
+        "A merge-on-read table gets three entries: NAME and NAME_rt show all rows, NAME_ro only the base "
+        "files. New rows are visible at once. Run the command again after changes of columns or partitions.",
     )
     register.add_argument("path", metavar="PATH")
-    register.add_argument("name", metavar="NAMESPACE.TABLE", help="the table in the catalog")
+    register.add_argument("name", metavar="NAMESPACE.TABLE", help="name of the table in the catalog")
     _catalog(register)
     salvage = command(
         "salvage",
-        "make file groups with damaged files readable again; every sound row stays",
-        "Damaged files are copied to .hoodie/.hoodoo/salvaged/ below PATH. Exit code 1 if rows would be lost and that "
-        "is not accepted, or if a dry run finds damage.",
+        "make file groups with damaged files readable again; all undamaged rows stay",
+        "Damaged files are copied to .hoodie/.hoodoo/salvaged/ below PATH. Exit code 1 if rows would be lost "
+        "without --accept-loss, or if a dry run finds damage.",
     )
     salvage.add_argument("path", metavar="PATH")
-    salvage.add_argument("--dry-run", action="store_true", help="only say what is damaged and which keys would be lost")
+    salvage.add_argument(
+        "--dry-run", action="store_true", help="only show which files are damaged and which keys would be lost"
+    )
     salvage.add_argument(
         "--accept-loss",
         action="store_true",
-        help="go on although the newest version of some keys is lost; an earlier one stays where there is one",
+        help="continue although the newest version of some keys is lost; an earlier version stays if there is one",
     )
-    rollback = command("rollback", "end a pending instant for good and delete its files")
+    rollback = command("rollback", "roll back a pending instant and delete its files")
     rollback.add_argument("path", metavar="PATH")
     rollback.add_argument("instant", metavar="INSTANT")
     resolve = command(
-        "resolve", "say whether an instant whose commit was left unknown is committed; if not, it never will be"
+        "resolve",
+        "determine whether an instant with an unknown outcome is committed; if it is not, it can no longer be "
+        "committed",
     )
     resolve.add_argument("path", metavar="PATH")
     resolve.add_argument("instant", metavar="INSTANT")
-    check = command("check-store", "try whether a store keeps the promises that commits rest on; exit code 1 if not")
+    check = command("check-store", "check that a store has the properties that commits depend on; exit code 1 if not")
     check.add_argument("path", metavar="URL")
 
 
 def keeping(command: Command) -> None:
     """Add the commands that protect or restore a snapshot. `command` as in `services`."""
-    save = command("savepoint", "keep a snapshot readable under a name, or list the names there are")
+    save = command("savepoint", "keep a snapshot readable under a name, or list savepoints")
     save.add_argument("path", metavar="PATH")
-    save.add_argument("name", metavar="NAME", nargs="?", help="without one the savepoints are listed")
-    how = save.add_mutually_exclusive_group()
-    how.add_argument("--as-of", metavar="POSITION", help=f"the snapshot to keep (default: the newest): {POSITION}")
-    how.add_argument(
-        "--delete", action="store_true", help="give the savepoint up: the next clean may take what only it holds"
+    save.add_argument(
+        "name", metavar="NAME", nargs="?", help="name of the savepoint; without NAME, savepoints are listed"
     )
-    restore = command("restore", "bring back the rows of an earlier snapshot as a new commit; history stays readable")
+    how = save.add_mutually_exclusive_group()
+    how.add_argument("--as-of", metavar="POSITION", help=f"snapshot to keep (default: the newest): {POSITION}")
+    how.add_argument(
+        "--delete",
+        action="store_true",
+        help="delete the savepoint; the next cleaning may delete files that only this savepoint needs",
+    )
+    restore = command("restore", "restore the rows of an earlier snapshot in a new commit; history stays readable")
     restore.add_argument("path", metavar="PATH")
     restore.add_argument("to", metavar="TO", help=f"a savepoint, or {POSITION}")

@@ -139,7 +139,7 @@ def _engine(name: str) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
+        raise EngineError("--engine spark needs PySpark. Install it: pip install 'hoodoo[spark]'.") from None
     from hoodoo.engine.spark import SparkEngine
 
     builder = SparkSession.builder.appName("hoodoo worker")
@@ -161,9 +161,11 @@ def services(given: argparse.Namespace, out: Out, table: Table) -> None:
         problems = [asdict(problem) for problem in found.problems]
         out.document({**fields, **more, "problems": problems, "advice": list(found.advice)})
         return
-    workers = {name: f"{'dead, ' * (name in found.dead)}beat {age:.0f} s ago" for name, age in found.workers.items()}
+    workers = {
+        name: f"{'dead, ' * (name in found.dead)}heartbeat {age:.0f} s ago" for name, age in found.workers.items()
+    }
     plans = {
-        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'nobody runs it'}"
+        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'not running'}"
         for instant, age in found.plan_ages.items()
     }
     out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")

@@ -53,12 +53,12 @@ class WordsParser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):
             name = "/".join(action.option_strings) or str(action.metavar or action.dest)
             near = import_module("hoodoo.arguments").value_meant(word, known)
-            self._refuse(f"{name} takes {', '.join(known[:-1])} or {known[-1]}, not {word!r}", near)
+            self._refuse(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {word!r}", near)
         near = import_module("hoodoo.nearest").nearest(word, known)
         if action.dest == "command":
             near = _COMMANDS.get(word.lower().replace("_", "-"), near)
             near = near and f"{self.prog} {near}"
-        self._refuse(f"there is no command {word!r}", near)
+        self._refuse(f"command {word!r} does not exist", near)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse arguments. Subcommands reject unknown arguments themselves.
@@ -78,14 +78,14 @@ class WordsParser(argparse.ArgumentParser):
     def _refuse_argument(self, left: Sequence[str]) -> NoReturn:
         flag = next((one for one in left if one.startswith("-")), None)
         if flag is None:
-            self._refuse(f"{left[0]!r} is one word too many: a text with spaces stands in double quotes", None)
+            self._refuse(f"unexpected argument {left[0]!r}: put a value with spaces in double quotes", None)
         flag = flag.partition("=")[0]
         known = [one for action in self._actions for one in action.option_strings if one.startswith("--")]
         plain = {one[2:].replace("-", "_"): one for one in known}
         word = flag.lstrip("-").replace("-", "_")
         meant = import_module("hoodoo.hints").argument_meant(word, list(plain))
         place = "" if self._subparsers is None else " before the command"
-        self._refuse(f"there is no {flag}{place}", plain.get(meant or ""))
+        self._refuse(f"there is no option {flag}{place}", plain.get(meant or ""))
 
     def _refuse(self, what: str, near: str | None) -> NoReturn:
         """Exit with an error message and a suggestion, without the usage."""

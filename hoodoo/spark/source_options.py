@@ -45,9 +45,10 @@ OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 _OF_CREATE_TABLE = "owner"  # Spark adds this option only for CREATE TABLE
 _NO_TABLE = (
-    'Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: type hoodoo.sql(spark, "CREATE TABLE '
-    "name (...) USING hoodoo LOCATION 'path' TBLPROPERTIES ('key' = '...')\"), which makes the table and a view of it, "
-    "or CREATE TEMPORARY VIEW name USING hoodoo OPTIONS (path '...') for a table that is there."
+    "Spark does not pass options to a table from CREATE TABLE ... USING hoodoo. For a new table, run "
+    "hoodoo.sql(spark, \"CREATE TABLE name (...) USING hoodoo LOCATION 'path' TBLPROPERTIES ('key' = "
+    "'...')\"), which also creates a view. For an existing table, run CREATE TEMPORARY VIEW name USING hoodoo "
+    "OPTIONS (path '...')."
 )
 
 
@@ -61,17 +62,17 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     for name in given:
         if _SECRET.search(name):
             raise OptionError(
-                f"Option {printable(name)} would show in plans and logs. Give credentials to the environment of "
-                "the driver and of the workers "
-                "(AWS_ACCESS_KEY_ID, a profile, a role), or write and read with hoodoo.open(path, storage=...).",
+                f"Option {printable(name)} would be visible in plans and logs. Put credentials into the "
+                "environment of the driver and of the workers (AWS_ACCESS_KEY_ID, a profile, a role), or read "
+                "and write with hoodoo.open(path, storage=...).",
                 option=name,
             )
         if name.lower() not in names:
             ours = meant(name, names.values())
             near = [ours.lower()] if ours else difflib.get_close_matches(name.lower()[:100], names, 1, 0.5)
-            hint = f"Did you mean {names[near[0]]!r}?" if near else f"Known: {', '.join(names.values())}."
+            hint = f"Did you mean {names[near[0]]!r}?" if near else f"Valid options: {', '.join(names.values())}."
             if (argument := meant(name, ARGUMENTS[1:])) and not ours:
-                hint = f"The table knows its {argument} since hoodoo.create({argument}=...); leave the option out."
+                hint = f"The {argument} of a table is set by hoodoo.create({argument}=...). Leave the option out."
             raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
     return {names[name.lower()]: value for name, value in given.items()}
 
@@ -87,7 +88,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
-        raise OptionError(f"{name} takes a whole number from 1, got {printable(text)}.", option=name)
+        raise OptionError(f"{name} must be an integer from 1, got {printable(text)}.", option=name)
     return int(text)
 
 
@@ -113,7 +114,8 @@ def names_in(text: str | None) -> list[str] | None:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OptionError(
-            f"columns takes names with commas between, or a JSON list of them, got {printable(text)}.", option="columns"
+            f"columns must be names separated by commas, or a JSON list of names, got {printable(text)}.",
+            option="columns",
         )
     return names
 
@@ -125,7 +127,9 @@ def _storage(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _path(options: Mapping[str, str]) -> str:
     if not options.get("path"):
-        raise OptionError(f"The data source needs a path: load(path), or the option path. {_NO_TABLE}", option="path")
+        raise OptionError(
+            f"The data source needs a path. Pass it as load(path), or as the option path. {_NO_TABLE}", option="path"
+        )
     return options["path"]
 
 
@@ -197,10 +201,10 @@ class ReadOptions:
                     if name not in _OF_STREAM
                     else "a batch read"
                 )
-                raise OptionError(f"Option {name!r} means nothing to {where}.", option=name)
+                raise OptionError(f"Option {name!r} has no effect on {where}. Leave it out.", option=name)
         if "since" in options and "startingPosition" in options:
             raise OptionError(
-                "since and startingPosition are two names of one option; give one of them.", option="since"
+                "Options since and startingPosition have the same meaning. Pass only one of them.", option="since"
             )
         versions = options.get("versions", "net").lower()
         one_of("versions", versions, ("net", "all"))
@@ -276,11 +280,15 @@ class SparkWriteOptions:
         one_of("duplicates", duplicates, ("newest", "fail"))
         one_of("existing", existing, ("fail", "keep"))
         if "existing" in options and operation not in ("insert", "bulk_insert"):
-            raise OptionError("Option 'existing' goes with operation 'insert' or 'bulk_insert'.", option="existing")
+            raise OptionError("Option 'existing' needs operation 'insert' or 'bulk_insert'.", option="existing")
         if "duplicates" in options and operation == "delete":
-            raise OptionError("Option 'duplicates' means nothing to operation 'delete'.", option="duplicates")
+            raise OptionError(
+                "Option 'duplicates' has no effect on operation 'delete'. Leave it out.", option="duplicates"
+            )
         if operation == "delete" and (named := [name for name in (*_COLUMNS, *_BAD_ROWS) if name in options]):
-            raise OptionError(f"Option {named[0]!r} means nothing to operation 'delete'.", option=named[0])
+            raise OptionError(
+                f"Option {named[0]!r} has no effect on operation 'delete'. Leave it out.", option=named[0]
+            )
         evolve, missing = options.get("evolve", "false").lower(), options.get("missing", "fail")
         one_of("evolve", evolve, ("true", "false"))
         one_of("missing", missing, ("fail", "null"))
@@ -345,18 +353,23 @@ class SparkStreamOptions:
         sink = options.get("sink", "")
         if not 0 < len(sink) <= _SINK_MAX:
             raise OptionError(
-                "A stream needs the option sink, a name of 1 to "
-                f"{_SINK_MAX} characters under which the table remembers its newest batch, so that each batch is "
-                'written once: .option("sink", "name").',
+                f'A stream needs the option sink, a name of 1 to {_SINK_MAX} characters: .option("sink", '
+                '"name"). The table stores the newest batch under this name, so that each batch is written '
+                "once.",
                 option="sink",
             )
         if "transaction" in options:
-            raise OptionError("A stream takes no transaction: sink and the number of the batch are it.", option="sink")
+            raise OptionError(
+                "A stream does not accept the option transaction. The stream sets it from sink and the number of "
+                "the batch.",
+                option="sink",
+            )
         checkpoint = options.get("checkpointlocation", "")
         if not checkpoint:
             raise OptionError(
-                'A stream into a table needs .option("checkpointLocation", ...): the setting '
-                "spark.sql.streaming.checkpointLocation is not shown to a data source, which has to know the query.",
+                'A stream into a table needs .option("checkpointLocation", ...). The setting '
+                "spark.sql.streaming.checkpointLocation is not visible to a data source, which identifies the "
+                "query by its checkpoint.",
                 option="checkpointLocation",
             )
         return SparkStreamOptions(write, sink, checkpoint)
@@ -366,10 +379,12 @@ def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
     default = BadRowLimits()
     share = options.get("max_bad_share", str(default.share))
     if not re.fullmatch(r"\d{1,9}(\.\d{1,18})?", share, re.ASCII):
-        raise OptionError(f"max_bad_share takes a number such as 0.01, got {printable(share)}.", option="max_bad_share")
+        raise OptionError(
+            f"max_bad_share must be a number such as 0.01, got {printable(share)}.", option="max_bad_share"
+        )
     rows = options.get("max_bad_rows", str(default.rows))
     if not re.fullmatch(r"\d{1,12}", rows, re.ASCII):
-        raise OptionError(f"max_bad_rows takes a whole number from 0, got {printable(rows)}.", option="max_bad_rows")
+        raise OptionError(f"max_bad_rows must be an integer from 0, got {printable(rows)}.", option="max_bad_rows")
     return bad_row_limits(options.get("on_bad_rows", "fail"), int(rows), float(share))
 
 
@@ -379,7 +394,7 @@ def _transaction(text: str | None) -> ApplicationVersion | None:
     match = re.fullmatch(r"(.+):(\d{1,18})", text, re.ASCII | re.DOTALL)
     if not match:
         raise OptionError(
-            f"transaction takes application:version with a whole number as version, got {printable(text)}.",
+            f"transaction must be application:version, with an integer as version, got {printable(text)}.",
             option="transaction",
         )
     return ApplicationVersion(match[1], int(match[2]))

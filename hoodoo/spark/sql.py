@@ -40,10 +40,10 @@ _READS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 _WRITES = {exp.Merge: sql_writes.merge, exp.Update: sql_writes.update, exp.Delete: sql_writes.delete}
 _WRITES |= {exp.Insert: sql_writes.insert}
 _INSTEAD = {
-    "ANALYZE": "statistics are kept by every write.",
-    "DROP": "a table is its folder; remove the folder.",
+    "ANALYZE": "every write maintains statistics.",
+    "DROP": "a table is its folder; delete the folder.",
     "OPTIMIZE": "hoodoo.open(path).compact() merges logs, cluster(...) sorts and packs files.",
-    "REFRESH": "each query reads the table as it is then.",
+    "REFRESH": "each query reads the newest snapshot.",
     "RESTORE": "use hoodoo.open(path).restore(to).",
     "SHOW": "use DESCRIBE, DESCRIBE HISTORY, or hoodoo.open(path).options.",
     "TRUNCATE": "use DELETE FROM without a condition.",
@@ -133,7 +133,7 @@ def _without_tree(spark: SparkSession, statement: Statement, found: list[Referen
     if words[:2] == ["MERGE", "WITH"]:
         raise refusal("MERGE WITH SCHEMA EVOLUTION", "ALTER TABLE ... ADD COLUMNS first.")
     if words[0] == "EXPLAIN":
-        raise refusal("EXPLAIN", "hoodoo.sql(spark, query).explain() shows the plan of a query.")
+        raise refusal("EXPLAIN", "use hoodoo.sql(spark, query).explain() to show the plan of a query.")
     if words[0] in ("MERGE", "INSERT", "UPDATE", "DELETE", "CREATE"):
         raise unreadable(statement)
     raise _not_there(statement)
@@ -143,7 +143,7 @@ def _not_there(statement: Statement) -> OptionError:
     word = statement.words[0]
     return refusal(
         f"{word} of a hoodoo table",
-        _INSTEAD.get(word, "hoodoo.open(path) has methods for what is to be done with a table."),
+        _INSTEAD.get(word, "use the methods of hoodoo.open(path)."),
     )
 
 
@@ -175,7 +175,7 @@ def _view(spark: SparkSession, statement: Statement) -> DataFrame:
     if not any(isinstance(one, exp.TemporaryProperty) for one in held) or len(held) > 1 or columns or tree.this.db:
         raise refusal(
             "a view of a hoodoo table that is not CREATE [OR REPLACE] TEMPORARY VIEW name AS SELECT ...",
-            "a lasting one cannot name hoodoo.`path`, and columns are named in the SELECT.",
+            "permanent views cannot refer to hoodoo.`path`, and columns are named in the SELECT.",
         )
     frame = frame_of(spark, statement.after(sql_tables.query_begins_after(statement)))
     if tree.args.get("replace"):
@@ -198,7 +198,7 @@ def _describe(spark: SparkSession, statement: Statement, path: str) -> DataFrame
     if style == "HISTORY":
         return _history(spark, path, None)
     if style not in ("", "EXTENDED", "FORMATTED") or statement.tree.args.get("as_json"):
-        raise refusal(f"DESCRIBE {style}", "DESCRIBE [EXTENDED] and DESCRIBE HISTORY are there.")
+        raise refusal(f"DESCRIBE {style}", "use DESCRIBE [EXTENDED] or DESCRIBE HISTORY.")
     return _frame(spark, sql_tables.described(open_table(path), bool(style)))
 
 

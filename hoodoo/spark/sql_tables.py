@@ -85,13 +85,14 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
     declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if tree.args.get("replace"):
-        raise refusal("CREATE OR REPLACE TABLE", "drop the folder of the old table first, or write to the table.")
+        raise refusal("CREATE OR REPLACE TABLE", "delete the folder of the old table first, or write to the table.")
     location, given = _properties(tree)
     name = "" if path else node.name
     if bool(path) == bool(location) or node.db and not path:
         raise OptionError(
-            "Say once where the table lies: CREATE TABLE hoodoo.`path` (...), or CREATE TABLE name (...) USING hoodoo "
-            "LOCATION 'path', which also makes a temporary view of that name.",
+            "The location of the table is missing or given twice. Write CREATE TABLE hoodoo.`path` (...), or "
+            "CREATE TABLE name (...) USING hoodoo LOCATION 'path', which also creates a temporary view with "
+            "that name.",
             option="path",
         )
     place = path or location
@@ -106,7 +107,7 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
     schema = pa.schema(list(_fields(spark, declared))) if frame is None else arrow_schema_of(frame.schema)
     if "key" not in given:
         raise OptionError(
-            "CREATE TABLE needs the key: TBLPROPERTIES ('key' = 'id'), with commas between several columns.",
+            "CREATE TABLE needs a key: TBLPROPERTIES ('key' = 'id'), with commas between several columns.",
             option="key",
         )
     named = [one for one in _LISTS if isinstance(given.get(one), str)]
@@ -126,14 +127,15 @@ def _query_of(spark: SparkSession, statement: Statement) -> Any:
 def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
     for node in declared:
         if not isinstance(node, exp.ColumnDef) or node.args.get("kind") is None:
-            raise refusal(printable(node.sql("spark")), "a column is a name and a type, and NOT NULL where need be.")
+            raise refusal(printable(node.sql("spark")), "a column needs a name, a type and optionally NOT NULL.")
         kinds = [one.args["kind"] for one in node.args.get("constraints") or []]
         required = any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
         for kind in kinds:
             if not isinstance(kind, exp.NotNullColumnConstraint) or kind.args.get("allow_null"):
                 raise refusal(
                     f"{printable(kind.sql('spark'))} of column {node.name}",
-                    "a table keeps names, types and NOT NULL; ALTER TABLE ... ADD COLUMN takes a DEFAULT.",
+                    "CREATE TABLE accepts names, types and NOT NULL; ALTER TABLE ... ADD COLUMN also accepts a "
+                    "DEFAULT.",
                 )
         yield pa.field(node.name, type_of(spark, node.args["kind"]), not required)
 
@@ -148,13 +150,15 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
             found["partition_by"] = [_partition(part) for part in one.this.expressions]
         elif isinstance(one, exp.FileFormatProperty):
             if one.this.name.lower() != "hoodoo":
-                raise OptionError(f"A table at hoodoo.`path` is USING hoodoo, not {one.this.name}.", option="using")
+                raise OptionError(
+                    f"A table at hoodoo.`path` must be USING hoodoo, got {one.this.name}.", option="using"
+                )
         elif type(one) is exp.Property:
             found |= _property(one)
         else:
             raise refusal(
                 f"{printable(one.sql('spark'))} of CREATE TABLE",
-                "it takes columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
+                "use columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
             )
     return location, found
 
@@ -167,7 +171,7 @@ def _partition(node: Node) -> str | Transform:
     if (said := _TRANSFORM.fullmatch(text)) is None:
         raise refusal(
             f"PARTITIONED BY {printable(text)}",
-            "it takes columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
+            "use columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
         )
     number = f"{said[2]}, " if said[2] else ""
     return transform_of(f"{said[1].lower()}({number}{said[3]})")
@@ -232,7 +236,7 @@ def moved(statement: Statement, target: Target) -> Any:
         if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
             name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
             return target.table.alter([MoveColumn(name, after, False)])
-    raise refusal("this form of ALTER TABLE", f"it takes {_KNOWN}.")
+    raise refusal("this form of ALTER TABLE", f"use {_KNOWN}.")
 
 
 def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator[Alteration]:
@@ -261,7 +265,7 @@ def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
         said = one.args["kind"]
         if not isinstance(said, exp.DefaultColumnConstraint):
             raise refusal(
-                f"{printable(said.sql('spark'))} of a new column", "it has a name, a type, DEFAULT, FIRST and AFTER."
+                f"{printable(said.sql('spark'))} of a new column", "use a name, a type, DEFAULT, FIRST and AFTER."
             )
         default = _constant(spark, said.this, kind)
     position = node.args.get("position")
@@ -276,7 +280,7 @@ def _constant(spark: SparkSession, node: Node, kind: pa.DataType) -> Any:
 
 
 def _unknown(node: Node) -> OptionError:
-    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"it takes {_KNOWN}.")
+    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"use {_KNOWN}.")
 
 
 def _path(node: Node, schema: pa.Schema) -> str:

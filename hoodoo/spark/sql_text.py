@@ -114,7 +114,7 @@ def read(text: str) -> Statement:
         OptionError: `text` is not a string, is empty, or contains more than one statement.
     """
     if not isinstance(text, str) or not text.strip():
-        raise OptionError(f"sql takes a statement of Spark SQL as text, got {printable(text)}.", option="text")
+        raise OptionError(f"sql needs a Spark SQL statement as a string, got {printable(text)}.", option="text")
     try:
         found = list(_Spark().tokenize(text))
     except TokenError as problem:
@@ -122,9 +122,9 @@ def read(text: str) -> Statement:
     while found and found[-1].token_type == TokenType.SEMICOLON:
         found.pop()
     if not found:
-        raise OptionError("sql takes a statement of Spark SQL, and the text has only comments.", option="text")
+        raise OptionError("The text contains no statement. Write a Spark SQL statement.", option="text")
     if any(token.token_type == TokenType.SEMICOLON for token in found):
-        raise OptionError("sql takes one statement; run one after the other.", option="text")
+        raise OptionError("sql accepts a single statement. Run the statements one by one.", option="text")
     text = text[: found[-1].end + 1]
     tree, why = _parsed(text)
     return Statement(text, found, tree, why)
@@ -164,13 +164,13 @@ def path_of(node: Node, names: Mapping[str, str]) -> str | None:
 
 def refusal(what: str, instead: str) -> OptionError:
     """Return the error for a statement that `sql` does not support."""
-    return OptionError(f"hoodoo.sql does not know {what}: {instead}", option="text")
+    return OptionError(f"hoodoo.sql does not support {what}: {instead}", option="text")
 
 
 def unreadable(statement: Statement) -> ExpressionError:
     """Return the error for a statement on a hoodoo table that cannot be parsed."""
-    why = statement.why or "it is no statement that sqlglot knows"
-    return ExpressionError(f"Cannot read the statement: {why}", expression=statement.text[:1000])
+    why = statement.why or "sqlglot does not recognize it as a statement"
+    return ExpressionError(f"Cannot parse the statement: {why}", expression=statement.text[:1000])
 
 
 def replaced(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
@@ -205,7 +205,7 @@ def _parsed(text: str) -> tuple[Node | None, str]:
         place = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         return None, f"{why}{place}."
     except RecursionError:
-        return None, "It is nested too deeply."
+        return None, "It has too many nested levels."
     finally:
         logger.setLevel(level)
     return (None, "") if isinstance(tree, exp.Command) else (tree, "")
@@ -246,8 +246,8 @@ def _position(statement: Statement, last: int, end: int) -> tuple[str | None, in
     slot = words[0] == "VERSION" and value.token_type == TokenType.NUMBER
     if value.token_type != TokenType.STRING and not slot:
         raise OptionError(
-            f"{words[0]} AS OF {value.text}: a position of a hoodoo table is the number of a slot after VERSION, or a "
-            "text, such as a cursor, an instant or the name of a savepoint in quotes; DESCRIBE HISTORY lists them.",
+            f"{words[0]} AS OF {value.text} is not a valid position. After VERSION, write a slot number, or a "
+            "cursor, an instant or a savepoint name in quotes. DESCRIBE HISTORY lists positions.",
             option="as_of",
         )
     return value.text, value.end + 1

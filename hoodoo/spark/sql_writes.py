@@ -69,7 +69,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     """
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
-        raise refusal("UPDATE ... FROM", "use MERGE INTO, which reads another table.")
+        raise refusal("UPDATE ... FROM", "use MERGE INTO, which can read another table.")
     _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
     _require_alike(statement)
     row = Side(target.alias, "", target.table.schema)
@@ -106,8 +106,8 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
         clauses = ", ".join(name.strip("_").upper() for name in more)
         raise refusal(
             f"{what} with {clauses}",
-            f"{what} takes a table, an alias and WHERE; what depends on other rows or tables is a MERGE INTO, whose "
-            "source says which keys are meant.",
+            f"{what} accepts a table, an alias and WHERE. To use other rows or tables, write MERGE INTO with a "
+            "source that returns the keys to change.",
         )
 
 
@@ -128,11 +128,11 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     if tree.args.get("overwrite") or tree.args.get("where"):
         raise refusal(
             "INSERT OVERWRITE",
-            "it could mean the table or some partitions. Use hoodoo.open(path).insert_overwrite(df), with "
-            "whole_table=True to replace all rows.",
+            "it is ambiguous, because it could replace the table or some partitions. Use "
+            "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows.",
         )
     if target.node.args.get("partition"):
-        raise refusal("INSERT ... PARTITION", "give the partition columns values like all others.")
+        raise refusal("INSERT ... PARTITION", "write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
     frame = frame_of(spark, _before(statement, "INSERT") + statement.after(_end_of_target(statement, target, listed)))
@@ -142,8 +142,8 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         raise ColumnError(f"INSERT names column {twice!r} more than once.", column=twice)
     if len(named) != len(frame.columns):
         raise ColumnError(
-            f"INSERT has {len(frame.columns)} values for {len(named)} columns ({', '.join(named[:20])}). Give each "
-            "column a value, or name the columns: INSERT INTO t (a, b) ..."
+            f"INSERT has {len(frame.columns)} values for {len(named)} columns ({', '.join(named[:20])}). Write "
+            "a value for each column, or name the columns: INSERT INTO t (a, b) ..."
         )
     missing = "null" if listed or by_name else "fail"
     return table.insert(_fitting(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
@@ -215,12 +215,12 @@ class _Clause:
             else:
                 merging.when_matched_delete(where)
         else:
-            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "it takes UPDATE, DELETE and INSERT.")
+            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "use UPDATE, DELETE or INSERT.")
 
     def _update(self, merging: Merge, then: Node, where: str | None) -> None:
         if any(isinstance(part, exp.Star) for part in then.expressions):
             if self._by_source:
-                raise refusal("UPDATE SET * where no source row is", "name the columns and their values.")
+                raise refusal("UPDATE SET * without a source row", "name the columns and their values.")
             merging.when_matched_update_all(where)
             return
         values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
@@ -243,7 +243,7 @@ class _Clause:
         names = [_column(part.parts[-1].name, self.table.schema) for part in then.this.expressions]
         values = _listed(then.expression)
         if len(names) != len(values):
-            raise OptionError(f"INSERT names {len(names)} columns and has {len(values)} values.", option="text")
+            raise OptionError(f"INSERT names {len(names)} columns but has {len(values)} values.", option="text")
         found = dict(zip(names, values, strict=True))
         for name in dict.fromkeys((*self.table.key, *self.table.partition_by)):
             node = found.pop(name, None)
@@ -251,13 +251,14 @@ class _Clause:
                 continue
             if node is None or not _is_column(node, name, self._scope):
                 raise OptionError(
-                    f"INSERT of a MERGE takes column {name!r} from the source row, which did not match by it: name "
-                    f"{name} among the columns, and {self.source.alias or 'the source'}.{name} as its value.",
+                    f"INSERT of a MERGE needs column {name!r} from the source row, because rows are matched by "
+                    f"it. Add {name} to the columns, with {self.source.alias or 'the source'}.{name} as its "
+                    "value.",
                     option="text",
                 )
         if not found:
             raise OptionError(
-                "INSERT of a MERGE needs a column besides those that the key and the partition have.", option="text"
+                "INSERT of a MERGE needs at least one column that is not a key or partition column.", option="text"
             )
         return {name: duckdb_text(node, self._scope) for name, node in found.items()}
 
@@ -281,15 +282,17 @@ def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope:
     for part in parts:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
             raise ExpressionError(
-                f"SET takes column = value, got {printable(part.sql('spark'))}.", expression=part.sql("spark")[:1000]
+                f"SET must be column = value, got {printable(part.sql('spark'))}.", expression=part.sql("spark")[:1000]
             )
         names = [one.name for one in part.this.parts]
         if len(names) > 1 and names[0].lower() in [side.alias for side in sides if side.alias]:
             if names[0].lower() != row.alias:
-                raise ColumnError(f"SET takes columns of the table, and {'.'.join(names)} is one of the source.")
+                raise ColumnError(
+                    f"SET can only change columns of the table, but {'.'.join(names)} is a source column."
+                )
             names = names[1:]
         if len(names) > 1:
-            raise refusal(f"SET {'.'.join(names)}", "a field of a struct cannot be set; set the whole column.")
+            raise refusal(f"SET {'.'.join(names)}", "a single struct field cannot be set; set the whole column.")
         name = _column(names[0], row.schema)
         if name in found:
             raise ColumnError(f"SET names column {name!r} more than once.", column=name)
@@ -319,9 +322,9 @@ def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
         found.append(pair[0][1])
     if len(set(found)) < len(found) or not set(needed) <= set(found) <= set(wanted):
         raise OptionError(
-            f"ON has to be {said}: the match of a MERGE is the key"
-            f"{' and the partition' if table.partition_by else ''}. Other conditions go behind WHEN ... AND; "
-            "a source whose column has another name is a subquery that renames it.",
+            f"ON must be {said}, because MERGE matches rows by the "
+            f"key{' and the partition' if table.partition_by else ''}. Put other conditions after WHEN ... "
+            "AND. If a source column has another name, rename it in a subquery.",
             option="text",
         )
 
@@ -344,7 +347,7 @@ def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 def _column(name: str, schema: pa.Schema) -> str:
     found = Side("", "", schema).column(name)
     if found is None:
-        raise ColumnError(f"The table has no column {printable(name)}; {hint(name, schema.names)}", column=name)
+        raise ColumnError(f"Column {printable(name)} is not in the table; {hint(name, schema.names)}", column=name)
     return found
 
 
@@ -374,8 +377,8 @@ def _require_alike(statement: Statement) -> None:
     """
     if texts := statement.unlike_texts():
         raise refusal(
-            f"the text {printable(texts[0])} in an expression that DuckDB evaluates",
-            r"write one text in single quotes, with no escapes but \\, \', \n, \r and \t.",
+            f"the string {printable(texts[0])} in an expression that DuckDB evaluates",
+            r"write one string in single quotes, with no escapes except \\, \', \n, \r and \t.",
         )
     words = statement.words
     named: Any = [index for index, word in enumerate(words[:-1]) if word == "TRY_CAST" and words[index + 1] == "("]

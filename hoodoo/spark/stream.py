@@ -91,8 +91,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
-                f"The checkpoint of the stream is at slot {found.slot}, but the newest slot is {head.seq}: the table "
-                "was put back from a backup. Start the query with a new checkpoint."
+                f"The checkpoint of the stream is at slot {found.slot}, but the newest slot is {head.seq}: the "
+                "table was restored from a backup. Start the query with a new checkpoint."
             )
         require_same_slot(self._table.handle.history, found.slot, found.digest, "The checkpoint of the stream")
         return found
@@ -167,8 +167,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         head: View = table.handle.look().view
         if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
             raise SchemaError(
-                f"The table's columns changed while the stream ran: it was started with {planned} and now is "
-                f"{now}. Restart the query; its checkpoint stays good."
+                f"The columns of the table changed while the stream was running: expected {planned}, got "
+                f"{now}. Restart the query. Its checkpoint stays valid."
             )
         return head
 

@@ -57,9 +57,9 @@ def query_of(checkpoint: str, storage: Mapping[str, Any]) -> str:
         return str(json.loads(_bytes_of(checkpoint, storage))["id"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as problem:
         raise EngineError(
-            f"The query's id cannot be read from {printable(checkpoint)}/{_METADATA} ({type(problem).__name__}), and "
-            "without it a batch cannot be told from one of another query. Put the checkpoint where the driver's Python "
-            'can read it, or use foreachBatch(table.sink("name")).',
+            f"The query's id cannot be read from {printable(checkpoint)}/{_METADATA} "
+            f"({type(problem).__name__}), but it is needed to distinguish batches of different queries. Put "
+            'the checkpoint where the driver\'s Python can read it, or use foreachBatch(table.sink("name")).',
             checkpoint=checkpoint,
         ) from None
 
@@ -96,8 +96,9 @@ def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> 
     """
     if overwrite:
         raise OptionError(
-            "outputMode('complete') replaces the table with each batch, which could mean the table or some partitions: "
-            "use outputMode('append'), or foreachBatch with hoodoo.open(path).sink(name, 'insert_overwrite').",
+            "outputMode('complete') is ambiguous, because each batch could replace the table or some "
+            "partitions. Use outputMode('append'), or foreachBatch with hoodoo.open(path).sink(name, "
+            "'insert_overwrite').",
             option="outputMode",
         )
     chosen = SparkStreamOptions.of(options)

@@ -105,5 +105,5 @@ class _Changes:
 
 def _text(name: str, argument: AnalyzeArgument) -> str:
     if not isinstance(argument.value, str):
-        raise OptionError(f"hoodoo_changes takes {name} as a text that is known before the query runs.", option=name)
+        raise OptionError(f"hoodoo_changes needs {name} as a constant string.", option=name)
     return argument.value

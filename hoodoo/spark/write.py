@@ -83,8 +83,8 @@ class Job:
             if options.named:
                 raise
             raise KeyExists(
-                f"{problem.message} The write named no operation, so it is an insert: "
-                '.option("operation", "upsert") replaces stored rows.',
+                f"{problem.message} The write has no option operation, so it is an insert. To replace stored "
+                'rows, pass .option("operation", "upsert").',
                 **problem.details,
             ) from None
         finally:
@@ -133,9 +133,9 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     """
     if overwrite:
         raise OptionError(
-            'mode("overwrite") could mean the table or some partitions: use '
-            "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. "
-            'mode("append") inserts, and upserts with option("operation", "upsert").',
+            'mode("overwrite") is ambiguous, because it could replace the table or some partitions. Use '
+            'hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. mode("append") '
+            'inserts rows, and upserts them with option("operation", "upsert").',
             option="mode",
         )
     return job_of(SparkWriteOptions.of(options), schema)

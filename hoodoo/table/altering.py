@@ -282,15 +282,15 @@ class Alterable:
 
         if not isinstance(alterations, (list, tuple)) or not all(isinstance(one, Alteration) for one in alterations):
             raise OptionError(
-                f"alter takes a list of AddColumn, DropColumn and so on, got {printable(alterations)}.",
+                f"alter needs a list of changes such as AddColumn and DropColumn, got {printable(alterations)}.",
                 option="alterations",
             )
         for one in alterations:
             for option in ("name", "to"):
                 if not isinstance(given := getattr(one, option, ""), str):
                     raise OptionError(
-                        f"{type(one).__name__} has a wrong {option}: expected the name of a column, got "
-                        f"{printable(given)}. Pass the name as text.",
+                        f"{type(one).__name__} has an invalid {option}: expected a column name as a string, "
+                        f"got {printable(given)}.",
                         option=option,
                     )
         context = self.handle.context()

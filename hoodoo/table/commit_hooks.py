@@ -95,11 +95,11 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         tell = hook
     else:
         raise OptionError(
-            f"on_commit takes a function or an http:// or https:// address, got {printable(redact(str(hook)))}.",
+            f"on_commit must be a function or an http:// or https:// address, got {printable(redact(str(hook)))}.",
             option="hook",
         )
     if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise OptionError(f"path takes the path of a table, got {printable(path)}.", option="path")
+        raise OptionError(f"path must be the path of a table, got {printable(path)}.", option="path")
     one = _Registered(hook, None if path is None else _full(str(path)), tell)
 
     def take_back() -> None:
@@ -133,7 +133,7 @@ def _tell(one: _Registered, event: CommitEvent) -> None:
     except Exception as problem:  # any error, because the commit is final
         named = redact(one.hook) if isinstance(one.hook, str) else printable(one.hook)
         log.warning(
-            "The hook %s failed after the commit %s of %s: %s: %s",
+            "Commit hook %s failed after commit %s of %s: %s: %s",
             named,
             event.instant,
             event.path,

@@ -135,7 +135,7 @@ class TableHandle:
         """Raise UnsupportedTable if `seen` contains unadopted commits of another engine. `what` ends the message."""
         if seen.history is not self.timeline.history:
             seen.config.require_writable()
-            raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
+            raise UnsupportedTable(f"Another engine wrote to this table. {what}", path=self.store.uri)
 
     def _opened(self) -> Seen:
         """Read the table for the first time.
@@ -170,8 +170,8 @@ class TableHandle:
             return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
-                "or another engine truncated it, and its next write makes it a table again.",
+                f"{self.store.uri} has properties but no commits. If its creation was interrupted, call create "
+                "again. If another engine truncated the table, its next write makes it a table again.",
                 path=self.store.uri,
             )
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)

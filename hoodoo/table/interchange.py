@@ -83,8 +83,8 @@ class Interchanged:
         """
         if not flag("delta", delta) | flag("iceberg", iceberg):
             raise OptionError(
-                "Nothing to export: pass delta=True (--delta), iceberg=True (--iceberg) or both. Rows for a file come "
-                "from scan() (hoodoo scan PATH --output FILE).",
+                "Nothing to export. Pass delta=True (--delta), iceberg=True (--iceberg) or both. To write rows "
+                "to a file, use scan() (hoodoo scan PATH --output FILE).",
                 option="delta",
             )
         from hoodoo.exports import export as exporting
@@ -96,7 +96,7 @@ class Interchanged:
         registration = None
         if register is None and (catalog is not None or catalog_properties):
             raise OptionError(
-                "A catalog is given, but no table of it: pass register='namespace.table' (--register).",
+                "A catalog is given without a table name. Pass register='namespace.table' (--register).",
                 option="register",
             )
         if register is not None:
@@ -105,7 +105,8 @@ class Interchanged:
 
             if not iceberg:
                 raise OptionError(
-                    "register names an Iceberg table in a catalog: pass iceberg=True (--iceberg), too.",
+                    "register creates an entry for the Iceberg export in a catalog. Also pass iceberg=True "
+                    "(--iceberg).",
                     option="register",
                 )
             identifier = require_identifier("register", register)

@@ -77,7 +77,8 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
         return GivenKeys(given, True)
     if told.partly:
         raise ColumnError(
-            f"The keys have partition column {told.partly!r} but not all of {', '.join(config.partition_by)}.",
+            f"The keys contain partition column {told.partly!r} but not all partition columns: "
+            f"{', '.join(config.partition_by)}. Add the missing columns, or leave all of them out.",
             column=told.partly,
         )
     return GivenKeys(_without_partition(given, config), False)
@@ -96,7 +97,8 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
         return keys
     if len(config.key) > 1:
         raise ColumnError(
-            f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.",
+            f"The key has {len(config.key)} columns: {', '.join(config.key)}. Pass dicts or a table with these "
+            "columns.",
             columns=config.key,
         )
     field = config.schema.field(config.key[0])

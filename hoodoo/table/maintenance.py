@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from hoodoo.table.quarantine.target import QuarantinedTable
 
 _RESTORES = (
-    "rollback ends a pending write; to undo commits, restore(position) makes the table what it was (hoodoo restore "
-    "PATH POSITION). history() lists the commits."
+    "rollback ends a pending write. To undo commits, call restore(position) (hoodoo restore PATH POSITION). "
+    "history() lists the commits."
 )
 
 
@@ -143,7 +143,7 @@ class Maintained:
         from hoodoo.compactor.status import advice
 
         seen = self.handle.look()
-        self.handle.require_adopted(seen, "services begin once a write of hoodoo has adopted that")
+        self.handle.require_adopted(seen, "Table services start after the next write by hoodoo adopts those commits.")
         return advice.services(self.handle.timeline, seen.config, seen.view, self.handle.store.uri)
 
     def clean(
@@ -218,7 +218,8 @@ class Maintained:
         hours = retaining.check(options, config.partition_by).partition_ttl_hours
         if hours is None:
             raise OptionError(
-                "The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours"
+                "The table has no option partition_ttl_hours. Set it, or pass older_than_hours.",
+                option="older_than_hours",
             )
         expired, result = retaining.expire(context, hours)
         self.handle.finished(context, result)
@@ -377,7 +378,9 @@ class Maintained:
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
             seen = self.handle.heal()
             if not (isinstance(seen.history, Overlay) and seen.history.lost()):
-                self.handle.require_adopted(seen, "it can be verified once a write of hoodoo has adopted that")
+                self.handle.require_adopted(
+                    seen, "Verification is possible after the next write by hoodoo adopts those commits."
+                )
         return Verifier(self.handle.store, self.handle.config).run()
 
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:

@@ -206,7 +206,7 @@ class Merge:
         """
         if not self._said:
             raise OptionError(
-                "The merge has no clause; add when_matched_..., when_not_matched_... or both.", option="clause"
+                "The merge has no clause. Call when_matched_..., when_not_matched_... or both first.", option="clause"
             )
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
@@ -258,10 +258,10 @@ class Merge:
         is_known = values is None or values is _ALL
         if not is_known and (not isinstance(values, Mapping) or not values):
             raise OptionError(
-                f"{call} takes a mapping from column to SQL expression, got {printable(values)}.", option=call
+                f"{call} needs a mapping from column to SQL expression, got {printable(values)}.", option=call
             )
         if where is not None and not isinstance(where, str):
-            raise OptionError(f"where takes an SQL condition as text, got {printable(where)}.", option="where")
+            raise OptionError(f"where must be an SQL condition as a string, got {printable(where)}.", option="where")
         known: Any = values
         self._said.append(_Said(kind, known, where, call))
         return self
@@ -285,7 +285,8 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
         condition = sql.read(said.where, seen, now, f"where of {said.call}")
         if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
             raise ExpressionError(
-                f"where of {said.call} takes a condition, and this one is {condition.type}: compare it with something.",
+                f"where of {said.call} must be a condition, but this expression has type {condition.type}. "
+                "Compare it with a value.",
                 option="where",
             )
     if said.values is None:
@@ -314,8 +315,8 @@ def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.da
         found = sql.read(given, seen, now, f"set[{name!r}]") if isinstance(given, str) else None
         if found is None or found.column not in (f"{SOURCE}.{name}", f"{TARGET}.{name}"):
             raise ColumnError(
-                f"Column {name!r} is a key or partition column, by which rows match: {said.call} can set it to "
-                f"'source.{name}' only. Leave it out.",
+                f"Column {name!r} is a key or partition column, which rows are matched by. {said.call} can set "
+                f"it only to 'source.{name}'. Leave it out.",
                 column=name,
             )
     return values
@@ -340,13 +341,13 @@ def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, o
     missing: Sequence[str] = [name for name in wanted if name not in there]
     if missing:
         raise ColumnError(
-            f"{call} needs column {missing[0]!r} in the source. Add it, or name columns.", column=missing[0]
+            f"{call} needs column {missing[0]!r} in the source. Add the column, or name the columns to set.",
+            column=missing[0],
         )
     own = set(wanted)
     if reserved := next((name for name in source.names if name not in own and name.startswith("_hoodie_")), None):
         raise ColumnError(
-            f"The source has column {reserved!r}, which the table has not. Drop it, or name the columns that {call} "
-            "takes.",
+            f"Source column {reserved!r} is not in the table. Drop it, or name the columns for {call}.",
             column=reserved,
         )
     return {name: CopiedColumn(f"{SOURCE}.{name}") for name in wanted if name not in fixed}

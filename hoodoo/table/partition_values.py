@@ -44,7 +44,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         why = printable(str(problem).rstrip(".")).strip("\"'")
         raise PartitionValueError(
-            f"A partition value does not fit its column: {why}. Give it as {schema.field(0).type}.",
+            f"A partition value cannot be converted to its column type: {why}. Pass a {schema.field(0).type}.",
             columns=config.partition_by,
         ) from None
     return partition_paths(table, config.partition_by, config.hive_style, config.url_encode).dictionary.to_pylist()
@@ -63,8 +63,8 @@ def require_values(config: TableConfig, partitions: PartitionValues, there: Coll
             name, mark, rest = value.partition("=") if isinstance(value, str) else ("", "", "")
             if mark and name in config.partition_by and partition_folders(config, [given])[0] not in there:
                 raise PartitionValueError(
-                    f"The table has no partition with the value {printable(value)}. Partitions are given by their "
-                    f"values, not by their folders: {printable(rest)} instead.",
+                    f"The table has no partition with the value {printable(value)}. Pass partition values "
+                    f"instead of folder names: {printable(rest)}.",
                     column=name,
                     value=printable(value),
                 )
@@ -90,12 +90,12 @@ def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spelli
     """Return each partition as a dict from column to value."""
     if not columns:
         raise PartitionValueError(
-            "The table has no partitions. delete(where=...) deletes rows that match; insert_overwrite(rows, "
-            "whole_table=True) replaces all rows of the table."
+            "The table has no partitions. Use delete(where=...) to delete matching rows, or "
+            "insert_overwrite(rows, whole_table=True) to replace all rows."
         )
     if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
         raise PartitionValueError(
-            f"partitions takes a list of values or dicts, even for one partition, got {printable(partitions)}.",
+            f"partitions must be a list of values or dicts, even for one partition, got {printable(partitions)}.",
             columns=columns,
         )
     rows: list[Mapping[str, Any]] = []
@@ -103,7 +103,7 @@ def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spelli
         row = spellings.keys(given) if isinstance(given, Mapping) else {columns[0]: given}
         if set(row) != set(columns):
             raise PartitionValueError(
-                f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",
+                f"A partition of this table must be a dict with {', '.join(columns)}, got {printable(given)}.",
                 columns=columns,
             )
         rows.append(row)

@@ -46,8 +46,8 @@ class Partitioning:
         for part in parts:
             if not isinstance(part, (str, Transform)):
                 raise OptionError(
-                    "partition_by takes a column or a list of columns, each by its name or as a transform such as "
-                    f'hoodoo.day("ts"), got {printable(given)}.',
+                    "partition_by must be a column or a list of columns, each as a name or as a transform "
+                    f'such as hoodoo.day("ts"), got {printable(given)}.',
                     option="partition_by",
                 )
         named = tuple(part.made if isinstance(part, Transform) else str(part) for part in parts)
@@ -73,21 +73,21 @@ class Partitioning:
         for one in self.transforms:
             if one.column not in schema.names:
                 raise SchemaError(
-                    f"partition_by has {one}, and column {printable(one.column)} is not in the schema; name one that "
-                    f"is: {', '.join(schema.names)}.",
+                    f"partition_by contains {one}, but column {printable(one.column)} is not in the schema. "
+                    f"Its columns are: {', '.join(schema.names)}.",
                     column=printable(one.column),
                 )
             if self.columns.count(one.made) > 1:
                 raise SchemaError(
-                    f"partition_by has column {one.made!r} more than once; name it, or one transform that makes it, "
-                    "once.",
+                    f"partition_by contains column {one.made!r} more than once. Name the column, or a "
+                    "transform that creates it, only once.",
                     column=one.made,
                 )
         for one in self.transforms:
             if one.made in schema.names:
                 raise SchemaError(
-                    f"{one} adds column {one.made!r}, and the schema has one of that name. Leave it out of the schema, "
-                    "or rename it.",
+                    f"{one} creates column {one.made!r}, which is already in the schema. Remove that column "
+                    "from the schema, or rename it.",
                     column=one.made,
                 )
             schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
@@ -106,9 +106,9 @@ class Partitioning:
             found = values(name)
             count = "" if found is None else f", {pc.count_distinct(found, mode='all').as_py():,} for these rows"
             yield (
-                f"partition_by has column {name!r}, a timestamp: each moment gets a folder of its own{count}. "
-                f'hoodoo.day("{name}") (on the command line day({name})) makes one for each day, and conditions on '
-                f"{name!r} leave out partitions."
+                f"partition_by contains column {name!r}, a timestamp, which creates one folder per distinct "
+                f'time{count}. Use hoodoo.day("{name}") (on the command line day({name})) for one folder per '
+                f"day. Conditions on {name!r} then still skip partitions."
             )
 
     def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
@@ -120,10 +120,11 @@ class Partitioning:
         for one in () if allow_moving_keys else self.transforms:
             if one.column in order_by or one.made in order_by:
                 raise OptionError(
-                    f"partition_by has {one}, a transform of an ordering column: a newer version of a row may belong "
-                    f"to another partition, and a key would get one row for each {one.made!r}. Partition by a column "
-                    "that stays the same for a key, or pass allow_moving_keys=True (--allow-moving-keys) if a key "
-                    f"never comes back with another {one.made!r}, or if a row for each of them is meant.",
+                    f"partition_by contains {one}, a transform of an ordering column. A newer version of a row "
+                    f"may belong to another partition, so a key would get one row per {one.made!r}. Partition "
+                    "by a column that is constant for a key. Or pass allow_moving_keys=True "
+                    f"(--allow-moving-keys) if the {one.made!r} of a key never changes, or if you want one row "
+                    "for each.",
                     option="allow_moving_keys",
                     column=one.column,
                 )

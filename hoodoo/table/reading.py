@@ -94,8 +94,8 @@ class Readable:
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
             raise PositionError(
-                f"until is slot {seen.view.seq}, before since, slot {after}. diff() compares two snapshots in either "
-                "order.",
+                f"until is slot {seen.view.seq}, which is before since, slot {after}. Swap them, or call "
+                "diff(), which compares two snapshots in any order.",
                 position=after,
             )
         return after, seen
@@ -319,9 +319,9 @@ class Readable:
         if given.in_partitions and config.partition_by and not config.folders_tell_values:
             column = config.partition_by[0]
             raise ColumnError(
-                f"The folders of this table are made by {config.key_generator or 'a key generator of its own'}: which "
-                f"one holds a value of {column!r} is not known. Pass keys without partition columns; they are "
-                "looked for in every partition.",
+                f"The partition of column {column!r} cannot be computed, because the folders of this table are "
+                f"created by {config.key_generator or 'a custom key generator'}. Pass keys without partition "
+                "columns, and all partitions are searched.",
                 column=column,
             )
         batch = prepare(given.rows, config, WriteOptions(delete=True, duplicates="first"))

@@ -80,7 +80,7 @@ class WriteResult(Committed):
             return self
         if self._count is None:
             raise CallError(
-                "This result came from another process, which knows the table; call exact_counts() there.",
+                "This result came from another process. Call exact_counts() in the process that wrote the rows.",
                 instant=self.instant,
             )
         found = self._count()

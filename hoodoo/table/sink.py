@@ -72,7 +72,8 @@ class Sink:
         for argument in arguments:
             if argument not in known:
                 raise OptionError(
-                    f"{operation} takes no {argument!r}; it takes {', '.join(sorted(known)) or 'nothing besides'}.",
+                    f"{operation} has no argument {argument!r}. Its arguments are: "
+                    f"{', '.join(sorted(known)) or 'none'}.",
                     option=argument,
                 )
         self.table, self.name, self.operation, self.arguments = table, name, operation, arguments
@@ -120,12 +121,12 @@ class Sink:
         if elsewhere or batch_id not in (at.version, at.version + 1):
             remedy = "Give the sink another name, and the stream a new checkpoint."
             if batch_id == 0:
-                remedy = "The checkpoint is new, and each needs a sink of its own: give this sink another name."
+                remedy = "The checkpoint is new, and each checkpoint needs its own sink. Give this sink another name."
             raise CommitConflict(
-                f"The newest commit of sink {printable(self.name)} has the number {at.version}"
-                f"{f' and stands at {printable(at.position)}' if at.position else ''}, and batch {batch_id} of this "
-                f"stream ends at {printable(offsets)}: somebody else has written under that name, or the checkpoint is "
-                f"another one. Nothing was written. {remedy}",
+                f"Sink {printable(self.name)} is at batch "
+                f"{at.version}{f' with position {printable(at.position)}' if at.position else ''}, but this "
+                f"stream writes batch {batch_id}, which ends at {printable(offsets)}. Another stream uses this "
+                f"sink name, or the checkpoint was replaced. Nothing was written. {remedy}",
                 application=self.name,
                 version=at.version,
             )

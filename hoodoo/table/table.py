@@ -139,7 +139,7 @@ def create(
     partitions = partitioning.columns
     orders = names("order_by", order_by)
     if not keys:
-        raise OptionError("key needs at least one column.", option="key")
+        raise OptionError("key must contain at least one column.", option="key")
     given, rows = _columns_of(schema, key)
     declared = given
     if rename is not None:
@@ -217,11 +217,12 @@ def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:
 
 def _table_name(name: str | None, store: Store) -> str:
     if name is not None and not isinstance(name, str):
-        raise OptionError(f"name takes text, got {printable(name)}.", option="name")
+        raise OptionError(f"name must be a string, got {printable(name)}.", option="name")
     text = name or re.sub(r"[^A-Za-z0-9_]", "_", store.uri.rstrip("/").rpartition("/")[2]) or "table"
     if not re.fullmatch(r"[A-Za-z_0-9]{1,100}", text):
         raise OptionError(
-            f"name takes letters, digits and _, at most 100 of them, got {printable(text)}.", option="name"
+            f"name may contain only letters, digits and _, at most 100 characters, got {printable(text)}.",
+            option="name",
         )
     return text if not text[0].isdigit() else f"t_{text}"
 
@@ -273,14 +274,14 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
     known: pa.Schema = rows.schema if here is None else here.schema
     if not len(known):
         raise OptionError(
-            "schema takes columns: a schema of pyarrow or Spark, a dict of names and types such as {'id': 'string'}, "
-            f"or rows that have them, got {printable(schema)}.",
+            f"schema must be a pyarrow or Spark schema, a dict of names and types such as {{'id': 'string'}}, "
+            f"or rows with the columns, got {printable(schema)}.",
             option="schema",
         )
     for field in known:
         if known_type(field.type) is None:
             raise SchemaError(
-                f"Column {field.name!r} has nothing but nulls or empty lists, so that its type is not known. Give the "
+                f"Column {field.name!r} contains only nulls or empty lists, so its type is unknown. Give the "
                 "column a type, or pass a schema.",
                 column=field.name,
             )
@@ -313,7 +314,7 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         if not isinstance(store, Store) or not isinstance(environment, Environment):
             raise OptionError(
-                f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
+                f"Table(...) cannot open a table, got {printable(store)}. Call hoodoo.open(path).", option="store"
             )
         self.handle = TableHandle(store, environment)
         self._created = False  # set by `create`: the repr of a new table explains its key until the first write
@@ -326,11 +327,11 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
 
         def __getitem__(self, name: object) -> None:
             """Raise a TypeError that names the methods to use instead of square brackets."""
-            raise TypeError("A table has no brackets; instead: scan(columns=[...]), scan(where=...) or get(keys).")
+            raise TypeError("Table is not subscriptable. Use scan(columns=[...]), scan(where=...) or get(keys).")
 
         def __iter__(self) -> None:
             """Raise a TypeError that names the methods that iterate over rows."""
-            raise TypeError("A table is no iterator; instead: scan().batches(), or scan().to_arrow().to_pylist().")
+            raise TypeError("Table is not iterable. Use scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
         """Describe the table as it was last seen, without reading the store."""

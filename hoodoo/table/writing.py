@@ -161,7 +161,8 @@ class Writable(Updatable):
         one_of("missing", missing, (FAIL, KEEP, NULL))
         if missing == NULL and columns is not None:
             raise OptionError(
-                "missing='null' overwrites stored values with null, and columns keeps them. Leave one of them out.",
+                "missing='null' overwrites stored values with null, but columns keeps stored values. Leave out "
+                "one of the two.",
                 option="missing",
             )
         if missing == KEEP:
@@ -171,14 +172,14 @@ class Writable(Updatable):
             missing, columns = FAIL, GIVEN  # a missing column is equivalent to a column of nulls
         if mode.custom is not None and columns is not None:
             raise OptionError(
-                "A CustomMerge gets whole rows: leave columns out, and missing='keep'. Its function returns the "
-                "columns that change.",
+                "A CustomMerge needs whole rows. Leave out columns, and use missing='keep'. The function "
+                "returns the columns that change.",
                 option="merge",
             )
         if limits is not None and (columns is not None or not mode.replaces_rows):
             raise OptionError(
-                "on_bad_rows='quarantine' takes rows that replace others as a whole: another one could not be told "
-                "from them when it is replayed. Write the batch with on_bad_rows='fail'.",
+                "on_bad_rows='quarantine' needs an operation that replaces whole rows, because only such rows "
+                "can be replayed. Write the batch with on_bad_rows='fail'.",
                 option="on_bad_rows",
             )
         options = replace(
@@ -349,20 +350,20 @@ class Writable(Updatable):
         version = application_version(transaction)
         if isinstance(data, str) and where is None:
             raise OptionError(
-                f"delete takes keys as rows or a list: delete([{printable(data)}]); a condition stands in where: "
+                f"delete needs keys as rows or a list: delete([{printable(data)}]). Pass a condition as where: "
                 f"delete(where={printable(data)}). delete_partitions() drops whole partitions.",
                 option="where",
             )
         if data is not None and where is not None:
             raise OptionError(
-                "delete takes keys or where=..., not both. To delete those of the keys that match a condition, name "
-                'the keys in it, such as where="id IN (1, 2) AND fare > 5".',
+                "delete accepts keys or where=..., not both. To delete only keys that match a condition, name "
+                'the keys in the condition, such as where="id IN (1, 2) AND fare > 5".',
                 option="where",
             )
         if data is None and where is None:
             raise OptionError(
-                "delete takes rows with the keys to delete, or where=..., a condition; delete_partitions() drops whole "
-                "partitions.",
+                "delete needs rows with the keys to delete, or a condition as where=.... delete_partitions() "
+                "drops whole partitions.",
                 option="where",
             )
         if where is not None:

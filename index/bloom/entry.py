@@ -45,7 +45,7 @@ _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
 """Number of lookups after which an unused entry is removed from the cache. Usually its base file was rewritten."""
 _WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
-_REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
+_REMEDY = "Run salvage() (hoodoo salvage), which recreates it."
 T = TypeVar("T")
 
 
@@ -242,7 +242,7 @@ class EntryReader:
         file.seek(array.start)
         data = file.read_buffer(8 * array.count)  # a view without a copy if the store memory-maps files
         if _digest(data) != array.digest:
-            raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
+            raise CorruptTable(f"{key} is damaged: its {array.name} do not match their digest. {_REMEDY}", file=key)
         arrays = self._cache.arrays
         room = len(arrays) + 1 if arrays.held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
         return self._keep(arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))

@@ -34,7 +34,8 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     parts = [_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))]
     if not parts:
         raise CorruptTable(
-            f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes))
+            f"{next(iter(file.changes))} contains no log block. Restore it from a backup.",
+            file=next(iter(file.changes)),
         )
     return pa.concat_tables(parts)
 

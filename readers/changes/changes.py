@@ -118,7 +118,7 @@ class ChangesTask(Task):
             return found
         if not self.trail:
             raise CorruptTable(
-                "Rows went away, and no commit says that it deleted any. Run verify().",
+                "Rows disappeared, but no commit recorded their delete. Run verify().",
                 keys=missing[KEY].slice(0, 10).to_pylist(),
             )
         keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
@@ -189,9 +189,8 @@ class Changes(Rows):
         head = self._history.known_head()
         if self._timed and self._since < head.min_readable:
             raise SnapshotExpired(
-                f"Slot {self._since} is kept by a savepoint, but what came after it was cleaned away; changes can "
-                f"be read since slot {head.min_readable}. "
-                "diff() compares the two snapshots.",
+                f"Slot {self._since} is kept by a savepoint, but the changes after it were cleaned. Changes "
+                f"can be read since slot {head.min_readable}. diff() compares the two snapshots.",
                 position=self._since,
                 earliest=head.min_readable,
             )

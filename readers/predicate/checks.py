@@ -71,17 +71,18 @@ def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
     cannot be parsed or does not match the columns. Both errors name the check.
     """
     if not isinstance(given, Mapping):
-        raise OptionError(f"checks takes a dict of texts by name, got {printable(given)}.", option="checks")
+        raise OptionError(f"checks must be a dict of conditions by name, got {printable(given)}.", option="checks")
     for name, text in given.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
-                f"A check's name is a letter or _, then at most 63 letters, digits and _; got {printable(name)}.",
+                "A check's name must start with a letter or _, followed by at most 63 letters, digits and _, "
+                f"got {printable(name)}.",
                 option="checks",
                 check=printable(name),
             )
         if not isinstance(text, str) or not 0 < len(text) <= TEXT_CAP:
             raise OptionError(
-                f"Check {name!r} takes text of at most {TEXT_CAP:,} characters, such as 'fare >= 0', got "
+                f"Check {name!r} must be a string of at most {TEXT_CAP:,} characters, such as 'fare >= 0', got "
                 f"{printable(text)}.",
                 option="checks",
                 check=name,
@@ -105,8 +106,8 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
         return Check(name, text, grammar.read(text, schema))
     except PredicateError as problem:
         raise PredicateError(
-            f"Check {name!r} cannot be read over the table's columns; set_checks({{...}}), which replaces all checks, "
-            f"corrects it. {problem.message}",
+            f"Check {name!r} does not match the columns of the table. Correct it with set_checks({{...}}), "
+            f"which replaces all checks. {problem.message}",
             **{**problem.details, "check": name},
         ) from None
 
@@ -154,8 +155,8 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
         found = names(parsed(texts, schema), one.name)
         if found and not isinstance(one, RenameColumn):
             raise SchemaError(
-                f"Check {found[0]!r} looks at column {one.name!r}: {texts[found[0]]}. Change the checks first, by "
-                "set_checks({...}), which replaces all of them.",
+                f"Check {found[0]!r} uses column {one.name!r}: {texts[found[0]]}. Change the check first with "
+                f"set_checks({{...}}), which replaces all checks.",
                 column=one.name,
                 check=found[0],
             )
@@ -178,20 +179,20 @@ def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
         for name in check.columns:
             column = columns.by_id.get(config.columns.by_name[name].id)
             if column is None:
-                raise _looks_at(check, name, "is not among the columns that would come back")
+                raise _looks_at(check, name, "is not in the restored columns")
             names[name] = column.name
         texts[check.name] = renamed(check.text, names)
         try:
             _parsed(check.name, texts[check.name], columns.arrow)
         except PredicateError:
-            raise _looks_at(check, sorted(names)[0], "had another type then") from None
+            raise _looks_at(check, sorted(names)[0], "has another type in the restored columns") from None
     return to_properties({name: text for name, text in texts.items() if text != known[name]})
 
 
 def _looks_at(check: Check, column: str, why: str) -> SchemaError:
     return SchemaError(
-        f"Check {check.name!r} looks at column {column!r}, which {why}: {check.text}. Leave it out first, by "
-        "set_checks({...}) with those that stay.",
+        f"Check {check.name!r} uses column {column!r}, which {why}: {check.text}. Remove this check first: "
+        f"call set_checks({{...}}) with the remaining checks.",
         column=column,
         check=check.name,
     )

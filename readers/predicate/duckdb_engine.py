@@ -46,8 +46,8 @@ def _root() -> Any:
             root.execute(setting)
     except duckdb.IOException as problem:  # the working folder of the process was deleted, for example
         raise EngineError(
-            f"DuckDB, which evaluates SQL expressions, cannot start: {printable(str(problem))}. Start the process in a "
-            "folder that exists."
+            f"DuckDB cannot start, but is needed for SQL expressions: {printable(str(problem))}. Start the "
+            "process in an existing folder."
         ) from None
     return root
 

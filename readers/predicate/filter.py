@@ -75,12 +75,13 @@ class Filter:
             except (pa.ArrowException, ValueError, TypeError) as problem:
                 why = str(problem).splitlines()[0][:500].rstrip(".")
                 raise PredicateError(
-                    f"The expression does not fit the table: {why}. There are {', '.join(schema.names)}.",
+                    f"The expression cannot be applied to the table: {why}. The columns are: "
+                    f"{', '.join(schema.names)}.",
                     where=printable(where),
                 ) from None
             return _of_expression(where, schema)
         raise OptionError(
-            f"where takes a condition as text, such as where='fare > 10', or a pyarrow expression; got "
+            "where must be a condition as a string, such as where='fare > 10', or a pyarrow expression, got "
             f"{printable(where)}.",
             option=_OPTION,
         )
@@ -131,8 +132,8 @@ def _of_tree(tree: Predicate) -> Filter:
 def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
     if from_arrow.goes_by_number(where):
         raise PredicateError(
-            "The expression names a column by its number, which says nothing here: use pyarrow.compute.field(name), of "
-            f"{', '.join(schema.names)}.",
+            "The expression refers to a column by its index. Use its name instead: "
+            f"pyarrow.compute.field(name), with one of {', '.join(schema.names)}.",
             where=printable(where),
         )
     tree, columns = from_arrow.tree_of(where, schema), from_arrow.columns_of(where, schema)
@@ -161,7 +162,7 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
         if meant_text:
             raise problem
         raise PredicateError(
-            f"{problem.message}\nWith DuckDB, pip install 'hoodoo[sql]', it may be any boolean SQL expression.",
+            f"{problem.message}\nWith DuckDB (pip install 'hoodoo[sql]'), where can be any boolean SQL expression.",
             **problem.details,
         )
     try:
@@ -187,7 +188,8 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
         raise PredicateError(refused.message, **_details(refused, where)) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
         raise PredicateError(
-            f"`where` takes a condition, and this one is {rest.type}: compare it with something.", where=where[:1000]
+            f"`where` must be a condition, but this expression has type {rest.type}. Compare it with a value.",
+            where=where[:1000],
         )
     known = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
     named = frozenset(name for _, name in rest.columns) if rest else frozenset()

@@ -47,7 +47,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     elif types.is_decimal(type_):
         value = _number(literal)
     elif types.is_string(type_) or types.is_large_string(type_):
-        value = _of_kind(literal, ("text",), f"is not text; text stands in single quotes: '{literal.text}'")
+        value = _of_kind(literal, ("text",), f"is not a string; put strings in single quotes: '{literal.text}'")
     elif types.is_boolean(type_):
         value = _boolean(literal)
     elif types.is_binary(type_) or types.is_large_binary(type_):
@@ -59,7 +59,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     elif types.is_time(type_):
         value = _time(literal)
     else:
-        raise ValueError("no literal can equal; only IS NULL fits such a column")
+        raise ValueError("cannot be compared with a literal; only IS NULL works for such a column")
     return _exact(value, type_)
 
 
@@ -90,7 +90,7 @@ def _exact(value: Any, type_: pa.DataType) -> Any:
             return held if isinstance(value, Decimal) else value  # a Decimal gets the column's scale
     except (pa.ArrowInvalid, OverflowError):
         pass
-    raise ValueError("that type cannot hold without loss")
+    raise ValueError("cannot be converted to that type without loss")
 
 
 def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], otherwise: str) -> str:
@@ -130,7 +130,7 @@ def _float(literal: LiteralText, type_: pa.DataType) -> float:
             value = math.inf
     digits = len(number.normalize().as_tuple().digits)
     if not math.isfinite(value) or Decimal(f"{value:.{digits - 1}e}") != number:
-        raise ValueError("that type cannot hold without loss")
+        raise ValueError("cannot be converted to that type without loss")
     return value
 
 

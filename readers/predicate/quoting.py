@@ -45,8 +45,10 @@ def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
         instead: The text to write if a string is meant.
     """
     near = nearest(name, known)
-    text = f"text stands in single quotes: {instead}"
-    return f"There is no column {printable(name)}; " + (f"did you mean {near}? If it is text, {text}" if near else text)
+    text = f"put strings in single quotes: {instead}"
+    return f"There is no column {printable(name)}; " + (
+        f"did you mean {near}? If it is a string, {text}" if near else text
+    )
 
 
 def written_in_quotes(kind: pa.DataType) -> bool:

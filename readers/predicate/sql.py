@@ -38,8 +38,8 @@ _FORMS = frozenset(
     + ("OPERATOR", "TYPE")
 )
 _REFUSED = {
-    "SUBQUERY": "a subquery; an expression sees one row only",
-    "WINDOW": "a window function; an expression sees one row only",
+    "SUBQUERY": "a subquery, but an expression can use only one row",
+    "WINDOW": "a window function, but an expression can use only one row",
     "STAR": "a star; name the columns",
     "PARAMETER": "a parameter; write its value",
     "POSITIONAL_REFERENCE": "a column by number; name it",
@@ -120,16 +120,18 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     quotes around the column names make the expression valid.
     """
     if not duckdb_engine.available():
-        raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
+        raise EngineError(f"{option} needs DuckDB for SQL expressions. Install it: pip install 'hoodoo[sql]'.")
     if not is_utf8(text):
         raise ExpressionError(
-            f"{option} is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
+            f"{option} cannot be encoded as UTF-8: {printable(text)}. Remove the surrogate characters.",
             option=option,
         )
     if "\0" in text:  # DuckDB's parser stops at a NUL character
-        raise ExpressionError(f"{option} has a NUL character: {printable(text)}. Write chr(0) for it.", option=option)
+        raise ExpressionError(
+            f"{option} contains a NUL character: {printable(text)}. Write chr(0) instead.", option=option
+        )
     if len(text) > TEXT_CAP:
-        raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
+        raise ExpressionError(f"{option} has {len(text):,} characters: expected at most {TEXT_CAP:,}.", option=option)
     found = _tree(text)
     if found["error"] and (quoted := _with_quotes(text, names)) != text:
         again = _tree(quoted)
@@ -137,7 +139,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     if found["error"]:
         at, why = int(found.get("position") or len(_PREFIX)) - len(_PREFIX), found["error_message"].rstrip(".!")
         if "expression depth" in why:
-            why = f"It is nested more than {duckdb_engine.DEPTH_MAX} levels deep"
+            why = f"It has more than {duckdb_engine.DEPTH_MAX} nested levels"
         raise ExpressionError(
             f"Cannot read {option}: {why}.\n{_marked(text, at)}",
             option=option,
@@ -146,7 +148,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     node = found["statements"][0]["node"] if len(found["statements"]) == 1 else {}
     whole = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _goes_on(node)
     if not whole or node["select_list"][0].get("alias"):
-        raise ExpressionError(f"{option} takes one SQL expression, got {printable(text)}.", option=option)
+        raise ExpressionError(f"{option} must be a single SQL expression, got {printable(text)}.", option=option)
     expression: dict[str, Any] = node["select_list"][0]
     return expression
 
@@ -221,7 +223,7 @@ class _Reader:
             return node
         form = node.get("class")
         if form is not None and form not in _FORMS:
-            raise self._refusal(node, f"It has {_REFUSED.get(form, form.lower().replace('_', ' '))}")
+            raise self._refusal(node, f"It contains {_REFUSED.get(form, form.lower().replace('_', ' '))}")
         operands = _compared(node)
         if operands:
             node = {**node, **self._compared(operands, bound)}
@@ -315,7 +317,7 @@ class _Reader:
             is_number = node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_references(node))
             if field is not None and is_number and (found := _DATE.search(self._text)):
                 instead = in_quotes(self._text, found.start())
-                what = f"{found[0]} subtracts numbers; a date stands in single quotes: {instead}"
+                what = f"{found[0]} is a subtraction of numbers; put dates in single quotes: {instead}"
                 raise self._refusal(node, what, instead)
         return field
 
@@ -345,7 +347,7 @@ class _Reader:
                 return None  # numbers are compared by value, even if the column's type cannot represent them
             written = as_text(literal.text) if literal.kind == "text" else literal.text
             raise self._refusal(
-                node, f"Column {field.name} is {kind} and is compared with {written[:60]}, which {problem}"
+                node, f"Column {field.name} of type {kind} is compared with {written[:60]}, which {problem}"
             ) from None
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
@@ -353,7 +355,7 @@ class _Reader:
         """Return the column of one of two rows for a name without prefix, or `name` if there is no such column."""
         meant = [known for known in self._names if known.partition(".")[2] == name]
         if len(meant) > 1:
-            raise self._refusal(node, f"{printable(name)} may be {' or '.join(meant)}; say which")
+            raise self._refusal(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
         return meant[0] if meant else name
 
     def _moment(self, name: str) -> dict[str, Any]:
@@ -362,13 +364,13 @@ class _Reader:
     def _require_plain(self, node: dict[str, Any], name: str) -> None:
         kinds = duckdb_engine.catalog().get(name, frozenset())
         if node.get("schema") or node.get("catalog"):
-            raise self._refusal(node, f"The function {printable(name)} is named with a schema; leave that out")
+            raise self._refusal(node, f"The function {printable(name)} has a schema prefix; leave out the prefix")
         if kinds and not kinds & {("scalar", "CONSISTENT"), ("macro", None)}:
             unlike = {("scalar", "VOLATILE"), ("scalar", "CONSISTENT_WITHIN_QUERY")} & kinds
-            what = "differs from call to call" if unlike else "does not give one value for one row"
+            what = "returns a different value in each call" if unlike else "does not return one value per row"
             raise self._refusal(node, f"The function {printable(name)} {what}")
         if ("scalar", "VOLATILE") in kinds:
-            raise self._refusal(node, f"The function {printable(name)} differs from call to call")
+            raise self._refusal(node, f"The function {printable(name)} returns a different value in each call")
 
     def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
         """Return an error that marks the position of `node`. `instead` is the corrected text."""
@@ -483,7 +485,8 @@ def _evaluated(expression: Expression, known: pa.Table) -> pa.ChunkedArray:
         ) from None
     if len(found) != len(known):
         raise ExpressionError(
-            f"{expression.option} gives {len(found)} values for {len(known)} rows; an expression gives one for each.",
+            f"{expression.option} returned {len(found)} values for {len(known)} rows. An expression must "
+            "return one value per row.",
             option=expression.option,
             expression=expression.text[:1000],
         )

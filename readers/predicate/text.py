@@ -34,7 +34,7 @@ TEXT_CAP = 1 << 20
 _LINE = 100
 """Maximum number of characters of the text shown in an error."""
 
-_GRAMMAR = "`where` knows columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
+_GRAMMAR = "`where` supports columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -58,12 +58,12 @@ def read(text: str, schema: pa.Schema) -> Predicate:
     """Parse `text` into a tree over the columns of `schema`. Raises PredicateError."""
     if len(text) > TEXT_CAP:
         raise PredicateError(
-            f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
-            "values instead."
+            f"`where` has {len(text):,} characters: expected at most {TEXT_CAP:,}. For many values, join with "
+            "a table instead."
         )
     if not is_utf8(text):
         raise PredicateError(
-            f"`where` is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
+            f"`where` cannot be encoded as UTF-8: {printable(text)}. Remove the surrogate characters.",
             where=printable(text, 1000),
         )
     try:
@@ -73,15 +73,18 @@ def read(text: str, schema: pa.Schema) -> Predicate:
         first = error.errors[0] if error.errors else {"description": "It is empty"}
         why = str(first["description"])
         raise _error(
-            text, _offset(text, first), "Something is missing here" if why.startswith("Required") else why
+            text, _offset(text, first), "A part of the condition is missing here" if why.startswith("Required") else why
         ) from None
     except TokenError as error:
-        why = f"It breaks off or holds a strange character ({error})"
+        why = f"The condition is incomplete, or contains an invalid character ({error})"
         if text.count("'") % 2:
-            why = "A quote is not closed. Text stands in single quotes, and a quote within it twice: 'it''s'"
+            why = (
+                "A quote is not closed. Put strings in single quotes, and double a single quote within a string: "
+                "'it''s'"
+            )
         raise _error(text, len(text), why) from None
     except RecursionError:
-        raise _error(text, 0, "It is nested too deeply") from None
+        raise _error(text, 0, "It has too many nested levels") from None
 
 
 def spans_of(text: str, column: str) -> list[tuple[int, int]]:
@@ -97,7 +100,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
     try:
         tree = sqlglot.parse_one(text, read=_Where)
     except (ParseError, TokenError, RecursionError):
-        raise _error(text, 0, "It cannot be read") from None
+        raise _error(text, 0, "It cannot be parsed") from None
     found = (node.this.meta for node in tree.find_all(exp.Column) if node.name == column)
     return sorted((int(meta["start"]), int(meta["end"]) + 1) for meta in found)
 
@@ -159,7 +162,7 @@ class _TreeReader:
         form = self._forms.get(type(node))
         if form is None:
             self._refuse_words(node)
-            raise self._refusal(node, f"{_short(node)} is no condition it knows. {_GRAMMAR}")
+            raise self._refusal(node, f"{_short(node)} is not a supported condition. {_GRAMMAR}")
         return form(node)
 
     def _comparison(self, node: Node) -> Predicate:
@@ -172,7 +175,7 @@ class _TreeReader:
                 column, literal = literal, column
             if literal.name in known or column.name not in known:
                 self._field(column)
-                raise self._refusal(literal, "It compares two columns; pass a pyarrow expression for that")
+                raise self._refusal(literal, "Two columns cannot be compared here; pass a pyarrow expression instead")
         field = self._field(column)
         return Compare(field.name, op, self._value(literal, field), field.type)
 
@@ -180,7 +183,7 @@ class _TreeReader:
         self._only(node, "this", "expressions")
         field = self._field(node.this)
         if not node.expressions:
-            raise self._refusal(node, "IN has an empty list; write IN (1, 2)")
+            raise self._refusal(node, "IN has an empty list; write values, such as IN (1, 2)")
         return In(field.name, tuple(self._value(value, field) for value in node.expressions), field.type)
 
     def _between(self, node: exp.Between) -> Predicate:
@@ -191,33 +194,35 @@ class _TreeReader:
 
     def _is(self, node: exp.Is) -> Predicate:
         if not isinstance(node.expression, exp.Null):
-            raise self._refusal(node, f"IS goes with NULL only, not with {_short(node.expression)}")
+            raise self._refusal(node, f"IS must be followed by NULL or NOT NULL, got {_short(node.expression)}")
         return IsNull(self._field(node.this).name)
 
     def _like(self, node: exp.Like) -> Predicate:
         self._only(node, "this", "expression", "negate")
         field = self._field(node.this)
         if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-            raise self._refusal(node, f"LIKE needs a string column, and {field.name} is {field.type}")
+            raise self._refusal(node, f"LIKE needs a string column, but {field.name} is {field.type}")
         pattern = self._value(node.expression, field)
         if _has_stray_backslash(pattern):
-            raise self._refusal(node.expression, r"In a pattern \ stands before %, _ or another \ only")
+            raise self._refusal(
+                node.expression, r"A backslash in a pattern must be followed by %, _ or another backslash"
+            )
         like = Like(field.name, pattern)
         return Not(like) if node.args.get("negate") else like
 
     def _truth(self, node: exp.Column) -> Predicate:
         field = self._field(node)
         if not pa.types.is_boolean(field.type):
-            raise self._refusal(node, f"{field.name} is {field.type}, not a boolean; compare it with something")
+            raise self._refusal(node, f"{field.name} is {field.type}, not a boolean; compare it with a value")
         return Compare(field.name, "=", True, field.type)
 
     def _field(self, node: Node) -> pa.Field:
         node = _bare(node)
         if not isinstance(node, exp.Column):
-            raise self._refusal(node, f"A column must stand here, not {_short(node)}. {_GRAMMAR}")
+            raise self._refusal(node, f"Expected a column, got {_short(node)}. {_GRAMMAR}")
         if len(node.parts) > 1:
             raise self._refusal(
-                node, f"{_short(node)} names a field inside a column; pass a pyarrow expression for that"
+                node, f"{_short(node)} is a field inside a column; pass a pyarrow expression for nested fields"
             )
         if node.name not in self._schema.names:
             raise self._refusal(
@@ -231,12 +236,10 @@ class _TreeReader:
         try:
             return literals.convert(self._literal_text(node), field.type)
         except OverflowError:
-            raise self._refusal(
-                node, f"{_short(node)} is beyond the years 1 to 9999 in UTC; write a time within"
-            ) from None
+            raise self._refusal(node, f"{_short(node)} is outside of the years 1 to 9999 in UTC") from None
         except ValueError as error:
             raise self._refusal(
-                node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}"
+                node, f"Column {field.name} of type {field.type} is compared with {_short(node)}, which {error}"
             ) from None
 
     def _literal_text(self, node: Node) -> literals.LiteralText:
@@ -255,8 +258,8 @@ class _TreeReader:
             ):
                 return literals.LiteralText(_TYPED_LITERALS[node.to.this.name], node.this.name)
             case exp.Null():
-                raise self._refusal(node, "Nothing equals NULL; write IS NULL or IS NOT NULL")
-        raise self._refusal(node, f"A literal must stand here, not {_short(node)}. {_GRAMMAR}")
+                raise self._refusal(node, "A comparison with NULL is never true; write IS NULL or IS NOT NULL")
+        raise self._refusal(node, f"Expected a literal, got {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
         """Raise PredicateError for an unknown name instead of a literal, which is often a string without quotes.
@@ -290,7 +293,7 @@ class _TreeReader:
         They come from a later sqlglot or another SQL dialect.
         """
         if extra := [name for name, value in node.args.items() if value and name not in known]:
-            raise self._refusal(node, f"{_short(node)} goes beyond what it knows ({', '.join(extra)}). {_GRAMMAR}")
+            raise self._refusal(node, f"{_short(node)} uses unsupported syntax ({', '.join(extra)}). {_GRAMMAR}")
 
     def _refusal(self, node: Node, why: str, instead: str = "") -> PredicateError:
         return _error(self._text, self._begin(node), why, instead)

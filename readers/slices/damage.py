@@ -120,7 +120,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
             continue
         yield from _sound_rows(config, file, group, rows)
     if changed:
-        yield Damage(file, None, None, "its bytes do not fit the digest in its slot.")
+        yield Damage(file, None, None, "its content does not match the digest in its slot.")
 
 
 def _written(config: TableConfig, file: DataFile) -> pa.Schema:

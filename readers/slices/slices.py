@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
 _TOGETHER = 16 << 20  # maximum total bytes of logs that are decoded together
-_REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps what is sound."
+_REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps all undamaged rows."
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -156,14 +156,14 @@ def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Foot
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:
     if file.size and source.size() != file.size:
         raise CorruptTable(
-            f"{file.path} has {source.size()} bytes, the table says {file.size}. {_REMEDY}",
+            f"File {file.path} is {source.size()} bytes long, but the commit recorded {file.size}. {_REMEDY}",
             file=file.path,
         )
 
 
 def _missing(path: str) -> CorruptTable:
     return CorruptTable(
-        f"{path} is missing. {_REMEDY}",
+        f"File {path} is missing. {_REMEDY}",
         file=path,
     )
 
@@ -202,8 +202,8 @@ def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> 
     if size and len(data) != size or sum_ and digest(data) != sum_:
         raise CorruptTable(
             (
-                f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it "
-                "from a backup, or run `hoodoo salvage`, which keeps every sound row."
+                f"File {path} is damaged: its content does not match the size and digest that the commit "
+                "recorded. Restore it from a backup, or run `hoodoo salvage`, which keeps all undamaged rows."
             ),
             file=path,
         )
@@ -240,8 +240,8 @@ def read_log(
 def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
     """Return `problem` with the name of the log and a remedy, for a log whose bytes are unchanged."""
     return CorruptTable(
-        f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which "
-        "keeps every sound row; verify() names each damaged place.",
+        f"File {file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or "
+        "Table.salvage(), which keeps all undamaged rows. verify() shows all damage.",
         **{**problem.details, "file": file.path},
     )
 
@@ -259,7 +259,7 @@ def as_changes(
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
     raise UnsupportedTable(
-        f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path
+        f"File {file.path} contains a rollback block, which is not valid in tables of version 8 and 9.", file=file.path
     )
 
 
@@ -270,8 +270,9 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Keye
         ordered = True
         if len(block.ordering) != len(order_by):
             raise UnsupportedTable(
-                f"A delete of instant {block.instant} has {len(block.ordering)} ordering values, and the table is "
-                f"ordered by {len(order_by)} ({', '.join(order_by)}). Compact the table with Hudi first.",
+                f"A delete of instant {block.instant} has {len(block.ordering)} ordering values, but the table "
+                f"is ordered by {len(order_by)} columns ({', '.join(order_by)}). Compact the table with Hudi "
+                "first.",
                 instant=block.instant,
             )
         for name, values in zip(order_by, block.ordering, strict=True):
@@ -429,7 +430,8 @@ def _read_by_row(
     assert changes.at is not None  # requested when the logs were read
     if changes.at.max(initial=-1) >= group.base.file.rows:
         raise CorruptTable(
-            f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
+            f"A log refers to a row that is not in its base file {group.base.file.path}. {_REMEDY}",
+            file=group.base.file.path,
         )
     positions = picked.positions(changes.at)
     if changes.unset and (there := (positions >= 0) | ~changes.partial).sum() < len(changes):

@@ -346,11 +346,11 @@ def test_delete_takes_a_condition_instead_of_a_file(trips: Path, run: Any, lines
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["delete"], "delete takes a FILE"),
-        (["delete", "gone.csv", "--where", "id = 'a'"], "delete takes a FILE"),
+        (["delete"], "delete needs either a FILE"),
+        (["delete", "gone.csv", "--where", "id = 'a'"], "delete needs either a FILE"),
         (["update", "--set", "fare"], "COLUMN=EXPRESSION"),
         (["update", "--set", "fare=1", "--set", "fare=2"], "twice"),
-        (["update", "--set", "fare=random()"], "differs from call to call"),
+        (["update", "--set", "fare=random()"], "returns a different value in each call"),
     ],
 )
 def test_update_and_delete_say_what_they_take(trips: Path, run: Any, command: list[str], said: str) -> None:

@@ -194,7 +194,9 @@ def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any
     time.sleep(0.02)
     out = run("services", trips)[1]
     assert (
-        re.search(r"dead, beat \d+ s ago", out) and "Worker w1 is dead or hangs" in out and "Nothing is due" not in out
+        re.search(r"dead, heartbeat \d+ s ago", out)
+        and "Worker w1 is dead or hangs" in out
+        and "Nothing is due" not in out
     )
     assert machine("services", trips)["dead"] == ["w1"]
 
@@ -207,7 +209,7 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
     assert plan
     assert f"Plan {plan.instant} waits" in run("services", trips)[1]
     table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w7")
-    assert f"Plan {plan.instant} is being run by w7" in run("services", trips)[1]
+    assert f"Plan {plan.instant} has been run by w7" in run("services", trips)[1]
     said = machine("services", trips)
     assert said["owners"] == {plan.instant: "w7"} and 0 <= said["plan_ages"][plan.instant] < 300
 

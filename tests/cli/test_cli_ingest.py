@@ -49,7 +49,7 @@ def test_new_files_are_taken_in_and_the_answer_says_how_far_it_is(
     assert said["application"] == f"files:{landing}" and said["passed_over"] == ["note.txt"]
     assert machine("ingest", landing, table.path, *NOW)["batches"] == 0
     code, out, _ = run("ingest", landing, table.path, *NOW)
-    assert code == 0 and "taken in" in out
+    assert code == 0 and "ingested" in out
 
 
 def test_too_many_bad_rows_end_with_3_and_what_is_gone_with_4(landing: Path, table: hoodoo.Table, run: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_job_is_reset_and_another_one_goes_on_from_it(
     code, _, err = run("ingest", landing, table.path, "--name", "first", "--reset", "earliest", "--expect-number", "0")
     assert code == 1 and "has the number 2, not 0" in err
     code, _, err = run("ingest", landing, table.path, "--reset", "earliest")
-    assert code == 1 and "go together" in err
+    assert code == 1 and "must be given together" in err
 
 
 # ---- files of jobs
@@ -200,20 +200,23 @@ def test_jobs_of_a_file_take_turns_and_each_goes_its_way(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "has to say [[job]]"),
-        ("[job]\nsource = 'a'", "has to say [[job]]"),
-        ("once = true\n[[job]]\nsource = 'a'\ntable = 't'", "has to say [[job]]"),
-        ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': table is missing"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3", "has no 'max_row'. Did you mean 'max_rows'?"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "has no 'once'"),
+        ("", "Start each job with [[job]]"),
+        ("[job]\nsource = 'a'", "Start each job with [[job]]"),
+        ("once = true\n[[job]]\nsource = 'a'\ntable = 't'", "Start each job with [[job]]"),
+        ("[[job]]\nsource = 'a'", "Job 1 of 'jobs.toml': Key table is missing"),
+        (
+            "[[job]]\nsource = 'a'\ntable = 't'\nmax_row = 3",
+            "'max_row' is not a valid key of a job. Did you mean 'max_rows'?",
+        ),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nonce = true", "'once' is not a valid key of a job"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = 'many'", "max_rows"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows takes a whole number, got True"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = '5'", "max_rows takes a whole number, got '5'"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = '1'", "max_bad_share takes a number, got '1'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = true", "max_rows must be an integer, got True"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_rows = '5'", "max_rows must be an integer, got '5'"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = '1'", "max_bad_share must be a number, got '1'"),
         ("[[job]]\nsource = 'a'\ntable = 't'\npoll_seconds = nan", "--poll-seconds: 'nan' is not a number of seconds"),
         ("[[job]]\nsource = 'a'\ntable = 't'\nmax_bad_share = 2", "--max-bad-share: '2' is not a number from 0 to 1"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\nname = true", "name takes a text or a number, got True"),
-        ("[[job]]\nsource = 'a'\ntable = 't'\noperation = 'merge'", "operation takes upsert, insert or bulk_insert"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\nname = true", "name must be a string or a number, got True"),
+        ("[[job]]\nsource = 'a'\ntable = 't'\noperation = 'merge'", "operation must be upsert, insert or bulk_insert"),
         ("[[job]", "Cannot read 'jobs.toml'"),
         ("[[job]]\nsource='kafka://b:1/t'\ntable='{t}'\n[job.settings]\n'enable.auto.commit'='true'", "enable.auto"),
         ("[[job]]\nsource='in'\ntable='{t}'\nname='a'\n[[job]]\nsource='in'\ntable='{t}'\nname='a'", "Two jobs into"),
@@ -250,7 +253,7 @@ def test_a_job_of_a_file_that_cannot_be_made_is_named_and_none_is_begun(
 def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_path: Path) -> None:
     (tmp_path / "jobs.toml").write_text("[[job]]\nsource = 'a'\ntable = 't'\n")
     code, _, err = run("ingest", tmp_path / "jobs.toml", "--max-rows", "5")
-    assert code == 1 and "--max-rows is about one job" in err
+    assert code == 1 and "--max-rows applies to a single job" in err
     code, _, err = run("ingest", "landing")
     assert code == 1 and "PATH is missing" in err
 
@@ -269,8 +272,8 @@ def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_p
         ("--max-bad-share", "2", "a number from 0 to 1"),
         ("--max-rows-per-second", "0", "a number above 0"),
         ("--max-rows-per-second", "inf", "a number above 0"),
-        ("--metrics-port", "99999", "a port, a whole number up to 65535"),
-        ("--metrics-port", "-1", "a whole number"),
+        ("--metrics-port", "99999", "a valid port: expected an integer from 0 to 65535"),
+        ("--metrics-port", "-1", "an integer"),
     ],
 )
 def test_a_number_that_an_option_cannot_have_is_refused_by_its_name(
@@ -294,25 +297,25 @@ def test_a_port_that_is_in_use_is_named_with_its_option(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["kafka://broker:9092", "--start", "latest"], "is no topic: write kafka://broker:9092/topic"),
-        (["kafka:broker/topic"], "is no topic"),
-        (["kafka://b:1/t/u"], "is no topic"),
-        (["kafka://b:1/t", "--grace-seconds", "5"], "--grace-seconds is about a folder of files"),
+        (["kafka://broker:9092", "--start", "latest"], "is not a valid Kafka topic. Write kafka://broker:9092/topic"),
+        (["kafka:broker/topic"], "is not a valid Kafka topic"),
+        (["kafka://b:1/t/u"], "is not a valid Kafka topic"),
+        (["kafka://b:1/t", "--grace-seconds", "5"], "--grace-seconds applies only to a folder of files"),
         (["kafka://b:1/t", "--setting", "enable.auto.commit=true"], "enable.auto.commit is not for settings"),
         (["kafka://b:1/t", "--settings-from", "nowhere"], "Cannot read 'nowhere'"),
-        (["in", "--on-loss", "skip"], "--on-loss is about a topic of Kafka"),
-        (["kafka://b:1/t", "--format", "csv"], "--format csv is for a folder"),
-        (["landing", "--time-unit", "ms"], "--time-unit is about a topic"),
-        (["in", "--format", "debezium-json"], "--format debezium-json is for a topic of Kafka"),
-        (["in", "--registry", "http://r"], "--registry is about a topic of Kafka"),
-        (["kafka://b:1/t", "--registry", "http://r"], "--registry is about --format avro or debezium-avro"),
+        (["in", "--on-loss", "skip"], "--on-loss applies only to a Kafka topic"),
+        (["kafka://b:1/t", "--format", "csv"], "--format csv applies only to a folder"),
+        (["landing", "--time-unit", "ms"], "--time-unit applies only to a Kafka topic"),
+        (["in", "--format", "debezium-json"], "--format debezium-json applies only to a Kafka topic"),
+        (["in", "--registry", "http://r"], "--registry applies only to a Kafka topic"),
+        (["kafka://b:1/t", "--registry", "http://r"], "--registry applies only to --format avro or debezium-avro"),
         (["kafka://b:1/t", "--format", "avro"], "--format avro needs --registry URL"),
         (["kafka://b:1/t", "--format", "debezium-avro"], "--format debezium-avro needs --registry URL"),
-        (["kafka://b:1/t", "--format", "avro", "--registry", "r"], "A schema registry has an address such as"),
-        (["in", "--truncate", "ignore"], "--truncate is about a topic of Kafka"),
-        (["in", "--setting", "a=b"], "--setting is about a topic of Kafka"),
-        (["in", "--moves", "v"], "--moves is about a table"),
-        (["kafka://b:1/t", "--hold", "x"], "--hold is about a table"),
+        (["kafka://b:1/t", "--format", "avro", "--registry", "r"], "The address of a schema registry must look like"),
+        (["in", "--truncate", "ignore"], "--truncate applies only to a Kafka topic"),
+        (["in", "--setting", "a=b"], "--setting applies only to a Kafka topic"),
+        (["in", "--moves", "v"], "--moves applies only to a table"),
+        (["kafka://b:1/t", "--hold", "x"], "--hold applies only to a table"),
         (["in"], "There is no folder"),
     ],
 )
@@ -328,7 +331,7 @@ def test_what_is_secret_comes_from_a_file(table: hoodoo.Table, run: Any, tmp_pat
     settings = tmp_path / "client.properties"
     settings.write_text("# ours\n\nsasl.password = a=b\nsocket.timeout.ms=10\nnonsense\n")
     code, _, err = run("ingest", "kafka://b:1/t", table.path, "--settings-from", settings)
-    assert code == 1 and "Setting 3 of" in err and "a=b" not in err
+    assert code == 1 and "Setting 3 in" in err and "a=b" not in err
 
 
 def test_who_asks_a_registry_is_said_by_the_environment(
@@ -357,18 +360,18 @@ def test_a_table_follows_another_one(table: hoodoo.Table, machine: Any, run: Any
     assert machine("ingest", table.path, copy.path, "--once", "--hold", "copy")["waiting"] == 0
     assert copy.scan().to_arrow()["id"].to_pylist() == [2] and [one.name for one in table.consumers()] == ["copy"]
     code, _, err = run("ingest", table.path, copy.path, "--once", "--pattern", "*")
-    assert code == 1 and "--pattern is about a folder of files" in err
+    assert code == 1 and "--pattern applies only to a folder of files" in err
 
 
 def test_what_infer_prints_makes_a_table(landing: Path, tmp_path: Path, run: Any, machine: Any) -> None:
     put(landing, "a.jsonl", {"id": 1, "at": "2024-01-01T00:00:00Z", "note": None}, "broken")
     code, out, err = run("ingest", landing, "--infer", "--settle-seconds", "0")
     assert code == 0 and out.strip() == "id long, at timestamp, note string"
-    assert "note: string is a guess" in err and "'decode': 1" in err
+    assert "note" in err and "'decode': 1" in err
     path = str(tmp_path / "made")
     assert run("create", path, "--schema", out.strip(), "--key", "id")[0] == 0
     assert machine("ingest", landing, path, *NOW, "--max-bad-share", "1")["rows"] == 2
     said = machine("ingest", landing, "--infer", "--settle-seconds", "0")
     assert said == {"schema": out.strip(), "rows": 1, "guessed": ["note"], "bad": {"decode": 1}}
     code, _, err = run("ingest", landing, path, "--infer")
-    assert code == 1 and "Leave PATH out" in err
+    assert code == 1 and "Leave out PATH" in err

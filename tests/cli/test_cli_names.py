@@ -20,7 +20,9 @@ def orders(tmp_path: Path, run: Any) -> Path:
     path = tmp_path / "orders"
     create = ("create", path, "--schema-from", tmp_path / "orders.csv", "--key", "Order ID")
     code, _, err = run(*create)
-    assert code == 1 and "--rename snake" in err and "'order-date' (say order_date)" in " ".join(err.split())
+    assert (
+        code == 1 and "--rename snake" in err and "'order-date' (suggested name: order_date)" in " ".join(err.split())
+    )
     assert run(*create, "--partition-by", "month(order-date)", "--rename", "snake")[0] == 0
     assert run("upsert", path, tmp_path / "orders.csv")[0] == 0
     return path
@@ -61,4 +63,4 @@ def test_a_timestamp_to_partition_by_is_warned_of_on_stderr(tmp_path: Path, run:
     create = ("create", tmp_path / "t", "--schema", "id long, at timestamp", "--key", "id", "--partition-by")
     code, out, err = run(*create, "at", "--json")
     assert code == 0 and json.loads(out)["partition_by"] == ["at"]
-    assert "each moment gets a folder of its own" in err and "day(at)" in err and "commands.py" not in err
+    assert "one folder per distinct time" in err and "day(at)" in err and "commands.py" not in err

@@ -63,7 +63,7 @@ def test_show_and_drop_ask_for_a_position(path: Path, run: Any) -> None:
 def test_a_position_that_is_not_there_is_no_success(path: Path, run: Any, lines: Any) -> None:
     known = lines("quarantine", "list", path)[0]["position"]
     code, _, error = run("quarantine", "drop", path, known, "nope")
-    assert code == 1 and "nope" in error and "nothing was given up" in error
+    assert code == 1 and "nope" in error and "No row was dropped" in error
     assert len(lines("quarantine", "list", path)) == 2
 
 

@@ -29,20 +29,23 @@ def test_quotes_that_a_shell_took_away_are_told_as_they_are_typed(
     hoodoo.open(trips).add_column("note", "string")
     code, out, error = run(arguments[0], trips, *arguments[1:])
     assert (code, out) == (1, "")
-    assert f"A shell takes quotes away: write {typed}" in " ".join(error.split())
+    assert f"The shell removes quotes. Write {typed}" in " ".join(error.split())
     assert hoodoo.open(trips).count() == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["upsrt", "x"], "there is no command 'upsrt'; did you mean hoodoo upsert? hoodoo --help lists all"),
+        (["upsrt", "x"], "command 'upsrt' does not exist; did you mean hoodoo upsert? hoodoo --help lists all"),
         (["query", "x"], "did you mean hoodoo scan?"),
         (["vacuum", "x"], "did you mean hoodoo clean?"),
         (["rename-column", "x"], "did you mean hoodoo alter PATH rename?"),
-        (["alter", "x", "renam", "a", "b"], "there is no command 'renam'; did you mean rename?"),
-        (["quarantine", "lst", "x"], "action takes list, show, replay or drop, not 'lst'; did you mean list?"),
-        (["scan", "x", "--filter", "a"], "there is no --filter; did you mean --where? hoodoo scan --help lists all"),
+        (["alter", "x", "renam", "a", "b"], "command 'renam' does not exist; did you mean rename?"),
+        (["quarantine", "lst", "x"], "action must be list, show, replay or drop, not 'lst'; did you mean list?"),
+        (
+            ["scan", "x", "--filter", "a"],
+            "there is no option --filter; did you mean --where? hoodoo scan --help lists all",
+        ),
         (["scan", "x", "--columsn=a"], "did you mean --columns?"),
         (["scan", "x", "--version", "3"], "did you mean --as-of?"),
         (["scan", "x", "--head", "3"], "did you mean --limit?"),
@@ -50,11 +53,11 @@ def test_quotes_that_a_shell_took_away_are_told_as_they_are_typed(
         (["alter", "x", "add", "n", "int", "--defautl", "3"], "did you mean --default?"),
         (
             ["upsert", "x", "f.csv", "--new-keys", "skip"],
-            "--new-keys takes insert, ignore or fail, not 'skip'; did",
+            "--new-keys must be insert, ignore or fail, not 'skip'; did",
         ),
         (["compact", "x", "--strategy", "logsize"], "did you mean log_size?"),
-        (["delete", "x", "f.csv", "fare", ">", "5"], "'fare' is one word too many"),
-        (["--json", "scan", "x"], "there is no --json before the command"),
+        (["delete", "x", "f.csv", "fare", ">", "5"], "unexpected argument 'fare'"),
+        (["--json", "scan", "x"], "there is no option --json before the command"),
     ],
 )
 def test_a_word_that_the_command_line_has_not_leads_to_the_nearest(run: Any, arguments: list[str], words: str) -> None:

@@ -199,15 +199,15 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
     ("given", "said"),
     [
         ({"register": "rides"}, "namespace.table"),
-        ({"register": ["lake.a", "lake.b"]}, "one entry for each table, in the order of the tables: 1, got 2"),
+        ({"register": ["lake.a", "lake.b"]}, "one entry per table, in the order of the tables: expected 1, got 2"),
         ({"register_hudi": []}, "got 0"),
         ({"register_hudi": "a.b.c"}, "no namespaces within namespaces"),
         ({"register": "lake.a", "register_hudi": "lake.a"}, "both name 'lake.a'"),
         ({"register_hudi": "lake.a", "catalog_properties": {"type": "sql"}}, "hive or glue, got 'sql'"),
-        ({"register": 7}, "a list with one for each table"),
-        ({"catalog": "prod"}, "no table of it"),
-        ({"catalog_properties": {"type": "sql"}}, "no table of it"),
-        ({"register": "lake.a", "services": ["compact"]}, "kept by the service 'export'"),
+        ({"register": 7}, "a list with one name per table"),
+        ({"catalog": "prod"}, "without a table name"),
+        ({"catalog_properties": {"type": "sql"}}, "without a table name"),
+        ({"register": "lake.a", "services": ["compact"]}, "updated by the service 'export'"),
     ],
 )
 def test_what_cannot_be_is_refused_as_the_worker_is_made(tmp_path: Path, given: dict[str, Any], said: str) -> None:
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused_as_the_worker_is_made(tmp_path: Path, given: 
 
 
 def test_a_table_alone_is_no_list_of_tables(tmp_path: Path) -> None:
-    with pytest.raises(hoodoo.OptionError, match="tables takes a list of open tables"):
+    with pytest.raises(hoodoo.OptionError, match="tables must be a list of open tables"):
         Worker(make(tmp_path / "t"))  # type: ignore[arg-type]
 
 

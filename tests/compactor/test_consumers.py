@@ -150,9 +150,9 @@ def test_consumers_are_listed_with_how_far_they_are_behind_and_dropped(tmp_path:
     assert (two.name, two.slots, two.seconds) == ("done", 0, 0.0)
     behind.drop()
     assert [one.name for one in table.consumers()] == ["done"]
-    with pytest.raises(hoodoo.PositionError, match="no consumer"):
+    with pytest.raises(hoodoo.PositionError, match="does not exist"):
         behind.commit(table.cursor)
-    with pytest.raises(hoodoo.PositionError, match="no consumer"):
+    with pytest.raises(hoodoo.PositionError, match="does not exist"):
         behind.position  # noqa: B018
 
 

@@ -74,7 +74,7 @@ def test_a_clean_that_is_asked_for_exports_first_and_goes_on_where_that_fails(
     for version in range(4):
         table.upsert(rows(1, 2, version=version + 9))
     assert table.clean(retain_hours=0, retain_commits=1).files > 0
-    assert "the clean goes on" in caplog.text and "FOREIGN_EXPORT" in caplog.text
+    assert "cleaning continues" in caplog.text and "FOREIGN_EXPORT" in caplog.text
 
 
 def test_the_services_say_how_far_exports_are_behind(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     heartbeats.beat(table.handle.store, "w1")
     aged = time.time() - 7 * 3600
     os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "w1"), (aged, aged))
-    assert "No worker has beaten for 10 h and 1 file group" in advice(ahead)
+    assert "No worker has sent a heartbeat for 10 h and 1 file group" in advice(ahead)
     heartbeats.beat(table.handle.store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
@@ -251,13 +251,13 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan and re.search(rf"Plan {plan.instant} waits since \d+ s: any worker runs it", advice(table))
     ahead = later(table, 2)
-    assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(
+    assert f"Plan {plan.instant} has been open for 2 h, but no worker runs it" in advice(
         ahead
     ) and f"`hoodoo compact {table.path}`" in advice(ahead)
     table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
     os.utime(Path(table.path, heartbeats.plan_hint(plan.instant)), (soon, soon))
-    assert f"Plan {plan.instant} is being run by w1 since 2 h: it may hang" in advice(ahead)
+    assert f"Plan {plan.instant} has been run by w1 for 2 h: it may hang" in advice(ahead)
     table.compact()
     assert "Plan" not in advice(ahead)
 
@@ -283,8 +283,8 @@ def test_what_keeps_cleaning_from_deleting_is_named_with_its_bytes(tmp_path: Pat
         f"Cleaning cannot delete {amount(sizes[first.cursor.seq])}: savepoint eod holds them; `hoodoo savepoint "
         f"{table.path} eod --delete`"
     ) in advice(table)
-    assert f"pinned slot {second.cursor.seq} holds them; they are free when" in advice(table)
-    assert "consumer billing has not read past them; it has to read on and commit" in advice(table)
+    assert f"pinned slot {second.cursor.seq} holds them; they can be deleted after" in advice(table)
+    assert "consumer billing has not read past them; the consumer must commit" in advice(table)
     table.delete_savepoint("eod")
     pin.release()
     reader.drop()
@@ -297,8 +297,8 @@ def test_a_consumer_that_is_no_longer_waited_for_is_named(tmp_path: Path) -> Non
     table.upsert(batch(range(10), "a", 0))
     table.consumer("billing", start=table.cursor)
     table.upsert(batch(range(10), "a", 1))
-    assert "no longer waits" not in advice(table)
-    assert "Consumer billing is 1 slot behind; cleaning no longer waits for it" in advice(later(table, 2))
+    assert "no longer keeps" not in advice(table)
+    assert "Consumer billing lags by 1 slot, and cleaning no longer keeps files for it" in advice(later(table, 2))
 
 
 def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) ->
     table = make(tmp_path / "t", slow_after_logs=2)
     for ts in range(3):
         table.upsert(batch(range(10), "a", ts))
-    assert "Writers wait after each commit: a file group has 2 logs, and slow_after_logs is 2." in advice(table)
+    assert "Writers wait after each commit: a file group has 2 logs, but slow_after_logs is 2." in advice(table)
     for number in range(6):
         table.bulk_insert(batch(range(100 + number, 101 + number), "b", 0))
     assert f"6 small files could be packed into 1: `hoodoo cluster {table.path}`" in advice(table)

@@ -217,8 +217,8 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ({"iceberg": True, "register": "a.b", "catalog": 7}, "a catalog of pyiceberg"),
         ({"iceberg": True, "register": "a.b", "catalog": "unknown to pyiceberg"}, "cannot open the catalog"),
         ({"iceberg": True, "register": "a.b", "catalog_properties": "type=sql"}, "names and values"),
-        ({"iceberg": True, "catalog": "default"}, "no table of it"),
-        ({"iceberg": True, "catalog_properties": {"type": "sql"}}, "no table of it"),
+        ({"iceberg": True, "catalog": "default"}, "without a table name"),
+        ({"iceberg": True, "catalog_properties": {"type": "sql"}}, "without a table name"),
     ):
         with pytest.raises(hoodoo.OptionError, match=said):
             table.export(**how)

@@ -450,7 +450,7 @@ def test_a_catalog_that_holds_no_hudi_tables_is_refused_by_its_kind(tmp_path: Pa
 def test_a_metastore_that_does_not_answer_is_an_error_of_the_catalog(tmp_path: Path) -> None:
     table = make(tmp_path / "t", SCHEMA)
     nowhere = {"type": "hive", "uri": "thrift://127.0.0.1:1"}
-    with pytest.raises(hoodoo.CatalogRefused, match=r"cannot be asked for its namespace 'lake'"):
+    with pytest.raises(hoodoo.CatalogRefused, match=r"did not respond for its namespace 'lake'"):
         table.register("lake.rides", catalog="lake", catalog_properties=nowhere)
 
 

@@ -77,7 +77,7 @@ def test_the_worker_of_the_command_line_registers(
     assert metastore_reader.entry(metastore, "uh")["location"] == f"file:{paths[1]}"
     assert capsys.readouterr().out.count('"event": "registered"') == 4
     assert main(["worker", *paths, "--once", "--services", "export", "--register", "lake.t", *where]) == 1
-    assert "one entry for each table" in capsys.readouterr().err
+    assert "one entry per table" in capsys.readouterr().err
 
 
 def test_a_worker_that_runs_once_says_by_its_exit_code_that_a_catalog_refused(

@@ -44,11 +44,11 @@ def answering(**methods: Any) -> Numbers:
         (lambda: Part(ROWS, position=7), "position of hoodoo.sources.Part takes a text.* got 7"),
         (lambda: Part(ROWS, position="\udfff"), "position of hoodoo.sources.Part takes a text"),
         (lambda: Part(ROWS, unavailable=b"x"), "unavailable of hoodoo.sources.Part takes a text, or None"),
-        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part takes a whole number"),
-        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part takes a whole number"),
-        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag takes a whole number"),
+        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part must be an integer"),
+        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part must be an integer"),
+        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag must be an integer"),
         (lambda: SourceLag(3, None, 0.0), "unit of hoodoo.sources.SourceLag takes a text"),
-        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag takes a number"),
+        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag must be a number"),
         (lambda: SourceLag(3, "files", 0.0, [1]), "partitions of hoodoo.sources.SourceLag takes a mapping"),
     ],
     ids=range(19),
@@ -60,7 +60,7 @@ def test_an_answer_of_wrong_kinds_cannot_be_made(table: hoodoo.Table, make: Any,
     def plan(*_: Any) -> Any:
         return make()
 
-    with pytest.raises(OptionError, match=f"'numbers' does not answer: .*{said}") as told:
+    with pytest.raises(OptionError, match=f"'numbers' is not a valid source: .*{said}") as told:
         hoodoo.ingest(answering(plan=plan), table).run()
     assert told.value.details["source"] == "numbers" and table.applications() == []
 
@@ -79,8 +79,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, where"),
         ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, where"),
         ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
-        ({"read": lambda *_: [Part(5)]}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
-        ({"read": lambda *_: (Part(one) for one in [5])}, "'numbers' does not answer: rows of hoodoo.sources.Part"),
+        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: rows of hoodoo.sources.Part"),
+        (
+            {"read": lambda *_: (Part(one) for one in [5])},
+            "'numbers' is not a valid source: rows of hoodoo.sources.Part",
+        ),
     ],
     ids=range(7),
 )
@@ -97,7 +100,9 @@ def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_writt
 
 def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(answering(lag=lambda *_: 3), table)
-    with pytest.raises(DataError, match=r"'numbers' does not answer .* its lag\(\) returned 3, where lag\(\) returns"):
+    with pytest.raises(
+        DataError, match=r"'numbers' is not a valid source: its lag\(\) returned 3, but lag\(\) returns"
+    ):
         job.measure_lag()
 
 
@@ -133,6 +138,6 @@ def test_a_source_may_give_its_parts_as_a_list_and_have_no_name(table: hoodoo.Ta
         plan, read, lag = Numbers(2).plan, Numbers(2).read, Numbers(2).lag
 
     nameless: Any = Nameless()
-    with pytest.raises(OptionError, match="An application has a name"):
+    with pytest.raises(OptionError, match="The name of an application must be"):
         hoodoo.ingest(nameless, table)
     assert hoodoo.ingest(nameless, table, name="given").run().rows == 2

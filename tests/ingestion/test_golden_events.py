@@ -189,7 +189,7 @@ def test_without_an_order_later_events_win(tmp_path: Path, name: str) -> None:
 
 def test_a_table_without_a_key_cannot_be_followed(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", {"a": "bigint", "b": "string"}, key="a")
-    with pytest.raises(hoodoo.errors.DataError, match="The source table needs a primary key"):
+    with pytest.raises(hoodoo.errors.DataError, match="Add a primary key to the source table"):
         hoodoo.ingest(Changes(golden_events("plain", "nokey")), table).run()
     assert table.scan().count() == 0
 
@@ -241,7 +241,7 @@ def test_rows_after_a_truncate_are_there_and_those_before_it_are_gone(tmp_path: 
 
 def test_a_truncate_is_no_insert_and_says_so(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
-    with pytest.raises(hoodoo.errors.OptionError, match="The source brings changes of rows"):
+    with pytest.raises(hoodoo.errors.OptionError, match="The source returns changes of rows"):
         hoodoo.ingest(Changes([change("t", None)], 1, "delete"), table, operation="insert").run()
 
 

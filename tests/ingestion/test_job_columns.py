@@ -58,7 +58,7 @@ def test_a_column_of_another_kind_stops_the_job_and_loses_no_row(folder: Path, t
     put(folder, "a.jsonl", row(1))
     wrong = pa.table({"id": [2], "part": pa.array([b"a"]), "ts": [1], "v": ["x"]})
     pa.parquet.write_table(wrong, folder / "b.parquet")
-    with pytest.raises(ColumnError, match="'part' is binary, the table has string"):
+    with pytest.raises(ColumnError, match="'part' is binary, but the table has string"):
         hoodoo.ingest(files(folder), table).run()
     coded = pa.table({"id": [2], "part": pa.array(["b"]).dictionary_encode(), "ts": [1], "v": ["x"]})
     pa.parquet.write_table(coded, folder / "b.parquet")
@@ -88,7 +88,7 @@ def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column; it has"),
+        ("a.csv", "ID,v\n1,x\n", "has no column 'id', which is a key column. Its columns are"),
         ("a.csv", "id;part;ts;v\n1;a;1;x\n", "has no column 'id'"),
         ("a.csv", "id,id\n1,2\n", "has the column 'id' twice"),
         ("a.csv", "part,ts\na,1\nb,x\n", "has no column 'id'"),

@@ -194,7 +194,7 @@ def test_a_position_that_is_too_long_for_a_slot_lies_in_a_file_that_a_sweep_keep
     assert hoodoo.ingest(files(folder), table).run().batches == 0
     assert table.verify().problems == []
     store.delete(POSITIONS + kept.removeprefix("sha256:"))
-    with pytest.raises(CorruptTable, match="how far a source was read"):
+    with pytest.raises(CorruptTable, match="the read position of a source"):
         hoodoo.ingest(files(folder), table).run()
 
 
@@ -226,7 +226,7 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
             table.upsert([], transaction=at.next(f"{int(at.position or 0) + 1}"))
 
     job = hoodoo.ingest(Second(10_000), hoodoo.open(table.path))
-    with pytest.raises(CommitConflict, match="Another process of application 'numbers' came first"):
+    with pytest.raises(CommitConflict, match="Another process of application 'numbers' committed first"):
         job.run()
     assert job.report.lost_races == turns.RACES_MAX and ids(table) == []
 

@@ -90,7 +90,7 @@ def test_what_a_transform_makes_is_held_against_the_table_alike(table: hoodoo.Ta
 def test_values_of_several_types_in_a_new_column_are_refused_until_the_table_says_which(
     table: hoodoo.Table, take: Any
 ) -> None:
-    with pytest.raises(ColumnError, match="add it to the table with the type"):
+    with pytest.raises(ColumnError, match="add it to the table with the right type"):
         take({"id": 1, "more": 1}, {"id": 2, "more": "x"})
     table.add_column("more", pa.int64())
     report = take(max_bad_share=1.0)

@@ -91,7 +91,7 @@ def test_a_table_that_follows_another_one_is_reset_by_time_or_to_all_of_it(tmp_p
     job.run()
     assert ids(copy) == [1, 2]
     with pytest.raises(
-        OptionError, match="'somewhere' is no place in a table. Give 'earliest', 'latest', an ISO 8601 time"
+        OptionError, match="'somewhere' is not a valid position in a table. Use 'earliest', 'latest', an ISO 8601 time"
     ):
         job.reset("somewhere", table_version(copy))
 
@@ -134,9 +134,9 @@ def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo
     job = hoodoo.ingest(source, table, name="new")
     assert job.go_on_from("old").version == 0
     assert job.run().rows == 1
-    with pytest.raises(OptionError, match="has read its source itself"):
+    with pytest.raises(OptionError, match="has its own position"):
         job.go_on_from("old")
-    with pytest.raises(OptionError, match="No commit says how far 'nobody' has read"):
+    with pytest.raises(OptionError, match="No commit contains a position of 'nobody'"):
         hoodoo.ingest(source, table, name="third").go_on_from("nobody")
     with pytest.raises(SourceLost):
         hoodoo.ingest(TableChanges(hoodoo.create(f"{table.path}-other", COLUMNS, key="id")), table).go_on_from("old")

@@ -80,7 +80,7 @@ def test_without_a_lookup_the_error_says_what_would_help(tmp_path: Path) -> None
     table = made(tmp_path / "t")
     with pytest.raises(DataError, match="Pass before='lookup'"):
         hoodoo.ingest(Changes([change("d", {"id": 1})]), table).run()
-    with pytest.raises(OptionError, match="The source brings changes of rows"):
+    with pytest.raises(OptionError, match="The source returns changes of rows"):
         hoodoo.ingest(Changes([change("d", {"id": 1})], before="lookup"), table, operation="insert").run()
 
 

@@ -48,9 +48,9 @@ def test_a_wrong_password_ends_a_job_at_once(kafka: Broker, topic: str, table: h
 def test_who_does_not_say_who_he_is_is_told_where_to(
     kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing was said but that the broker did not answer."""
+    """Nothing was said but that the broker did not respond."""
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 2.0)
-    with pytest.raises(SourceUnavailable, match="did not answer .* set security.protocol in settings"):
+    with pytest.raises(SourceUnavailable, match="did not respond .* set security.protocol in settings"):
         Kafka(kafka.locked, topic).plan("", Limits())
 
 
@@ -64,7 +64,7 @@ def test_a_mechanism_that_the_broker_does_not_know_ends_a_job_at_once(
 
 def test_a_topic_that_is_somebody_elses_ends_a_job_at_once(kafka: Broker, topic: str, table: hoodoo.Table) -> None:
     kafka.allow("reader", ResourceType.TOPIC, topic)
-    with pytest.raises(OptionError, match=f"to describe and to read topic '{topic}'"):
+    with pytest.raises(OptionError, match=f"to describe and read topic '{topic}'"):
         job(kafka, topic, table, "stranger").run(once=False)
     assert job(kafka, topic, table, "reader").run().rows == 2
 

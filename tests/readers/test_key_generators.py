@@ -98,7 +98,7 @@ def test_a_filter_gives_the_matching_rows_whatever_the_folders_are_called(
     assert sorted(table.get(["a", "b", "c"])["v"].to_pylist()) == [1, 2]
     with pytest.raises(hoodoo.ColumnError, match="Pass keys without partition columns"):
         table.get([{"id": "a", "ts": values[0]}])  # it found nothing, without a word
-    with pytest.raises(hoodoo.UnsupportedTable, match="reads it but does not write"):
+    with pytest.raises(hoodoo.UnsupportedTable, match="can read this table, but not write"):
         table.upsert(rows)
 
 

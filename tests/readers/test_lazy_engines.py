@@ -381,7 +381,7 @@ def test_a_dataset_refuses_what_does_not_fit_when_it_is_asked(table: hoodoo.Tabl
             wrong()
     with pytest.raises(TypeError, match="no_such_option"):
         dataset.to_table(no_such_option=1)
-    with pytest.raises(ValueError, match="pass the filter"):
+    with pytest.raises(ValueError, match="Pass the filter"):
         dataset.filter(pc.field("id") > 1).get_fragments()
     with pytest.raises(TypeError, match="does not travel"):
         dataset.__reduce__()

@@ -347,7 +347,7 @@ def test_a_log_of_hudis_that_has_more_blocks_than_were_committed_is_damaged_alth
         if found.read_bytes().count(b"#HUDI#") > 0 and ".crc" not in found.name
     )
     log.write_bytes(log.read_bytes() + log.read_bytes())  # sound blocks, but not those that were committed
-    with pytest.raises(hoodoo.CorruptTable, match="do not fit the size"):
+    with pytest.raises(hoodoo.CorruptTable, match="does not match the size"):
         hoodoo.open(path).scan().to_arrow()
 
 

@@ -71,7 +71,7 @@ def test_text_without_quotes_is_told_how_it_is_written(
         monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(hoodoo.PredicateError) as told:
         table.scan(where=where)
-    assert f"text stands in single quotes: {BARE[where]}\n" in told.value.message
+    assert f"put strings in single quotes: {BARE[where]}\n" in told.value.message
     assert "There is no column" in told.value.message
     assert told.value.details["instead"] == BARE[where]
     if not BARE[where].startswith("day"):
@@ -81,17 +81,17 @@ def test_text_without_quotes_is_told_how_it_is_written(
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("upper(status) = NEW", "text stands in single quotes: upper(status) = 'NEW'"),
-        ("status = new-york", "text stands in single quotes: status = 'new-york'"),
-        ("day = 2026-01-01", "2026-01-01 subtracts numbers; a date stands in single quotes: day = '2026-01-01'"),
+        ("upper(status) = NEW", "put strings in single quotes: upper(status) = 'NEW'"),
+        ("status = new-york", "put strings in single quotes: status = 'new-york'"),
+        ("day = 2026-01-01", "2026-01-01 is a subtraction of numbers; put dates in single quotes: day = '2026-01-01'"),
         ("seen > 2026-01-01 OR n = 1", "single quotes: seen > '2026-01-01' OR n = 1"),
-        ("status = it's", "a quote within it twice: 'it''s'"),
+        ("status = it's", "double a single quote within a string: 'it''s'"),
         ("stauts = 'new'", "There is no column 'stauts'; did you mean status?"),
         ("stauts = neww", "There is no column 'stauts'; did you mean status?"),
         ("Status = 'new'", "did you mean status?"),
         ("upper(stauts) = 'NEW'", "did you mean status?"),
-        ("status = cod", "did you mean code? If it is text, text stands in single quotes: status = 'cod'"),
-        ("n = m", "There is no column 'm'; there are id, status, code"),
+        ("status = cod", "did you mean code? If it is a string, put strings in single quotes: status = 'cod'"),
+        ("n = m", "There is no column 'm'; expected one of: id, status, code"),
     ],
 )
 def test_a_name_that_no_column_has_leads_to_what_is_meant(table: hoodoo.Table, where: str, words: str) -> None:
@@ -112,7 +112,7 @@ CALLS: dict[str, Callable[[hoodoo.Table, str], Any]] = {
 @pytest.mark.parametrize("call", CALLS)
 def test_every_call_with_a_condition_says_the_same(table: hoodoo.Table, call: str) -> None:
     where = "target.status = new" if call == "merge" else "status = new"
-    with pytest.raises(hoodoo.CallError, match="text stands in single quotes: .*status = 'new'"):
+    with pytest.raises(hoodoo.CallError, match="put strings in single quotes: .*status = 'new'"):
         CALLS[call](table, where)
     assert table.count() == 1
 
@@ -204,14 +204,14 @@ def test_a_literal_means_the_same_to_both_engines(table: hoodoo.Table, condition
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
-        ("code = 5", "Column code is string and is compared with 5, which is not text"),
-        ("5 = code", "which is not text"),
-        ("code IN ('5', 5)", "which is not text"),
-        ("code BETWEEN 1 AND 9", "which is not text"),
-        ("n = 'x'", "Column n is int64 and is compared with 'x', which is not a number"),
+        ("code = 5", "Column code of type string is compared with 5, which is not a string"),
+        ("5 = code", "which is not a string"),
+        ("code IN ('5', 5)", "which is not a string"),
+        ("code BETWEEN 1 AND 9", "which is not a string"),
+        ("n = 'x'", "Column n of type int64 is compared with 'x', which is not a number"),
         ("n = '5.4'", "which is not an integer"),
         ("n = TRUE", "which is not a number"),
-        ("price = '1.505'", "cannot hold without loss"),
+        ("price = '1.505'", "cannot be converted to that type without loss"),
         ("day = '2026-13-01'", "is compared with '2026-13-01'"),
         ("day > 5", "which is not a date"),
         ("open = 1", "neither TRUE nor FALSE"),

@@ -275,7 +275,7 @@ def test_a_handle_that_has_not_looked_for_long_takes_no_name_for_what_it_meant_t
 
 
 def test_a_new_column_with_nulls_only_is_refused_for_want_of_a_type(table: hoodoo.Table) -> None:
-    with pytest.raises(hoodoo.ColumnError, match="its type is not known"):
+    with pytest.raises(hoodoo.ColumnError, match="its type is unknown"):
         table.upsert([FULL | {"new": None}], evolve=True)
 
 

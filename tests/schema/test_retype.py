@@ -103,7 +103,9 @@ UNFIT: list[tuple[str, str, Any]] = [
 def test_one_value_that_does_not_fit_leaves_the_column_as_it_is(tmp_path: Path, old: str, new: str, bad: Any) -> None:
     table = made(tmp_path, old, [None, bad, None])
     files, head = sorted(one.name for one in Path(table.path).rglob("*.parquet")), table.cursor
-    with pytest.raises(hoodoo.SchemaError, match="1 stored value is none of that type; the first is .* of key 'k1'"):
+    with pytest.raises(
+        hoodoo.SchemaError, match="1 stored value does not match that type; the first is .* of key 'k1'"
+    ):
         table.retype_column("v", new, rewrite=True)
     assert table.cursor == head and str(table.schema.field("v").type) != new
     assert sorted(one.name for one in Path(table.path).rglob("*.parquet")) == files
@@ -112,7 +114,7 @@ def test_one_value_that_does_not_fit_leaves_the_column_as_it_is(tmp_path: Path, 
 def test_values_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     table = made(tmp_path, "double", [1.0, 0.5, 2.0, 0.25])
     with pytest.raises(
-        hoodoo.SchemaError, match="2 stored values are none of that type; the first is 0.5, of key 'k1'"
+        hoodoo.SchemaError, match="2 stored values do not match that type; the first is 0.5, of key 'k1'"
     ):
         table.retype_column("v", "int64", rewrite=True)
     many = made(tmp_path / "many", "double", [0.5] * 1_500)
@@ -147,11 +149,11 @@ def test_without_rewrite_it_says_what_it_costs(tmp_path: Path) -> None:
         ("id", "int64", "is a key column"),
         ("p", "int64", "is a partition column"),
         ("w", "double", "is a ordering column|is an ordering column"),
-        ("v", "binary", "of which no value is exactly one of"),
+        ("v", "binary", "whose values cannot be converted to"),
         ("v", "list<string>", "struct, list or map"),
         ("s.x", "int32", "struct, list or map"),
         ("vv", "int64", "did you mean v"),
-        ("checked", "int32", "Check 'few' looks at column"),
+        ("checked", "int32", "Check 'few' uses column"),
         ("filled", "int32", "has a default"),
     ],
 )
@@ -222,7 +224,7 @@ def test_a_batch_that_was_prepared_before_the_change_fits_or_is_refused(
         table.upsert(batch)
         assert values(table) == [1, 7]
     else:
-        with pytest.raises(hoodoo.ColumnError, match="A column's type changed while the batch was written"):
+        with pytest.raises(hoodoo.ColumnError, match="The type of a column changed while the batch was written"):
             table.upsert(batch)
         assert values(table) == [1, 2]
     assert table.verify().ok

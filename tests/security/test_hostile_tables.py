@@ -239,5 +239,5 @@ def test_slots_that_were_planted_ahead_or_belong_to_another_table_are_errors_and
 def test_a_data_file_that_lies_elsewhere_than_its_partition_is_refused() -> None:
     file = DataFile("city=q/f-0_0-0-0_20260101000000000.parquet", "city=p", "f-0", BASE, 1, "", 1)
     slot = make_slot(files=(file,))
-    with pytest.raises(CorruptTable, match="does not lie in its partition"):
+    with pytest.raises(CorruptTable, match="is not in its partition"):
         decode(encode(slot), "commits/1")

@@ -143,7 +143,7 @@ def test_values_that_do_not_fit_their_column_are_bad_alone() -> None:
     rows, _, bad, _ = decoded([schema], messages, columns)
     assert len(rows) == 19 and rows["v"].type == pa.int32()
     assert [(one["place"], one["payload"]) for one in bad] == [("7", messages[7])]
-    assert "is no int32" in bad[0]["detail"]
+    assert "is not a valid int32" in bad[0]["detail"]
 
 
 def test_a_number_in_a_column_of_text_is_bad_and_no_text() -> None:

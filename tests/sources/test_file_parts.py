@@ -114,7 +114,7 @@ def test_a_file_that_is_read_in_part_and_lost_stops_the_job(tmp_path: Path, what
     (tmp_path / "a.jsonl").unlink()
     if what == "rewritten":
         write(tmp_path, "a.jsonl", [{"id": 1, "v": ""}])
-    with pytest.raises(SourceLost, match=f"'a.jsonl' .* was {what} before it was read to its end"):
+    with pytest.raises(SourceLost, match=f"'a.jsonl' .* was {what} before it was completely read"):
         source.plan(last.position, Limits())
 
 

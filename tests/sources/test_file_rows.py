@@ -136,8 +136,8 @@ def test_a_row_of_csv_with_a_bad_cell_or_another_number_of_fields_is_bad_alone()
     assert sorted(found.bad["detail"].to_pylist()) == [
         "2 fields instead of 3",
         "4 fields instead of 3",
-        "Column 'fare': 'high' is no double.",
-        "Column 'id': 'two' is no int64.",
+        "Column 'fare': 'high' is not a valid double.",
+        "Column 'id': 'two' is not a valid int64.",
     ]
 
 

@@ -107,7 +107,7 @@ def test_an_avro_codec_whose_package_is_missing_says_what_to_install(folder: Pat
     with pytest.raises(EngineError, match=r"'a\.avro': .* codec lz4 .* pip install 'fastavro\[lz4\]'") as refused:
         taken(files(folder))
     assert "sound" not in refused.value.message and refused.value.details["file"] == "a.avro"
-    with pytest.raises(EngineError, match=r"a\.avro.*: Its Avro codec lz4"):
+    with pytest.raises(EngineError, match=r"a\.avro.*: The Avro codec lz4"):
         rows_in(folder / "a.avro")
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_was_there_and_is_gone_may_come_back(folder: Path) -> None
     source, away = Files(folder, settle_s=0), folder.with_name("away")
     folder.rename(away)
     for ask in (lambda: source.plan("", Limits()), lambda: source.lag("")):
-        with pytest.raises(SourceUnavailable, match="is gone: it was deleted, moved or unmounted"):
+        with pytest.raises(SourceUnavailable, match="does not exist any more: it was deleted, moved or unmounted"):
             ask()
     away.rename(folder)
     assert source.plan("", Limits()) is not None

@@ -291,7 +291,7 @@ def test_a_row_without_its_key_is_not_said_to_be_an_event(cluster: str, put: Any
 
 def test_a_broker_that_is_not_there_is_no_lost_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.2)
-    with pytest.raises(SourceUnavailable, match="did not answer"):
+    with pytest.raises(SourceUnavailable, match="did not respond"):
         Kafka("127.0.0.1:1", "t").plan("", Limits())
 
 
@@ -329,11 +329,11 @@ def test_a_broker_that_speaks_no_tls_is_refused_at_once() -> None:
 def test_a_broker_that_says_nothing_at_all_may_want_another_protocol(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], hinted: bool
 ) -> None:
-    """Of a listener that wants a password nothing was known but that it did not answer."""
+    """Of a listener that wants a password nothing was known but that it did not respond."""
     monkeypatch.setattr("hoodoo.sources.kafka_client._ASK_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:  # it takes connections, and nobody reads them
         source = Kafka(f"127.0.0.1:{server.getsockname()[1]}", "t", settings=settings)
-        with pytest.raises(SourceUnavailable, match="did not answer") as refused:
+        with pytest.raises(SourceUnavailable, match="did not respond") as refused:
             source.plan("", Limits())
     assert ("set security.protocol in settings" in refused.value.message) == hinted
 

@@ -97,7 +97,7 @@ def test_a_registry_that_refuses_stops_the_job_before_anything_is_written(
     put("shut", 0, wire(1, TRIP, {"id": 1}))
     server.instead = lambda path: (401, b"", {})
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
-    with pytest.raises(OptionError, match="refuses who asks"):
+    with pytest.raises(OptionError, match="requires a login"):
         hoodoo.ingest(Kafka(cluster, "shut", format="avro", registry=server.url), table).run()
     assert table.scan().count() == 0 and len(server.asked) == 1
 

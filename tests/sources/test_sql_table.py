@@ -126,7 +126,7 @@ def test_a_column_that_does_not_grow_by_numbers_or_times_is_refused(
 
 
 def test_a_database_that_does_not_answer_is_no_lost_source(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailable, match="did not answer"):
+    with pytest.raises(SourceUnavailable, match="did not respond"):
         source(tmp_path).plan("", Limits())
 
     def refused() -> Any:

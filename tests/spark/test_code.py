@@ -52,7 +52,7 @@ def loaded_without_hoodoo(value: object, tmp_path: Path) -> list[str]:
 
 def test_a_session_of_an_older_spark_is_told_which_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.1.3")
-    with pytest.raises(hoodoo.EngineError, match="needs PySpark 4.2 or later, this is 4.1.3"):
+    with pytest.raises(hoodoo.EngineError, match="needs PySpark 4.2 or later, got 4.1.3"):
         hoodoo.register(type("Session", (), {})())
 
 

@@ -26,18 +26,18 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
         ({"xyzzy": "1"}, False, "Known: path, mode"),
         ({"mode": "snapshots"}, False, "mode takes"),
         ({"mode": "snapshot"}, True, "mode takes 'incremental' or 'changes'"),
-        ({"since": "earliest"}, False, "means nothing to mode 'snapshot'"),
-        ({"as_of": "earliest", "mode": "changes"}, False, "means nothing to mode 'changes'"),
-        ({"deletes": "true", "mode": "changes"}, True, "means nothing to mode 'changes'"),
-        ({"versions": "all"}, True, "means nothing to mode 'incremental'"),
-        ({"until": "earliest"}, True, "means nothing to a stream"),
-        ({"consumer": "x"}, False, "means nothing to a batch read"),
-        ({"maxRowsPerTrigger": "0"}, True, "whole number from 1"),
-        ({"maxRowsPerTrigger": "1.5"}, True, "whole number from 1"),
+        ({"since": "earliest"}, False, "has no effect on mode 'snapshot'"),
+        ({"as_of": "earliest", "mode": "changes"}, False, "has no effect on mode 'changes'"),
+        ({"deletes": "true", "mode": "changes"}, True, "has no effect on mode 'changes'"),
+        ({"versions": "all"}, True, "has no effect on mode 'incremental'"),
+        ({"until": "earliest"}, True, "has no effect on a stream"),
+        ({"consumer": "x"}, False, "has no effect on a batch read"),
+        ({"maxRowsPerTrigger": "0"}, True, "integer from 1"),
+        ({"maxRowsPerTrigger": "1.5"}, True, "integer from 1"),
         ({"meta": "yes"}, False, "meta takes 'true' or 'false'"),
         ({"versions": "some", "mode": "changes"}, False, "versions takes"),
         ({"columns": "[1]"}, False, "JSON list"),
-        ({"since": "earliest", "startingPosition": "earliest"}, True, "two names of one option"),
+        ({"since": "earliest", "startingPosition": "earliest"}, True, "have the same meaning"),
     ],
 )
 def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
@@ -54,8 +54,8 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
         ({"opration": "upsert"}, "Did you mean 'operation'"),
         ({"transaction": "job"}, "application:version"),
         ({"transaction": "job:-1"}, "application:version"),
-        ({"existing": "keep", "operation": "upsert"}, "goes with operation 'insert'"),
-        ({"operation": "delete", "duplicates": "fail"}, "means nothing to operation 'delete'"),
+        ({"existing": "keep", "operation": "upsert"}, "needs operation 'insert'"),
+        ({"operation": "delete", "duplicates": "fail"}, "has no effect on operation 'delete'"),
         ({"duplicates": "some"}, "duplicates takes"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict
 )
 def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
     for of in (ReadOptions.of, SparkWriteOptions.of):
-        with pytest.raises(hoodoo.OptionError, match="would show in plans and logs") as found:
+        with pytest.raises(hoodoo.OptionError, match="would be visible in plans and logs") as found:
             of({"path": "x", name: "CANARY"})
         assert "CANARY" not in str(found.value)
 

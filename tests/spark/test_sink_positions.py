@@ -102,10 +102,10 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
     sink = table.sink("files", positions=True)
     with pytest.raises(CommitConflict, match="The checkpoint is new, .* give this sink another name"):
         sink._positioned('[{"logOffset":41}]', 0)
-    with pytest.raises(CommitConflict, match="The newest commit of sink 'files' has the number 0"):
+    with pytest.raises(CommitConflict, match="Sink 'files' is at batch 0"):
         sink._positioned('[{"logOffset":41}]', 2)
     run(spark, others, table.sink("others"), tmp_path / "of others")
-    with pytest.raises(Exception, match="The newest commit of sink 'new' has the number -1"):
+    with pytest.raises(Exception, match="Sink 'new' is at batch -1"):
         put(others, 9)
         run(spark, others, table.sink("new", positions=True), tmp_path / "of others")
     assert table.application("new").version == -1 and table.cursor.seq == at.seq + 2

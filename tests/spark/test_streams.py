@@ -268,7 +268,7 @@ def test_files_that_a_clean_takes_after_planning_are_an_expired_snapshot_for_the
     table.upsert(rows(range(9), 2))
     table.clean(retain_hours=0, retain_commits=1)
     for part in parts:
-        with pytest.raises(hoodoo.SnapshotExpired, match="cleaned away"):
+        with pytest.raises(hoodoo.SnapshotExpired, match="was cleaned"):
             list(query.reader.read(part))
 
 

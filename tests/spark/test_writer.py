@@ -148,7 +148,7 @@ def test_a_batch_has_no_limit_and_a_large_one_is_merged_file_group_by_file_group
     ("change", "problem"),
     [
         ({"overwrite": True}, (hoodoo.OptionError, "insert_overwrite")),
-        ({"schema": pa.schema([("id", pa.int64())])}, (hoodoo.ColumnError, "no column 'city'")),
+        ({"schema": pa.schema([("id", pa.int64())])}, (hoodoo.ColumnError, "'city' .*is not in the batch")),
         ({"schema": SCHEMA.append(pa.field("more", pa.int64()))}, (hoodoo.ColumnError, "'more'")),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_number_that_a_sink_has_from_another_query_is_an_error_and_no_skip(
         streamed(table, one, number, rows(range(number, number + 1)))
     before = table.cursor
     for number in (0, 2):
-        with pytest.raises(hoodoo.OptionError, match=f"has batch 2 of query .*1, and this is batch {number} of .*2,"):
+        with pytest.raises(hoodoo.OptionError, match=f"has batch 2 of query .*1, but this is batch {number} of .*2,"):
             streamed(table, other, number, rows(range(10, 12)))
     assert table.cursor == before and ids(table) == [0, 1, 2]
     streamed(table, other, 0, rows(range(10, 12)), sink="another")
@@ -247,7 +247,7 @@ STREAMS = {
     "no sink": ({"sink": ""}, False, hoodoo.OptionError, "needs the option sink"),
     "long sink": ({"sink": "s" * 901}, False, hoodoo.OptionError, "1 to 900"),
     "complete": ({}, True, hoodoo.OptionError, r"outputMode\('append'\)"),
-    "no checkpoint": ({"checkpointLocation": ""}, False, hoodoo.OptionError, "is not shown to a data source"),
+    "no checkpoint": ({"checkpointLocation": ""}, False, hoodoo.OptionError, "is not visible to a data source"),
     "transaction": ({"transaction": "a:1"}, False, hoodoo.OptionError, "takes no transaction"),
     "unknown": ({"snik": "a"}, False, hoodoo.OptionError, "Did you mean 'sink'"),
     "operation": ({"operation": "merge"}, False, hoodoo.OptionError, "operation takes"),

@@ -241,7 +241,7 @@ def test_a_file_that_may_not_be_opened_is_named_with_what_to_do(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(pa, "memory_map", refused)
-    with pytest.raises(StoreDenied, match="right to read"):
+    with pytest.raises(StoreDenied, match="permission to read"):
         store.open_input("a")
 
 

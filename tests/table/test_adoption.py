@@ -120,8 +120,8 @@ def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: 
     ("property_", "value", "why"),
     [
         ("hoodie.table.keygenerator.type", "TIMESTAMP", "made by TIMESTAMP, in a way"),
-        ("hoodie.table.recordkey.fields", "", "hoodoo reads it but does not write"),
-        ("hoodie.table.recordkey.fields", "id,ts", "spells record keys in another way"),
+        ("hoodie.table.recordkey.fields", "", "hoodoo can read this table, but not write"),
+        ("hoodie.table.recordkey.fields", "id,ts", "encodes record keys differently"),
     ],
 )
 def test_a_table_whose_keys_hoodoo_would_spell_otherwise_is_read_but_not_written(

@@ -71,7 +71,9 @@ def test_of_two_that_read_other_ranges_the_second_is_told(table: hoodoo.Table) -
     """Each has read from the same position on, and another number of rows: the second's rows would come twice."""
     mine, other = table.application("orders").next("a:5"), table.application("orders").next("a:7")
     table.upsert(row(1), transaction=mine)
-    with pytest.raises(hoodoo.CommitConflict, match="Another process of application 'orders' came first") as caught:
+    with pytest.raises(
+        hoodoo.CommitConflict, match="Another process of application 'orders' committed first"
+    ) as caught:
         table.upsert(row(2), transaction=other)
     assert caught.value.details["newest"] == 0 and caught.value.details["position"] == "a:5"
     assert ids(table) == [1]
@@ -164,7 +166,7 @@ def test_the_instant_says_what_the_position_is(table: hoodoo.Table) -> None:
 )
 def test_a_position_is_a_text_of_at_most_64_kib(table: hoodoo.Table, position: Any) -> None:
     for given in (lambda: ("orders", 0, position), lambda: table.application("orders").next(position)):
-        with pytest.raises(hoodoo.OptionError, match="position of an application"):
+        with pytest.raises(hoodoo.OptionError, match="position of an application must be"):
             table.upsert(row(1), transaction=given())
     assert ids(table) == []
 

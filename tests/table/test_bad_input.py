@@ -148,7 +148,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "a partition as its folder": (
         hoodoo.PartitionValueError,
         "PARTITION_VALUE",
-        "values, not by their folders: 'p' instead",
+        "values instead of folder names: 'p'",
         lambda t: t.delete_partitions(["p", "city=p"]),
     ),
     "partitions as text": (hoodoo.PartitionValueError, "PARTITION_VALUE", "list", lambda t: t.delete_partitions("p")),
@@ -227,7 +227,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position as text that is no time": (
         hoodoo.PositionError,
         "POSITION",
-        "is no time",
+        "is not a valid time",
         lambda t: t.incremental("2026-01-31T99:00:00Z"),
     ),
     "position of another table": (
@@ -467,7 +467,7 @@ def test_a_damaged_newest_slot_heals_as_its_error_says(tmp_path: Path, checkpoin
     ours = tmp_path / "t/.hoodie/.hoodoo"
     slot = max((ours / "commits").iterdir())
     os.truncate(slot, slot.stat().st_size // 2)
-    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete it.*the checkpoint of its number"):
+    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete the checkpoint with its number"):
         hoodoo.open(tmp_path / "t")
     slot.unlink()
     checkpoints = list(ours.glob(f"checkpoints/{slot.name}*"))

@@ -40,7 +40,7 @@ def test_one_error_names_every_column_that_avro_does_not_allow_and_what_it_could
         hoodoo.create(tmp_path / "t", ORDERS, key="Order ID")
     assert caught.value.details["suggested"] == SUGGESTED
     for name, suggested in SUGGESTED.items():
-        assert f"{name!r} (say {suggested})" in caught.value.message
+        assert f"{name!r} (suggested name: {suggested})" in caught.value.message
     assert 'rename="snake"' in caught.value.message
     assert not (tmp_path / "t").exists()
 

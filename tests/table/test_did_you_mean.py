@@ -84,11 +84,11 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda t: t.merge(ROWS, "target.id = source.id"), "Rows meet by the key columns"),
-        (lambda t: t.merge(source=ROWS, predicate="x"), "rows meet by the key columns"),
-        (lambda t: t.merge(source=ROWS, source_alias="s"), "called source and target"),
+        (lambda t: t.merge(ROWS, "target.id = source.id"), "Rows match by the key columns"),
+        (lambda t: t.merge(source=ROWS, predicate="x"), "rows match by the key columns"),
+        (lambda t: t.merge(source=ROWS, source_alias="s"), "named source and target"),
         (lambda t: t.merge(df=ROWS), "did you mean 'source'"),
-        (lambda t: t.upsert(ROWS, on=["id"]), "rows meet by the key columns"),
+        (lambda t: t.upsert(ROWS, on=["id"]), "rows match by the key columns"),
         (lambda t: t.upsert(ROWS, mode="overwrite"), "insert_overwrite(rows) replaces partitions"),
         (lambda t: t.upsert(df=ROWS), "did you mean 'data'"),
         (lambda t: t.upsert(ROWS, column=["n"]), "did you mean 'columns'"),
@@ -100,7 +100,10 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
         (lambda t: t.scan(filter="n = 1"), "did you mean 'where'"),
         (lambda t: t.scan(version=1), "did you mean 'as_of'"),
         (lambda t: t.scan(limit=3), "scan(...).head(rows)"),
-        (lambda t: t.scan(["n"], "n = 1", 1, False, False, False, "current", 7), "scan() takes columns, where, as_of"),
+        (
+            lambda t: t.scan(["n"], "n = 1", 1, False, False, False, "current", 7),
+            "scan() accepts the arguments columns, where, as_of",
+        ),
         (lambda t: t.changes(starting_version=1), "did you mean 'since'"),
         (lambda t: t.history(limit=3), "did you mean 'newest'"),
         (lambda t: t.restore(version=1), "did you mean 'to'"),
@@ -128,11 +131,13 @@ def test_an_argument_of_another_library_leads_to_ours(
 
 def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> None:
     untyped: Any = table
-    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs 'name'"):
+    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs the argument 'name'"):
         untyped.savepoint()
-    with pytest.raises(hoodoo.OptionError, match="changes.. needs 'since': a position .* since=\"earliest\""):
+    with pytest.raises(
+        hoodoo.OptionError, match="changes.. needs the argument 'since': a position .* since=\"earliest\""
+    ):
         untyped.changes()
-    with pytest.raises(hoodoo.OptionError, match="create.. needs 'key': the columns that no two rows share"):
+    with pytest.raises(hoodoo.OptionError, match="create.. needs the argument 'key': the columns that identify a row"):
         untyped_create: Any = hoodoo.create
         untyped_create("never", {"id": "int"})
     assert list(inspect.signature(hoodoo.Table.merge).parameters) == ["self", "source"]
@@ -154,8 +159,8 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, key="id", type="COPY_ON_WRITE"), "Did you mean 'copy_on_write'"),
         (lambda t: t.set_options(retain_hour=1), "Did you mean 'retain_hours'?"),
         (lambda t: t.scan(columns=["statuss"]), "did you mean status?"),
-        (lambda t: t.scan(columns="status"), "write columns=['status']"),
-        (lambda t: t.scan(columns=["nothing_like_it"]), "there are id, status, n, ts."),
+        (lambda t: t.scan(columns="status"), "Write columns=['status']"),
+        (lambda t: t.scan(columns=["nothing_like_it"]), "expected one of: id, status, n, ts."),
         (lambda t: t.get(["a"], columns=["Status"]), "did you mean status?"),
         (lambda t: t.changes("earliest", columns=["statuss"]), "did you mean status?"),
         (lambda t: t.update({"statuss": "n"}), "did you mean status?"),
@@ -167,7 +172,10 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         (lambda t: t.move_column("n", after="statuss"), "did you mean status?"),
         (lambda t: t.upsert([{"id": "a", "statuss": "x"}], columns=["status"]), "did you mean statuss?"),
         (lambda t: t.upsert([{**ROWS[0], "statuss": "x"}]), "did you mean status?"),
-        (lambda t: t.upsert([{"id": "a", "Status": "x", "n": 1, "ts": 1}]), "The batch has column 'Status', which the"),
+        (
+            lambda t: t.upsert([{"id": "a", "Status": "x", "n": 1, "ts": 1}]),
+            "Column 'status' (a table column) is not in the batch",
+        ),
         (lambda t: t.merge(ROWS).when_matched_update({"statuss": "'x'"}).execute(), "did you mean status?"),
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, key="Id"), "did you mean id?"),
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, key="id", order_by="tss"), "did you mean ts?"),
@@ -187,7 +195,7 @@ def test_nulls_for_what_is_missing_are_refused_where_stored_values_stay(table: h
     """`missing="null"` beside `columns=` was ignored without a word."""
     some = [{"id": "a", "status": "x"}]
     for columns in ("given", ["status"]):
-        with pytest.raises(hoodoo.OptionError, match="missing='null' overwrites stored values with null, and columns"):
+        with pytest.raises(hoodoo.OptionError, match="missing='null' overwrites stored values with null, but columns"):
             table.upsert(some, missing="null", columns=columns)
     table.upsert(some, missing="null")
     assert table.get("a").to_pylist() == [{"id": "a", "status": "x", "n": None, "ts": None}]
@@ -199,7 +207,7 @@ def test_nulls_for_what_is_missing_are_refused_where_stored_values_stay(table: h
         (("n = 1",), "delete(where='n = 1')"),
         (("a",), "delete(['a'])"),
         ((["a"], "where"), "keys or where=..., not both"),
-        ((), "rows with the keys to delete, or where=..."),
+        ((), "rows with the keys to delete, or a condition as where=..."),
     ],
 )
 def test_a_delete_that_means_two_things_deletes_nothing(table: hoodoo.Table, arguments: Any, words: str) -> None:
@@ -220,7 +228,7 @@ def test_a_function_of_other_arguments_is_refused_before_it_is_called(table: hoo
     with pytest.raises(hoodoo.OptionError, match="CustomMerge takes a function of two Arrow tables"):
         hoodoo.CustomMerge(function)
     if function is not one:
-        with pytest.raises(hoodoo.OptionError, match="set takes a function of one Arrow table"):
+        with pytest.raises(hoodoo.OptionError, match="set must be a function with one argument"):
             table.update(function)
 
 
@@ -237,12 +245,18 @@ def test_functions_with_defaults_and_of_other_kinds_are_taken(table: hoodoo.Tabl
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (lambda stored: {"n": 5}, "given as {} returned no Arrow array for column 'n', but 5; pa.array(...)"),
-        (lambda stored: {"nn": stored["n"]}, "given as {} returned column 'nn'"),
-        (lambda stored: {"n": stored["status"]}, "The function given as {} returned it."),
-        (lambda stored: {"n": stored["n"][:0]}, "returned 0 values of column 'n' for 1 rows; it returns one for each"),
-        (lambda stored: None, "The function given as {} returned None"),
-        (lambda stored: {"id": stored["status"]}, "given as {} returned column 'id'. Column 'id' is a key column"),
+        (
+            lambda stored: {"n": 5},
+            "for {} returned 5 for column 'n', which is not an Arrow array. Convert a list with pa.array(...)",
+        ),
+        (lambda stored: {"nn": stored["n"]}, "for {} returned column 'nn'"),
+        (lambda stored: {"n": stored["status"]}, "The function for {} returned this column."),
+        (
+            lambda stored: {"n": stored["n"][:0]},
+            "returned 0 values of column 'n' for 1 rows. It must return one value per row",
+        ),
+        (lambda stored: None, "The function for {} returned None"),
+        (lambda stored: {"id": stored["status"]}, "for {} returned column 'id'. Column 'id' is a key column"),
     ],
 )
 def test_what_a_function_returns_is_told_in_its_own_words(

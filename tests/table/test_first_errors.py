@@ -194,7 +194,7 @@ def test_every_word_leads_to_something_that_is_there() -> None:
     [
         (pa.timestamp("us"), pa.timestamp("us", "UTC"), "assume_timezone"),
         (pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("us"), "local_timestamp"),
-        (pa.string(), pa.int64(), "Cast it first to int64"),
+        (pa.string(), pa.int64(), "Cast the column to int64"),
     ],
 )
 def test_a_column_of_another_type_is_told_what_to_do(

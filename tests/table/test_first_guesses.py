@@ -70,12 +70,12 @@ def test_columns_come_from_a_file(tmp_path: Path) -> None:
     ("columns", "error", "match"),
     [
         ({}, hoodoo.SchemaError, "key column 'id'"),
-        ([], hoodoo.OptionError, "schema takes columns"),
-        ([{"id": "a", "n": None}], hoodoo.SchemaError, "'n' has nothing but nulls"),
+        ([], hoodoo.OptionError, "schema must be"),
+        ([{"id": "a", "n": None}], hoodoo.SchemaError, "'n' contains only nulls"),
         ({"id": "strong"}, hoodoo.SchemaError, "unknown type 'strong'"),
         ("id", hoodoo.SchemaError, "a name and a type"),
-        ("rows.csv", hoodoo.CallError, "There is no file"),
-        (7, hoodoo.ColumnError, "Cannot take rows from int"),
+        ("rows.csv", hoodoo.CallError, "does not exist"),
+        (7, hoodoo.ColumnError, "Cannot read rows from int"),
     ],
 )
 def test_what_has_no_columns_is_refused_and_makes_no_table(
@@ -247,5 +247,5 @@ def test_a_batch_that_calls_a_column_otherwise_hears_how_it_is_renamed(tmp_path:
 
 def test_periods_of_pandas_are_refused_and_not_taken_for_numbers(tmp_path: Path) -> None:
     frame = pd.DataFrame({"id": ["a"], "month": pd.PeriodIndex(["2026-01"], freq="M")})
-    with pytest.raises(hoodoo.ColumnError, match=r"'month' has pandas periods.*to_timestamp"):
+    with pytest.raises(hoodoo.ColumnError, match=r"'month' contains pandas periods.*to_timestamp"):
         hoodoo.create(tmp_path / "t", frame, key="id")

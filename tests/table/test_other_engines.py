@@ -467,7 +467,7 @@ def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     for ask in (table.verify, table.services):
-        with pytest.raises(hoodoo.UnsupportedTable, match="has adopted that"):
+        with pytest.raises(hoodoo.UnsupportedTable, match="adopts those commits"):
             ask()
     opened(store, clock).upsert(rows(("b", "p", 1)))
     assert table.verify().problems == []

@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
     ),
     "columns and null": Case(
         lambda t: t.upsert(PART, columns="given", missing="null"),
-        "Leave one of them out",
+        "Leave out one of the two",
         lambda t: t.upsert(PART, columns="given"),
         changed=("note",),
     ),
@@ -78,23 +78,23 @@ CASES: dict[str, Case] = {
     ),
     "keys exist: keep": Case(
         lambda t: t.insert([whole(note="new")]),
-        "insert(..., existing='keep') keeps them",
+        "To keep their rows and skip the new ones, call insert(..., existing='keep')",
         lambda t: t.insert([whole(note="new")], existing="keep"),
     ),
     "keys exist: upsert": Case(
         lambda t: t.insert([whole(note="new")]),
-        "upsert(...) replaces the stored rows",
+        "To replace their rows, call upsert(...)",
         lambda t: t.upsert([whole(note="new")]),
-        lost="replaces the stored rows",
+        lost="To replace their rows",
     ),
     "keys do not exist: ignore": Case(
         lambda t: t.upsert([whole(id="z")], new_keys="fail"),
-        "'ignore', which leaves them out",
+        "new_keys='ignore' to skip them",
         lambda t: t.upsert([whole(id="z")], new_keys="ignore"),
     ),
     "keys do not exist: insert": Case(
         lambda t: t.upsert([whole(id="z")], new_keys="fail"),
-        "new_keys='insert', which adds them",
+        "new_keys='insert' to insert them",
         lambda t: t.upsert([whole(id="z")], new_keys="insert"),
     ),
     "a key twice": Case(
@@ -104,15 +104,15 @@ CASES: dict[str, Case] = {
     ),
     "a batch that was taken for a condition": Case(
         lambda t: t.delete("id = 'a'"),
-        "a condition stands in where: delete(where=\"id = 'a'\")",
+        "Pass a condition as where: delete(where=\"id = 'a'\")",
         lambda t: t.delete(where="id = 'a'"),
-        lost="delete takes keys",
+        lost="delete needs keys",
     ),
     "an update of the key": Case(
         lambda t: t.update({"id": "'z'"}, where="id = 'a'"),
-        "Insert the rows with the new values first",
+        "Insert rows with the new values",
         lambda t: (t.insert([whole(id="z")]), t.delete(["a"])),
-        lost="delete those with the former ones",
+        lost="delete the rows with the old values",
     ),
     "an update of the ordering column": Case(
         lambda t: t.update({"ts": "7"}, where="id = 'a'"),
@@ -137,36 +137,36 @@ CASES: dict[str, Case] = {
     ),
     "values that do not fit a type": Case(
         lambda t: t.retype_column("v", "int64", rewrite=True),
-        "Correct them by update() first",
+        "Correct these values with update() first",
         lambda t: (t.update({"v": "round(v)"}, where="v = 2.5"), t.retype_column("v", "int64", rewrite=True)),
         changed=("v",),
     ),
     "a type without such values": Case(
         lambda t: t.retype_column("note", "binary", rewrite=True),
-        "Add another column, and fill it by update()",
+        "Add another column, and fill it with update()",
         lambda t: (t.add_column("raw", "binary", default=None), t.update({"raw": "encode(note)"})),
     ),
     "a check": Case(
         lambda t: (t.set_checks({"small": "v < 10"}), t.upsert([whole(v=11.0)])),
-        "set_checks({...}) replaces all checks",
+        "To change the checks of the table, call set_checks({...})",
         lambda t: (t.set_checks({"small": "v < 100"}), t.upsert([whole(v=11.0)])),
         changed=("v",),
     ),
     "a check of a column that goes": Case(
         lambda t: (t.set_checks({"small": "v < 10"}), t.drop_column("v")),
-        "Change the checks first, by set_checks({...}), which replaces all of them",
+        "Change the check first with set_checks({...}), which replaces all checks",
         lambda t: t.set_checks({}),
     ),
     "a commit to undo": Case(
         lambda t: t.rollback(t.history()[0].instant),
-        "reads the table as it was before",
+        "reads the table before this instant",
         lambda t: t.scan(as_of=t.history()[1]).count(),
     ),
     "a commit to undo: restore": Case(
         lambda t: t.rollback(t.history()[0].instant),
-        "undoes what came after, too",
+        "also undoes all later commits",
         lambda t: t.restore(t.history()[1]),
-        lost="makes it so again, in a new commit, and undoes what came after",
+        lost="restores that snapshot in a new commit, and also undoes all later commits",
     ),
     "a table that is there": Case(
         lambda t: hoodoo.create(t.path, COLUMNS, key="id"),
@@ -175,9 +175,9 @@ CASES: dict[str, Case] = {
     ),
     "an overwrite in words of another library": Case(
         lambda t: t.upsert([whole()], mode="overwrite"),
-        "with whole_table=True all rows",
+        "all rows with whole_table=True",
         lambda t: t.insert_overwrite([whole()], whole_table=True),
-        lost="insert_overwrite(rows) replaces partitions, and with whole_table=True all rows",
+        lost="insert_overwrite(rows) replaces partitions, or all rows with whole_table=True",
     ),
     "a quarantine beside columns": Case(
         lambda t: t.upsert(PART, columns="given", on_bad_rows="quarantine"),
@@ -187,7 +187,7 @@ CASES: dict[str, Case] = {
     ),
     "a function that gets whole rows": Case(
         lambda t: t.upsert([whole()], columns="given", merge=hoodoo.CustomMerge(lambda old, new: {"v": old["v"]})),
-        "leave columns out",
+        "Leave out columns",
         lambda t: t.upsert([whole()], merge=hoodoo.CustomMerge(lambda old, new: {"v": old["v"]})),
     ),
 }

@@ -74,7 +74,7 @@ def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(
     shutil.rmtree(tmp_path / "t")
     new = make(tmp_path / "t", commits)
     before = files_in(tmp_path / "t")
-    with pytest.raises(hoodoo.errors.TableReplaced, match="Open it anew") as problem:
+    with pytest.raises(hoodoo.errors.TableReplaced, match="Open it again") as problem:
         CALLS[call](old)
     assert problem.value.code == "TABLE_REPLACED"
     assert files_in(tmp_path / "t") == before

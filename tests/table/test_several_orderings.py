@@ -70,8 +70,8 @@ def test_order_by_takes_a_name_several_or_none_and_keeps_their_order(
         (("ts", "ts"), hoodoo.SchemaError, "ordering column 'ts' is named twice"),
         (("ts", "nope"), hoodoo.SchemaError, "ordering column 'nope' is not in the schema"),
         (("ts", "tags"), hoodoo.SchemaError, "'tags' .* cannot be an ordering column"),
-        (5, hoodoo.OptionError, "order_by takes a name or a list of names"),
-        (["ts", 5], hoodoo.OptionError, "order_by takes a name or a list of names"),
+        (5, hoodoo.OptionError, "order_by must be a name or a list of names"),
+        (["ts", 5], hoodoo.OptionError, "order_by must be a name or a list of names"),
     ],
 )
 def test_each_ordering_column_must_be_one(tmp_path: Path, given: Any, error: type[Exception], said: str) -> None:
@@ -190,9 +190,9 @@ def test_a_null_in_any_ordering_column_is_refused_and_set_aside(tmp_path: Path, 
 def test_an_upsert_of_some_columns_needs_every_ordering_column(tmp_path: Path, column: str) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows(("a", 1, 1, "x")))
-    with pytest.raises(hoodoo.ColumnError, match=f"no column '{column}'"):
+    with pytest.raises(hoodoo.ColumnError, match=f"'{column}' .*is not in the batch"):
         table.upsert(rows(("a", 2, 2, "y")).drop_columns([column]), columns="given")
-    with pytest.raises(hoodoo.ColumnError, match=f"no column '{column}'"):
+    with pytest.raises(hoodoo.ColumnError, match=f"'{column}' .*is not in the batch"):
         table.upsert(rows(("a", 2, 2, "y")).drop_columns([column]), missing="null")
 
 
@@ -257,7 +257,9 @@ def test_a_delete_with_another_number_of_ordering_values_than_the_table_has_colu
     file = properties(table)
     stored = parse(file.read_bytes()) | {"hoodie.table.ordering.fields": "ts"}
     file.write_bytes(render(stored, "Thu Jan 01 00:00:00 UTC 1970"))
-    with pytest.raises(hoodoo.UnsupportedTable, match=r"has 2 ordering values, and the table is ordered by 1 \(ts\)"):
+    with pytest.raises(
+        hoodoo.UnsupportedTable, match=r"has 2 ordering values, but the table is ordered by 1 columns \(ts\)"
+    ):
         hoodoo.open(table.path).scan().to_arrow()
 
 

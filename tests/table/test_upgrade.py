@@ -23,7 +23,7 @@ from hoodoo.timeline import layout
 from hoodoo.timeline.properties import config as configuration
 
 IN_THE_WAY = {
-    "v6_cow_one_complex_key": "spells record keys in another way",
+    "v6_cow_one_complex_key": "encodes record keys differently",
     "v6_cow_timestamp_keys": "made by TIMESTAMP",
     "v6_cow_virtual": "populate.meta.fields=false",
     "v6_mor_virtual": "populate.meta.fields=false",

@@ -192,9 +192,9 @@ def test_what_a_function_may_not_return_is_refused_before_anything_is_written(tm
     table = made(tmp_path / "t", kind, STORED)
     wrong: list[tuple[Any, str]] = [
         (lambda stored, newer: None, "given as merge returned None"),
-        (lambda stored, newer: {"a": [1]}, "no Arrow array"),
+        (lambda stored, newer: {"a": [1]}, "not an Arrow array"),
         (lambda stored, newer: {"a": pa.array([1, 2])}, "2 values"),
-        (lambda stored, newer: {"none": pa.array([1])}, "no column 'none'"),
+        (lambda stored, newer: {"none": pa.array([1])}, "'none' is not in the table"),
         (lambda stored, newer: {"id": pa.array([9])}, "key column"),
         (lambda stored, newer: {"a": pa.array(["x"])}, "'a'"),
     ]

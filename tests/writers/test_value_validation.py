@@ -92,11 +92,11 @@ def test_text_that_a_csv_reader_did_not_look_at_is_refused_as_a_key_too(tmp_path
 
 def test_arrays_whose_structure_is_broken_are_refused(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.string()), ("x", pa.string())]), key="id")
-    with pytest.raises(hoodoo.ColumnError, match="structure is broken") as caught:
+    with pytest.raises(hoodoo.ColumnError, match="structure is invalid") as caught:
         table.upsert(pa.table({"id": ["a", "b"], "x": BROKEN}))
     assert caught.value.details["column"] == "x"
     beyond = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["y"]), safe=False)
-    with pytest.raises(hoodoo.ColumnError, match="structure is broken") as caught:
+    with pytest.raises(hoodoo.ColumnError, match="structure is invalid") as caught:
         table.upsert(pa.table({"id": ["a", "b"], "x": beyond}))
     assert caught.value.details == {"column": "x", "row": 1}
 

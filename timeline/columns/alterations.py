@@ -196,7 +196,10 @@ class _Altering:
                 self._edit(name, lambda beside, at: _with(beside, at, self._retyped(beside[at], kind, name)))
             case MakeNullable(name):
                 if name in (*self._config.key, *self._config.order_by):
-                    raise SchemaError(f"Column {name!r} identifies or orders rows; it takes no null.", column=name)
+                    raise SchemaError(
+                        f"Column {name!r} is a key, partition or ordering column, which cannot contain nulls.",
+                        column=name,
+                    )
                 self._edit(name, lambda beside, at: _with(beside, at, replace(beside[at], required=False)))
 
     # ---- finding
@@ -213,8 +216,8 @@ class _Altering:
         ):
             if name in names:
                 raise SchemaError(
-                    f"Column {name!r} is a {role} column; it cannot be {what}. Make a new table, and write the rows of "
-                    "this one there.",
+                    f"Column {name!r} is a {role} column and cannot be {what}. Create a new table, and write "
+                    "the rows of this table to it.",
                     column=name,
                 )
 
@@ -224,8 +227,8 @@ class _Altering:
         for made, one in self._config.transforms.items():
             if column is not None and self._config.columns.by_name[one.column].id == column.id:
                 raise SchemaError(
-                    f"Partition column {made!r} is made of column {name!r} ({one}); it cannot be {what}. Make a new "
-                    "table, and write the rows of this one there.",
+                    f"Column {name!r} is the source of partition column {made!r} ({one}) and cannot be {what}. "
+                    "Create a new table, and write the rows of this table to it.",
                     column=name,
                 )
 
@@ -246,10 +249,10 @@ class _Altering:
         def into(beside: Siblings, at: int) -> Siblings:
             struct = beside[at]
             if struct.kind != "struct":
-                raise SchemaError(f"{parent!r} is no struct; a field cannot be added to it.", column=parent)
+                raise SchemaError(f"{parent!r} is not a struct, so a field cannot be added to it.", column=parent)
             self._require_new(struct.children, struct.id, name, one.name)
             if one.default is not NO_DEFAULT and one.default is not None:
-                raise SchemaError(f"{one.name!r} is a field of a struct; its default can only be null.", column=name)
+                raise SchemaError(f"{one.name!r} is a field of a struct. Its default can only be null.", column=name)
             children = _placed(struct.children, column, one.after, one.first)
             return _with(beside, at, replace(struct, children=children))
 
@@ -258,12 +261,12 @@ class _Altering:
     def _require_new(self, beside: Siblings, around: int, name: str, path: str) -> None:
         near = {column.name.lower(): column.name for column in beside}
         if near.get(name.lower()) == name:
-            raise SchemaError(f"There is a column {path!r} already.", column=path)
+            raise SchemaError(f"Column {path!r} already exists.", column=path)
         other = near.get(name.lower()) or self._retired.get((around, name.lower()), name)
         if other != name:
             raise SchemaError(
-                f"Column {path!r} differs from {other!r}, which the table has or had, in upper and lower case only; "
-                "engines would mix them up. Choose another name.",
+                f"Column {path!r} differs only in case from {other!r}, a current or former column. Engines "
+                "that ignore case would confuse them. Choose another name.",
                 column=path,
             )
 
@@ -271,7 +274,7 @@ class _Altering:
         self._require_free(path, "dropped")
         self._require_no_source(path, "dropped")
         if len(beside) == 1:
-            raise SchemaError(f"{path!r} is the last column there; it cannot be dropped.", column=path)
+            raise SchemaError(f"{path!r} is the only column left and cannot be dropped.", column=path)
         return beside[:at] + beside[at + 1 :]
 
     def _renamed(self, beside: Siblings, at: int, to: str, path: str) -> Siblings:
@@ -286,31 +289,36 @@ class _Altering:
         _steps(one.name)
         if "." in one.name or one.name.endswith(("]", "}")):
             raise SchemaError(
-                f"{one.name!r} stands in a struct, whose fields cannot be moved: readers that go by their places "
-                "would mix them up.",
+                f"{one.name!r} is a field of a struct and cannot be moved, because some readers match fields "
+                "by position.",
                 column=one.name,
             )
         if one.first == (one.after is not None):
-            raise SchemaError(f"Say where {one.name!r} goes: pass first=True, or after=a column.", column=one.name)
+            raise SchemaError(
+                f"The new position of {one.name!r} is missing. Pass either first=True or after=a column.",
+                column=one.name,
+            )
         if one.after == one.name:
-            raise SchemaError(f"Column {one.name!r} cannot go after itself; name another one.", column=one.name)
+            raise SchemaError(
+                f"Column {one.name!r} cannot be moved after itself. Name another column.", column=one.name
+            )
         at = _index_of(self.columns, one.name, one.name)
         rest = self.columns[:at] + self.columns[at + 1 :]
         self.columns = _placed(rest, self.columns[at], one.after, one.first)
 
     def _widened(self, column: Column, kind: pa.DataType, path: str) -> Column:
         if isinstance(column.kind, str):
-            raise SchemaError(f"{path!r} is a {column.kind}; name the value in it that is to be widened.", column=path)
+            raise SchemaError(f"{path!r} is a {column.kind}. Name the value in it to widen.", column=path)
         wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if wanted != column.kind and not is_exact(column.kind, wanted):
             instead = (
-                f"retype_column({path!r}, type, rewrite=True) does it where each stored value has one."
+                f"retype_column({path!r}, type, rewrite=True) changes the type if every stored value can be converted."
                 if column.name == path and is_retype(column.kind, wanted)
-                else "Add another column, and fill it by update()."
+                else "Add another column, and fill it with update()."
             )
             raise SchemaError(
-                f"Column {path!r} is {column.kind} and cannot become {wanted}: not every value has one that means the "
-                f"same there. {instead}",
+                f"Column {path!r} is {column.kind} and cannot be widened to {wanted}, because not every value "
+                f"can be converted exactly. {instead}",
                 column=path,
             )
         return column.of_kind(wanted)
@@ -319,22 +327,22 @@ class _Altering:
         wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if isinstance(column.kind, str) or pa.types.is_nested(wanted) or column.name != path:
             raise SchemaError(
-                f"{path!r} is, or stands in, a struct, list or map, of which no value gets another type. Add another "
-                "column, and fill it by update().",
+                f"{path!r} is, or is part of, a struct, list or map, whose type cannot be changed. Add another "
+                "column, and fill it with update().",
                 column=path,
             )
         if wanted == column.kind or is_exact(column.kind, wanted):
             return column.of_kind(wanted)
         if not is_retype(column.kind, wanted):
             raise SchemaError(
-                f"Column {path!r} is {column.kind}, of which no value is exactly one of {wanted}. Add another column, "
-                "and fill it by update().",
+                f"Column {path!r} is {column.kind}, whose values cannot be converted to {wanted} exactly. Add "
+                "another column, and fill it with update().",
                 column=path,
             )
         if column.default is not None:
             raise SchemaError(
-                f"Column {path!r} has a default, which stays a {column.kind}. Add another column, and fill it by "
-                "update().",
+                f"Column {path!r} has a default of type {column.kind}, which cannot be changed. Add another "
+                "column, and fill it with update().",
                 column=path,
             )
         return replace(column, kind=wanted, retyped=tuple(dict.fromkeys((*column.retyped, str(column.kind)))))
@@ -357,13 +365,15 @@ def _parent_id(columns: Siblings, path: str) -> int:
 def _steps(path: str) -> list[str]:
     """Split a path into steps: 's.l[].f' becomes ['s', 'l', '[]', 'f']. Raises SchemaError for an invalid path."""
     if not isinstance(path, str) or not path:
-        raise SchemaError(f"A column takes a text as its name, got {printable(path)}.", column=printable(path))
+        raise SchemaError(f"A column name must be a string, got {printable(path)}.", column=printable(path))
     steps: list[str] = []
     at = 0
     while at < len(path):
         found = _STEP.match(path, at)
         if found is None:
-            raise SchemaError(f"{printable(path)} names no column: write s.f, list[].f or map{{}}.f.", column=path)
+            raise SchemaError(
+                f"{printable(path)} is not a valid column path. Write s.f, list[].f or map{{}}.f.", column=path
+            )
         steps += [found[1], *re.findall(r"\[\]|\{\}", found[2])]
         at = found.end()
     return steps
@@ -381,10 +391,10 @@ def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, in
     if rest[0] in ("[]", "{}"):
         wanted, inner = ("list", 0) if rest[0] == "[]" else ("map", 1)
         if column.kind != wanted:
-            raise SchemaError(f"{path!r}: {column.name!r} is no {wanted}.", column=path)
+            raise SchemaError(f"{path!r}: {column.name!r} is not a {wanted}.", column=path)
         rest = [column.children[inner].name, *rest[1:]]
     elif column.kind != "struct":
-        raise SchemaError(f"{path!r}: {column.name!r} is no struct.", column=path)
+        raise SchemaError(f"{path!r}: {column.name!r} is not a struct.", column=path)
     children = _edited(column.children, rest, _not_a_part(edit, column, path) if len(rest) == 1 else edit, path)
     return _with(beside, at, replace(column, children=children))
 
@@ -399,9 +409,7 @@ def _not_a_part(
     def checked(beside: Siblings, at: int) -> Siblings:
         found = edit(beside, at)
         if [one.name for one in found] != [one.name for one in beside]:
-            raise SchemaError(
-                f"{path!r} is a part of a {around.kind}; it has no name and always is there.", column=path
-            )
+            raise SchemaError(f"{path!r} is part of a {around.kind}. It cannot be renamed or dropped.", column=path)
         return found
 
     return checked
@@ -412,7 +420,7 @@ def _index_of(beside: Siblings, name: str, path: str) -> int:
         if column.name == name:
             return at
     raise SchemaError(
-        f"There is no column {printable(path)}; {hint(name, [column.name for column in beside])}", column=path
+        f"Column {printable(path)} does not exist; {hint(name, [column.name for column in beside])}", column=path
     )
 
 
@@ -422,7 +430,9 @@ def _with(beside: Siblings, at: int, column: Column) -> Siblings:
 
 def _placed(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
     if first and after is not None:
-        raise SchemaError(f"{column.name!r} goes first or after {after!r}, not both.", column=column.name)
+        raise SchemaError(
+            f"{column.name!r} has two positions. Pass either first=True or after={after!r}.", column=column.name
+        )
     at = 0 if first else len(beside) if after is None else _index_of(beside, after, after) + 1
     return (*beside[:at], column, *beside[at:])
 
@@ -431,7 +441,8 @@ def require_name(name: str, path: str) -> None:
     """Raise SchemaError for an invalid column name. path: the full path of the column, for the error."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
-            f"Column {printable(path)}: a name has letters, digits and _, begins with no digit and not with _hoodie_.",
+            f"Column {printable(path)}: a name must consist of letters, digits and _, and must not start with "
+            "a digit or with _hoodie_.",
             column=printable(path),
         )
 
@@ -441,7 +452,7 @@ def _type(kind: object, path: str) -> pa.DataType:
         return parse_type(kind, path)
     if not isinstance(kind, pa.DataType):
         raise SchemaError(
-            f"Column {path!r} takes a type of pyarrow, or a text such as 'int64', got {printable(kind)}.", column=path
+            f"Column {path!r} needs a pyarrow type, or a string such as 'int64', got {printable(kind)}.", column=path
         )
     return kind
 
@@ -456,14 +467,15 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
             raise ValueError
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise SchemaError(
-            f"Column {path!r} of type {kind} cannot hold the default {printable(value)}. Give one of its type.",
+            f"Default {printable(value)} cannot be converted to the type {kind} of column {path!r}. Pass a "
+            "value of this type.",
             column=path,
         ) from None
     told = held if isinstance(held, str) and len(held) <= _TEXT_MAX else to_json(held)
     if told is None or isinstance(told, float) and not math.isfinite(told) or pa.types.is_nested(kind):
         raise SchemaError(
-            f"Column {path!r}: the default {printable(value)} cannot be kept; numbers, texts up to {_TEXT_MAX} "
-            "characters, truths, dates, times and null can.",
+            f"Column {path!r}: the default {printable(value)} cannot be stored. A default must be a number, a "
+            f"string of up to {_TEXT_MAX} characters, a boolean, a date, a time or null.",
             column=path,
         )
     return told

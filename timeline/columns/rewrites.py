@@ -117,9 +117,9 @@ def require_names(config: TableConfig, view: View) -> None:
     if groups := misnamed(config, view):
         raise rewrite_needed(
             groups,
-            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, which a commit of hoodoo "
-            "ends, or wrote files beside a change of columns that it had not seen: ",
-            "alter([], rewrite=True) (hoodoo alter PATH rewrite) writes them anew, then every write works.",
+            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, which a commit of "
+            "hoodoo ends, or Hudi wrote files without knowledge of a column change: ",
+            "alter([], rewrite=True) (hoodoo alter PATH rewrite) rewrites them, and then all writes work.",
         )
 
 
@@ -131,13 +131,14 @@ def rewrite_needed(
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)
     hint = (
-        " Change logs are not rewritten: Hudi's change queries show null under a new name before it."
+        " Change logs are not rewritten: Hudi's change queries show null in a renamed column for changes "
+        "before the rename."
         if any(file.changes for file in files)
         else ""
     )
     return RewriteNeeded(
-        f"{why}{len(groups)} file groups with {rows} rows ({size} bytes) have to be written anew, since engines that "
-        f"go by column names would read them wrong. Nothing was changed. {remedy}{hint}",
+        f"{why}{len(groups)} file groups with {rows} rows ({size} bytes) must be rewritten, because engines "
+        f"that match columns by name would read them incorrectly. Nothing was changed. {remedy}{hint}",
         groups=len(groups),
         rows=rows,
         bytes=size,

@@ -48,7 +48,9 @@ class Retry:
         """
         if retries >= self.times:
             raise CommitConflict(
-                f"Other writers kept winning ({retries} retries; last: {problem}). {self.spent}", retries=retries
+                f"Other writers committed first in each attempt ({retries} retries; last conflict: {problem}). "
+                f"{self.spent}",
+                retries=retries,
             )
         longest = min(_WAIT_MAX_S, _WAIT_S * 2 ** min(retries + 1, _DOUBLINGS))
         environment.sleep(longest * environment.fraction())

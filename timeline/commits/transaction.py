@@ -164,7 +164,7 @@ class Transaction:
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
-            raise Conflict("another worker did it")
+            raise Conflict("another worker completed it")
         if mine := self._check(state, current):
             return mine
         slot = self._slot(view, current)
@@ -233,7 +233,7 @@ class Transaction:
         """
         view, config = state.view, state.config
         if state.backup_restores != self._backup_restores:
-            raise Conflict("the table was put back from a backup")
+            raise Conflict("the table was restored from a backup")
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot
@@ -242,21 +242,23 @@ class Transaction:
         if state.foreign:
             raise Conflict("another engine committed")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
-            raise Conflict("its instant is too old by now")
+            raise Conflict("its instant is too old")
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
-            raise Conflict("a commit came between the plan and its instant")  # protocol rule 5
+            raise Conflict("a commit was published between the plan and its instant")  # protocol rule 5
         if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (
-                    f"The inflight file of instant {self.instant} is gone: another engine rolled this write back. "
-                    "Write again."
+                    f"The inflight file of instant {self.instant} is missing, because another engine rolled "
+                    "this write back. Write again."
                 ),
                 instant=self.instant,
             )
         if config.options.hudi_writers and not self.config.options.hudi_writers:
-            raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt does not hold Hudi's lock
+            raise Conflict(
+                "Apache Hudi has started to write at the same time"
+            )  # this attempt does not hold Hudi's lock
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
             raise Conflict("the table's configuration changed")
         if self.action != COMPACTION and config.columns != self.config.columns:
@@ -271,37 +273,35 @@ class Transaction:
         except SnapshotExpired:
             if self._tried:
                 raise self._unknown(self._tried) from None
-            raise Conflict("the slots since its base were archived") from None
+            raise Conflict("the slots after its base were archived") from None
 
     def _judge(self, slot: Slot, draft: SlotDraft) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
                 raise Fenced(
-                    (
-                        f"Instant {self.instant} was rolled back by {slot.writer}; nothing of it was committed. Write "
-                        "again."
-                    ),
+                    (f"Instant {self.instant} was rolled back by {slot.writer}. Nothing was committed. Write again."),
                     instant=self.instant,
                 )
             raise Conflict("another worker completed this plan")
         if draft.outcome == ROLLED_BACK and slot.outcome == ROLLED_BACK and draft.target == slot.instant:
             raise AlreadyCommitted(
-                f"Instant {draft.target} is a rollback that is done (slot {slot.seq}).",
+                f"Instant {draft.target} is a completed rollback (slot {slot.seq}).",
                 instant=draft.target,
                 outcome=COMPLETED,
             )
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
                 raise AlreadyCommitted(
-                    f"Instant {draft.target} is completed (slot {slot.seq}); rollback ends only what is pending. "
-                    f"scan(as_of={slot.seq - 1}) reads the table as it was before. restore({slot.seq - 1}) makes it so "
-                    f"again, in a new commit, and undoes what came after, too (hoodoo restore PATH {slot.seq - 1}).",
+                    f"Instant {draft.target} is completed (slot {slot.seq}), and rollback ends only pending "
+                    f"instants. scan(as_of={slot.seq - 1}) reads the table before this instant. "
+                    f"restore({slot.seq - 1}) restores that snapshot in a new commit, and also undoes all "
+                    f"later commits (hoodoo restore PATH {slot.seq - 1}).",
                     instant=draft.target,
                     outcome=COMPLETED,
                 )
             raise AlreadyCommitted(
-                f"Instant {draft.target} was rolled back already (slot {slot.seq}).",
+                f"Instant {draft.target} was already rolled back (slot {slot.seq}).",
                 instant=draft.target,
                 outcome=ROLLED_BACK,
             )
@@ -382,9 +382,8 @@ class Transaction:
 
     def _unknown(self, seq: int) -> CommitUnknown:
         problem = CommitUnknown(
-            f"The store did not say whether slot {seq} (instant {self.instant}) was written. Do not write the "
-            "batch again before asking: "
-            "call resolve() of this error, or resolve(instant) of the table.",
+            f"The store did not confirm whether slot {seq} (instant {self.instant}) was written. Before you "
+            "write the batch again, call resolve() of this error, or resolve(instant) of the table.",
             instant=self.instant,
             slot=seq,
             nonce=self.nonce,
@@ -414,14 +413,14 @@ class Transaction:
             except TakenBack as gone:
                 if gone.slot.seq != slot.seq:
                     log.warning(
-                        "slot %d is committed; instant %s before it was rolled back by another engine",
+                        "slot %d is committed; another engine rolled back instant %s before it",
                         slot.seq,
                         gone.slot.instant,
                     )
                     break
                 undo(self.timeline.history, gone.slot)
                 raise Fenced(
-                    f"Another engine rolled instant {self.instant} back before it was published. Write again.",
+                    f"Another engine rolled back instant {self.instant} before it was published. Write again.",
                     instant=self.instant,
                 ) from None
             except (HoodooError, OSError) as problem:

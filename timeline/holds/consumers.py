@@ -42,7 +42,8 @@ def check_name(name: str) -> str:
     """Return `name` if it is a valid consumer name. Raises OptionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
-            f"A consumer's name is letters, digits, . _ and -, at most 100 and no dot in front, got {printable(name)}.",
+            "The name of a consumer must consist of at most 100 letters, digits, . _ and -, without a leading "
+            f"dot, got {printable(name)}.",
             option="name",
         )
     return name
@@ -81,8 +82,8 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
         drop(store, name)
         raise SnapshotExpired(
             (
-                f"A consumer cannot start at slot {position}: it was cleaned away; the earliest readable one is "
-                f"{earliest}."
+                f"A consumer cannot start at slot {position}, because it was cleaned. The earliest readable "
+                f"slot is {earliest}."
             ),
             earliest=earliest,
         )
@@ -98,8 +99,8 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
     if position < now.position:
         raise PositionError(
             (
-                f"Consumer {name!r} is at slot {now.position} already; it cannot go back to {position}. Drop it, and "
-                "register it anew."
+                f"Consumer {name!r} is already at slot {now.position} and cannot go back to {position}. Drop "
+                "it, and register it again."
             ),
             position=position,
         )
@@ -125,14 +126,14 @@ def get(store: Store, name: str) -> StoredConsumer:
     found = find(store, name)
     if found is None:
         raise PositionError(
-            f"There is no consumer {printable(name)}: it was dropped, or never registered.", consumer=printable(name)
+            f"Consumer {printable(name)} does not exist. It was dropped, or never registered.", consumer=printable(name)
         )
     return found
 
 
 def _key(name: str, position: int) -> str:
     if not 0 <= position <= _MAX:
-        raise PositionError(f"{position} is no slot.", position=position)
+        raise PositionError(f"{position} is not a valid slot.", position=position)
     return f"{CONSUMERS}{check_name(name)}/{position:0{_DIGITS}d}"
 
 

@@ -41,8 +41,8 @@ class Lease:
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
-                    f"hours takes a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoint() to keep a "
-                    "snapshot for longer."
+                    f"hours must be a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoint() to "
+                    "keep a snapshot for longer."
                 ),
                 option="hours",
             )
@@ -59,7 +59,7 @@ class Lease:
         """Raise SnapshotExpired if the lease has ended or was released."""
         if self.expired:
             raise SnapshotExpired(
-                f"The hold on the snapshot at slot {self.seq} has ended; pin it again, or renew() in time.",
+                f"The pin of the snapshot at slot {self.seq} has expired. Pin it again, and call renew() in time.",
                 position=self.seq,
             )
 

@@ -68,7 +68,7 @@ def _version(store: Store) -> int:
     except FileNotFoundError:
         return 0
     except ValueError:
-        raise CorruptTable(f"{_VERSION} does not hold a number; restore it from a backup.", file=_VERSION) from None
+        raise CorruptTable(f"{_VERSION} does not contain a number. Restore it from a backup.", file=_VERSION) from None
 
 
 def _manifest(version: int) -> str:
@@ -82,9 +82,11 @@ def _files(store: Store, version: int) -> list[str]:
     try:
         return [str(entry["fileName"]) for entry in strict_json(store.get(key), key)["files"]]
     except FileNotFoundError:
-        raise CorruptTable(f"{key} is missing, which {_VERSION} names; restore it from a backup.", file=key) from None
+        raise CorruptTable(
+            f"File {key} is missing, but {_VERSION} refers to it. Restore it from a backup.", file=key
+        ) from None
     except (KeyError, TypeError):
-        raise CorruptTable(f"{key} is no manifest.", file=key) from None
+        raise CorruptTable(f"{key} is not a valid manifest. Restore it from a backup.", file=key) from None
 
 
 def _rows(store: Store, name: str) -> list[Archived]:
@@ -97,7 +99,7 @@ def _rows(store: Store, name: str) -> list[Archived]:
         ]
     except FileNotFoundError:
         raise CorruptTable(
-            f"{key} is missing, which the manifest of the history names; restore it from a backup.", file=key
+            f"File {key} is missing, but the manifest of the history refers to it. Restore it from a backup.", file=key
         ) from None
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None

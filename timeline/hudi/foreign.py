@@ -173,7 +173,7 @@ def slot_of(
     if record.get("operationType") == LOG_COMPACT and not merged:
         raise UnsupportedTable(
             (
-                "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full "
+                "This table has log compactions (operation LOG_COMPACT), which hoodoo cannot read. Run a full "
                 "compaction with Hudi first."
             ),
             instant=found.time,
@@ -252,7 +252,7 @@ class ForeignHistory(History):
         Raises UnsupportedTable if no commit contains the columns.
         """
         if self._columns.first is None:
-            raise UnsupportedTable("No commit of this table says what its columns are.")
+            raise UnsupportedTable("No commit of this table contains its columns.")
         return self._columns.first
 
     def view(self, seq: int) -> View:
@@ -334,7 +334,8 @@ class Overlay(History):
             for one in sorted(found, key=lambda one: one.completed):
                 if one.action == RESTORE:
                     raise UnsupportedTable(
-                        "Another engine restored this table; a write of hoodoo adopts that.", instant=one.time
+                        "Another engine restored this table. Write to it with hoodoo once, which adopts the restore.",
+                        instant=one.time,
                     )
                 record = one.record(self.store)
                 slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
@@ -398,8 +399,8 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
                 if path and parsed is None:
                     raise UnsupportedTable(
                         (
-                            f"The table has the file {path}, which is neither a Parquet base file nor a log file that "
-                            "hoodoo knows."
+                            f"File {path} of the table is neither a Parquet base file nor a log file that "
+                            "hoodoo supports."
                         ),
                         file=path,
                     )

@@ -68,8 +68,8 @@ class ForeignPlaces:
             said = None
         if not fits(said, _SHAPE) or not said["app"] or not said["position"]:
             raise CorruptTable(
-                f"{key or 'An archived commit'} does not say how far an application has read its source: its "
-                f"{REACHED} is {str(text)[:100]!r}. Restore the file from a backup.",
+                f"{key or 'An archived commit'} has no valid source position of an application: its {REACHED} "
+                f"is {str(text)[:100]!r}. Restore the file from a backup.",
                 file=key,
             )
         newer = said["n"] > self._versions.get(said["app"], -1)

@@ -30,12 +30,12 @@ def ids_by_path(text: str) -> dict[Path, int]:
         found = dict(_fields(json.loads(text), ()))
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UnsupportedTable(
-            f"A commit has an internal schema (latest_schema) that hoodoo does not know: {text[:80]!r}. Unset "
-            "hoodie.schema.on.read.enable for a write with Hudi, and rewrite what was renamed."
+            f"A commit has an internal schema (latest_schema) that hoodoo does not support: {text[:80]!r}. "
+            "Write once with Hudi without hoodie.schema.on.read.enable, and rewrite the renamed columns."
         ) from None
     if len(set(found.values())) != len(found):
         raise UnsupportedTable(
-            "An internal schema (latest_schema) gives one id to two columns; write it with Hudi anew."
+            "An internal schema (latest_schema) has the same id for two columns. Write it again with Hudi."
         )
     return found
 
@@ -48,7 +48,7 @@ def _fields(record: Mapping[str, Any], around: Path) -> Iterator[tuple[Path, int
 
 def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
     if type(number) is not int:
-        raise ValueError(f"{number!r} is no id")
+        raise ValueError(f"{number!r} is not a valid id")
     yield path, number
     if not isinstance(kind, dict):
         return
@@ -61,7 +61,7 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
             yield from _column((*path, "key"), kind["key_id"], kind["key"])
             yield from _column((*path, "value"), kind["value_id"], kind["value"])
         case other:
-            raise ValueError(f"{other!r} is no nested type")
+            raise ValueError(f"{other!r} is not a nested type")
 
 
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:

@@ -32,7 +32,7 @@ def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iter
             raise LockHeld(
                 (
                     f"Apache Hudi's lock {HUDI_LOCK} has been held for {patience_s:g} s. If no Hudi writer is "
-                    "running, delete the file; else write again."
+                    "running, delete the file. Otherwise, write again."
                 ),
                 file=HUDI_LOCK,
             )

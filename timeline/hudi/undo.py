@@ -38,9 +38,9 @@ def undo(history: History, first: Slot) -> None:
     later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
     if standing := [slot for slot in later if not taken_back(history.store, slot)]:
         raise CorruptTable(
-            f"Another engine rolled back instant {first.instant} after it was committed, and instant "
-            f"{standing[0].instant} stands on it. "
-            "Bring its files back from a backup, or restore an earlier snapshot.",
+            f"Another engine rolled back instant {first.instant} after it was committed, but instant "
+            f"{standing[0].instant} depends on it. Restore its files from a backup, or restore an earlier "
+            "snapshot.",
             instant=first.instant,
         )
     before = history.state(first.seq - 1)
@@ -103,9 +103,8 @@ def _rollback_of(history: History, instant: str) -> Instant | None:
 def _make_inflight_again(history: History, slot: Slot) -> None:
     if missing := [path for file in slot.files for path in file.paths if not history.store.exists(path)]:
         raise CorruptTable(
-            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine "
-            "is rolling it back just now, try again; "
-            "else restore the files from a backup.",
+            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another "
+            "engine is rolling it back now, try again. Otherwise, restore the files from a backup.",
             file=missing[0],
         )
     history.store.write_once(Instant(slot.instant, slot.action, State.INFLIGHT).key, inflight(slot.operation))

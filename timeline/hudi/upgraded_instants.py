@@ -44,8 +44,8 @@ def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
     found = [one for one in history.instants() if one.state is State.COMPLETED]
     if old := next((one.time for one in found if len(one.time) != 17), ""):
         raise UnsupportedTable(
-            f"The instant {old} has {len(old)} digits, as releases before Hudi 0.10 wrote them. Let Hudi archive it "
-            "first.",
+            f"The instant {old} has {len(old)} digits, the format of releases before Hudi 0.10. Archive it "
+            "with Hudi first.",
             instant=old,
         )
     files, archived, at = list[tuple[str, bytes]](), list[Archived](), 0

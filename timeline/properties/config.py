@@ -189,15 +189,14 @@ class TableConfig:
         """Raise UnsupportedTable if hoodoo can read the table, but not write to it."""
         if self.layout_one:
             raise UnsupportedTable(
-                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo reads and does not write. "
-                "adopt() (hoodoo adopt PATH) upgrades it to version 9, and nobody else may write meanwhile; a write by "
-                "Apache Hudi 1.x upgrades it, too.",
+                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. "
+                "adopt() (hoodoo adopt PATH) upgrades it to version 9; no other process may write during the "
+                "upgrade. A write by Apache Hudi 1.x also upgrades it.",
                 version=self.raw["hoodie.table.version"],
             )
         if self.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: hoodoo reads tables without meta columns and does not write to "
-                "them.",
+                "hoodie.populate.meta.fields=false: hoodoo can only read tables without meta columns.",
                 property="hoodie.populate.meta.fields",
             )
 
@@ -205,8 +204,8 @@ class TableConfig:
         """Raise UnsupportedTable if rows do not record the commit that wrote them."""
         if self.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: without meta columns no row says which commit wrote it, so that "
-                "there are no incremental reads and no changes. Read snapshots.",
+                "hoodie.populate.meta.fields=false: incremental reads and changes need the commit of each row, "
+                "which is in the meta columns. Read snapshots instead.",
                 property="hoodie.populate.meta.fields",
             )
 
@@ -288,8 +287,8 @@ class TableConfig:
         found = self.schemas.schema(number) or (self.created if number == self.created.id else None)
         if found is None:
             raise CorruptTable(
-                f"{file.path} was written under schema {number} of the table, which no slot describes. Restore the "
-                "slots from a backup.",
+                f"{file.path} was written with schema {number} of the table, but no slot contains this schema. "
+                "Restore the slots from a backup.",
                 file=file.path,
             )
         return found
@@ -410,14 +409,14 @@ def read_properties(store: Store) -> dict[str, str]:
         return values
     if any(True for _ in store.list(SLOTS)):
         raise CorruptTable(
-            f"{store.uri} has lost {PROPERTIES}, while its commits are there: restore that file from a backup. Do not "
-            "create the table anew.",
+            f"{store.uri} has lost {PROPERTIES}, but its commits exist. Restore this file from a backup. Do "
+            "not create the table again.",
             file=PROPERTIES,
             path=store.uri,
         )
     raise TableNotFound(
-        f"{store.uri} is not a table: it has no {PROPERTIES}. If it was one, it was deleted or moved; "
-        "hoodoo.create(path, schema, key=...) makes one.",
+        f"{store.uri} is not a table: it has no {PROPERTIES}. If there was a table, it was deleted or moved. "
+        "hoodoo.create(path, schema, key=...) creates a table.",
         path=store.uri,
     )
 
@@ -477,7 +476,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
     mode_of(values)
     for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
         if name not in values:
-            raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
+            raise CorruptTable(f"hoodie.properties has no {name}. Restore the file from a backup.", property=name)
     version, layout = values["hoodie.table.version"], values.get("hoodie.timeline.layout.version")
     if version not in READABLE_VERSIONS:
         raise UnsupportedTable(
@@ -492,9 +491,9 @@ def _require_supported(values: Mapping[str, str]) -> None:
         )
     if values.get("hoodie.bootstrap.base.path"):
         raise UnsupportedTable(
-            "The table was bootstrapped: some of its rows lie in other folders "
-            f"(hoodie.bootstrap.base.path={values['hoodie.bootstrap.base.path']}), which hoodoo does not read. Cluster "
-            "or rewrite all partitions with Hudi.",
+            "The table was bootstrapped: some of its rows are in other folders "
+            f"(hoodie.bootstrap.base.path={values['hoodie.bootstrap.base.path']}), which hoodoo cannot read. "
+            "Cluster or rewrite all partitions with Hudi.",
             property="hoodie.bootstrap.base.path",
         )
     if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
@@ -512,9 +511,9 @@ def _require_sure_keys(config: TableConfig) -> None:
     """Raise UnsupportedTable if keys are not stored, and releases of Hudi encode them differently."""
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(
-            "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of Hudi "
-            "spell the keys of deletes in two ways, which the files do not tell apart. Copy the table with Hudi into "
-            "one with meta columns.",
+            "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of "
+            "Hudi encode the keys of deletes in two ways, which the files do not distinguish. Copy the table "
+            "with Hudi into a table with meta columns.",
             property="hoodie.populate.meta.fields",
         )
 
@@ -524,14 +523,14 @@ def _require_known_merging(values: Mapping[str, str]) -> None:
     for name, value in values.items():
         if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
             raise UnsupportedTable(
-                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not know: it would show other "
-                "rows than Hudi. Read and write this table with Hudi.",
+                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not support: hoodoo "
+                "would show other rows than Hudi. Read and write this table with Hudi.",
                 property=name,
             )
     payload = values.get("hoodie.compaction.payload.class", "")
     if payload and _payload_of(values) not in _PAYLOADS:
         raise UnsupportedTable(
-            f"Rows are merged by {payload}, which hoodoo does not know: it would show other rows than Apache Hudi. "
-            "Read and write this table with Hudi.",
+            f"Rows are merged by {payload}, which hoodoo does not support: it would show other rows than "
+            "Apache Hudi. Read and write this table with Hudi.",
             property="hoodie.compaction.payload.class",
         )

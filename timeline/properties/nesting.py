@@ -26,8 +26,8 @@ def require_place_of_its_own(store: Store) -> None:
             continue  # without permission to read the folder, assume that it does not contain a table
         if holds:
             raise NestedTable(
-                f"{store.uri} lies in the folder of the table {outer.uri}, which looks over all files below it. "
-                "Keep tables beside each other: choose a place outside, or move this table.",
+                f"{store.uri} is in the folder of the table {outer.uri}, but tables must not be nested. Choose "
+                "a location outside of that folder, or move the outer table.",
                 path=store.uri,
                 outer=outer.uri,
             )
@@ -43,8 +43,8 @@ def require_no_table_inside(store: Store) -> None:
             if _MARK in key and not key.startswith(".hoodie/"):
                 inner = key[: key.index(_MARK)]
                 raise NestedTable(
-                    f"The folder {store.uri} has a table below it, in {inner}. Keep tables beside each other: choose "
-                    "another place for the new one.",
+                    f"The folder {store.uri} contains another table, {inner}, but tables must not be nested. "
+                    "Choose another location for the new table.",
                     path=store.uri,
                     inner=inner,
                 )

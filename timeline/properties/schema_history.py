@@ -179,12 +179,12 @@ def _unpacked(text: str) -> tuple[Entry, ...]:
         found = json.loads(data) if opened.eof else None
     except (zlib.error, ValueError) as problem:
         raise CorruptTable(
-            f"The schemas in a checkpoint cannot be unpacked: {problem}. Delete the checkpoint."
+            f"The schemas in a checkpoint cannot be decompressed: {problem}. Delete the checkpoint."
         ) from None
     if not isinstance(found, list) or not all(
         isinstance(one, list) and list(map(type, one)) == [int, int, str] for one in found
     ):
-        raise CorruptTable("A checkpoint holds no list of schemas. Delete it: the slots decide.")
+        raise CorruptTable("A checkpoint has no list of schemas. Delete it: the slots are authoritative.")
     return tuple((since, number, text) for since, number, text in found)
 
 

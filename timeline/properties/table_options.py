@@ -168,15 +168,15 @@ def _number(name: str, value: Any, kind: type) -> Any:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise OptionError(
-            f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got "
+            f"Option {name} must be {'an integer' if kind is int else 'a number'} up to {_MAX:,}, got "
             f"{printable(value)}.",
             option=name,
         ) from None
     if kind is int and not isinstance(value, str) and number != value:
-        raise OptionError(f"Option {name} takes a whole number, got {printable(value)}.", option=name)
+        raise OptionError(f"Option {name} must be an integer, got {printable(value)}.", option=name)
     least = 1 if name in _FROM_ONE else 0
     if number < least:
-        raise OptionError(f"Option {name} takes a number from {least}, got {printable(value)}.", option=name)
+        raise OptionError(f"Option {name} must be a number from {least}, got {printable(value)}.", option=name)
     return number
 
 
@@ -184,16 +184,16 @@ def _typed(name: str, value: Any) -> Any:
     if value is None or value == "none" and name in _NULLABLE:
         if name in _NULLABLE:
             return None
-        raise OptionError(f"Option {name} needs a value, got None.", option=name)
+        raise OptionError(f"Option {name} must have a value, got None.", option=name)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):
-            raise OptionError(f"Option {name} takes True or False, got {printable(value)}.", option=name)
+            raise OptionError(f"Option {name} must be True or False, got {printable(value)}.", option=name)
         return str(value).lower() == "true"
     if isinstance(default, str):
         if not isinstance(value, str) or value not in _WORDS[name]:
             raise OptionError(
-                f"Option {name} takes one of {', '.join(_WORDS[name])}, got {printable(value)}.", option=name
+                f"Option {name} must be one of {', '.join(_WORDS[name])}, got {printable(value)}.", option=name
             )
         return value
     return _number(name, value, _KINDS_OF_NONE.get(name) or (int if isinstance(default, int) else float))
@@ -211,7 +211,7 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
             if argument := meant(name, ARGUMENTS):
                 hint = f" Did you mean {argument!r}, an argument of create()? It cannot be changed later."
             else:
-                hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+                hint = f" Did you mean {near[0]!r}?" if near else f" Valid options: {', '.join(known)}."
             raise OptionError(f"Unknown option {printable(name)}.{hint}", option=name)
     return replace(base or Options(), **{name: _typed(name, value) for name, value in given.items()})
 

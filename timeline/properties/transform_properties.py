@@ -43,7 +43,7 @@ def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSc
                 found[name[len(PREFIX) :]] = one = replace(said, column=source.name)
                 type_of(one, source.arrow)
         except (OptionError, SchemaError, ValueError) as problem:
-            why = getattr(problem, "message", "it names no column by its id.")
+            why = getattr(problem, "message", "the id of its column is missing.")
             raise CorruptTable(
                 f"hoodie.properties has {name}={properties[name][:100]}: {why} Restore the file from a backup.",
                 property=name,

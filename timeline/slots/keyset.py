@@ -54,10 +54,10 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
             data = store.get(check_below(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
             raise CorruptTable(
-                f"{reference['file']} is missing; restore it from a backup.", file=reference["file"]
+                f"{reference['file']} is missing. Restore it from a backup.", file=reference["file"]
             ) from None
         if digest(data) != reference.get("digest"):
-            raise CorruptTable(f"{reference['file']} is damaged: its digest does not fit.", file=reference["file"])
+            raise CorruptTable(f"{reference['file']} is damaged: its digest does not match.", file=reference["file"])
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 

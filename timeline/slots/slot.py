@@ -292,7 +292,7 @@ def strict_json(data: bytes, key: str) -> Any:
         raise ValueError(f"{text} is not allowed")
 
     if len(data) > SIZE_MAX:
-        raise CorruptTable(f"{key} has {len(data)} bytes, more than any hoodoo writes.", file=key)
+        raise CorruptTable(f"{key} has {len(data)} bytes, more than a valid slot can have.", file=key)
     try:
         value = json.loads(data, object_pairs_hook=unique, parse_constant=refuse)
         _check_depth(value)
@@ -303,7 +303,7 @@ def strict_json(data: bytes, key: str) -> Any:
 
 def _check_depth(value: Any, depth: int = 0) -> None:
     if depth > DEPTH_MAX:
-        raise ValueError("it nests too deeply")
+        raise ValueError("it has too many nested levels")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_depth(child, depth + 1)
 
@@ -320,21 +320,24 @@ def decode(data: bytes, key: str) -> Slot:
     end = data.rfind(b',"~":"')
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(
-            f"{key} is damaged: its digest does not fit. Restore the file from a backup. Where it is the newest slot, "
-            "and its instant is complete in .hoodie/timeline and wrote rows (it says UPSERT, INSERT, BULK_INSERT or "
-            "DELETE), delete it instead, and the checkpoint of its number, if there is one: the next write makes it "
-            "again. A change of columns, checks or options nothing makes again.",
+            f"{key} is damaged: its digest does not match. Restore the file from a backup. Delete it instead "
+            "if it is the newest slot, and its instant is complete in .hoodie/timeline and wrote rows "
+            "(UPSERT, INSERT, BULK_INSERT or DELETE). Then also delete the checkpoint with its number, if "
+            "there is one. The next write recreates the slot. A change of columns, checks or options cannot "
+            "be recreated.",
             file=key,
         )
     body = strict_json(data, key)
     if not isinstance(body, dict) or body.pop("v", None) not in VERSIONS:
-        raise UnsupportedTable(f"{key} was written by a newer hoodoo; upgrade to read this table.", file=key)
+        raise UnsupportedTable(
+            f"{key} was written by a newer version of hoodoo. Upgrade hoodoo to read this table.", file=key
+        )
     del body["~"]
     require_known(body.get("needs", ()), key)
     try:
         return _slot(body)
     except (TypeError, ValueError, KeyError, AttributeError) as problem:
-        raise CorruptTable(f"{key} does not hold a slot: {problem}.", file=key) from None
+        raise CorruptTable(f"{key} is not a valid slot: {problem}.", file=key) from None
 
 
 def require_known(needs: Any, key: str) -> None:
@@ -346,7 +349,8 @@ def require_known(needs: Any, key: str) -> None:
         raise CorruptTable(f"{key} is damaged: it needs {str(needs)[:50]}.", file=key)
     if unknown := sorted(set(needs) - KNOWN):
         raise UnsupportedTable(
-            f"{key} was written by a newer hoodoo, with {', '.join(unknown)}; upgrade to use this table.",
+            f"{key} was written by a newer version of hoodoo, with {', '.join(unknown)}. Upgrade hoodoo to use "
+            "this table.",
             file=key,
             features=unknown,
         )
@@ -405,7 +409,7 @@ def _check_types(slot: Slot) -> None:
     if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)
     ):
-        raise TypeError("a list holds something else than texts")
+        raise TypeError("a list contains a value that is not a string")
 
 
 def check_changes(file: DataFile) -> None:
@@ -425,7 +429,7 @@ def _check_paths(slot: Slot) -> None:
     for file in slot.files:
         check_data_path(file.path)
         if file.path.rpartition("/")[0] != file.partition:
-            raise ValueError(f"{file.path} does not lie in its partition {file.partition!r}")
+            raise ValueError(f"{file.path} is not in its partition {file.partition!r}")
         if file.index:
             check_below(file.index, INDEX)
         if file.previous:

@@ -78,7 +78,7 @@ def decode(data: bytes, key: str) -> View:
     try:
         body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != said:
-            raise ValueError("its digest does not fit")
+            raise ValueError("its digest does not match")
         table = read_small(body)
         state = known_state((table.schema.metadata or {})[_STATE], key)
         return view_of(state, partitions_of(table), superseded_of(state["superseded"]))
@@ -137,8 +137,8 @@ def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
     except FileNotFoundError:
         key = checkpoint_key(since)
         raise CorruptTable(
-            f"{key} is missing or damaged, and slots before it were archived. Open the table anew; if that does not "
-            "help, restore it from a backup.",
+            f"{key} is missing or damaged, and the slots before it were archived. Open the table again. If "
+            "that fails, restore the file from a backup.",
             file=key,
         ) from None
 

@@ -182,10 +182,10 @@ def read(store: Store, key: str) -> View:
             size = source.size()
             said, length, magic = TRAILER.unpack(source.read_at(TRAILER.size, max(0, size - TRAILER.size)))
             if magic != MAGIC or length > size - TRAILER.size:
-                raise ValueError("it is no paged checkpoint")
+                raise ValueError("it is not a paged checkpoint")
             directory = bytes(source.read_at(length, size - TRAILER.size - length))
             if digest(directory).encode() != said:
-                raise ValueError("its digest does not fit")
+                raise ValueError("its digest does not match")
             return _view(store, key, source, read_small(directory))
     except FileNotFoundError:
         raise
@@ -198,11 +198,11 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
     is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
     if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
-        raise ValueError("its directory is not that of a checkpoint")
+        raise ValueError("its directory is invalid")
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
-        raise ValueError("its partitions are not in order")
+        raise ValueError("its partitions are not sorted")
     pages = Pages(names, numbers, [span[2] for span in spans], _Loader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
@@ -248,7 +248,7 @@ def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
     try:
         data = store.get_range(key, offset, size)
     except FileNotFoundError:
-        raise CorruptTable(f"{key} is missing: it was read before, and is gone.", file=key) from None
+        raise CorruptTable(f"{key} is missing. It was deleted after it was first read.", file=key) from None
     try:
         return _checked(data, said)
     except ValueError as problem:
@@ -257,7 +257,7 @@ def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
 
 def _checked(data: bytes, said: str) -> bytes:
     if digest(data) != said:
-        raise ValueError("the digest of a page does not fit")
+        raise ValueError("the digest of a page does not match")
     return data
 
 

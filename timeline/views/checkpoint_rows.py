@@ -91,7 +91,7 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
     Raises ValueError for a table that `files_table` did not create.
     """
     if not _is_known(table.schema.remove_metadata()):
-        raise ValueError("its columns are not those of a checkpoint")
+        raise ValueError("its columns are not valid for a checkpoint")
     partitions: dict[str, dict[str, FileGroup]] = {}
     folders = set[str]()
     for row in table.to_pylist():
@@ -139,7 +139,7 @@ def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
     """Return superseded files from JSON values. Raises ValueError for values that `superseded_rows` did not return."""
     if not fits(rows, SUPERSEDED_SHAPE):
-        raise ValueError("its superseded files are not those of a view")
+        raise ValueError("its superseded files are invalid")
     found = tuple(Superseded(*entry) for entry in rows)
     for entry in found:
         check_data_path(entry.path)
@@ -170,7 +170,7 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
     """
     state = strict_json(text, key)
     if not isinstance(state, dict):
-        raise ValueError("its state is not that of a view")
+        raise ValueError("its state is invalid")
     require_known(state.get("needs", []), key)
     return state
 
@@ -180,7 +180,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):
-        raise ValueError("its state is not that of a view")
+        raise ValueError("its state is invalid")
     plans = {
         t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
         for seq, t, at, groups in found.pop("plans")

@@ -85,7 +85,7 @@ def unpacked(array: pa.Array) -> pa.Array:
         return _taken(array.values.slice(first, count), pa.array(np.repeat(np.arange(count), lengths)))
     bounds, values = pc.min_max(array.indices), array.dictionary
     if bounds["min"].as_py() is not None and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(values):
-        raise pa.ArrowInvalid("an index points outside of the dictionary")
+        raise pa.ArrowInvalid("an index is outside of the dictionary")
     return _taken(values, array.indices)
 
 

@@ -212,17 +212,17 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
         if not names[name]:
             _require_fillable(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
         if names[name] > 1:
-            raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
+            raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one of them.", column=name)
     if not delete and extra and extra[0].lower().startswith("_hoodie_"):
         raise ColumnError(
-            f"The batch has column {extra[0]!r}; names that begin with _hoodie_ are the format's own. Drop or rename "
-            "it.",
+            f"The batch has column {extra[0]!r}, but names that begin with _hoodie_ are reserved. Drop or "
+            "rename the column.",
             column=extra[0],
         )
     if not delete and extra and not _has_known_type(schema.field(extra[0])):
         raise ColumnError(
-            f"The batch has column {extra[0]!r}, which the table has not, with nulls or empty lists only: its type is "
-            "not known. Drop it, or give it a type.",
+            f"Column {extra[0]!r} is not in the table, and its type is unknown because it contains only nulls "
+            "or empty lists. Drop the column, or give it a type.",
             column=extra[0],
         )
     if not delete and extra:
@@ -230,8 +230,8 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
         meant = f"; did you mean {near}?" if near else "."
         raise ColumnError(
             (
-                f"The batch has column {extra[0]!r}, which the table has not{meant} "
-                "Columns match by name, case-sensitively. Drop it, or pass evolve=True to add it to the table."
+                f"Column {extra[0]!r} is not in the table{meant} Column names are case-sensitive. Drop the "
+                "column, or pass evolve=True to add it to the table."
             ),
             column=extra[0],
         )
@@ -250,8 +250,9 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
         if other is None:
             raise
         raise ColumnError(
-            f"{problem.message} The batch has column {printable(other)}, which the table has not. If that is it by "
-            f"another name, rename it in the batch, or for good by rename_column({name!r}, {printable(other)}).",
+            f"{problem.message} The batch also has column {printable(other)}, which is not in the table. If "
+            "this is a new name of the column, rename it in the batch, or in the table with "
+            f"rename_column({name!r}, {printable(other)}).",
             **problem.details,
         ) from None
 
@@ -280,8 +281,8 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
         key = {name: rows[name][row].as_py() for name in config.key}
         raise OrderingError(
             (
-                f"Ordering column {column!r} is null or NaN in row {row} (key {printable(key)}); every row "
-                "needs a value to be ordered by."
+                f"Ordering column {column!r} is null or NaN in row {row} (key {printable(key)}). Every row "
+                "needs an ordering value."
             ),
             column=column,
             row=row,
@@ -304,8 +305,8 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
             row = int(wrong[0])
             key = printable({part: rows[part][row].as_py() for part in config.key})
             raise CheckFailed(
-                f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the row or "
-                "leave it out; set_checks({...}) replaces all checks of the table.",
+                f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the "
+                f"row or leave it out. To change the checks of the table, call set_checks({{...}}).",
                 check=check.name,
                 text=check.text,
                 row=row,
@@ -326,8 +327,8 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
             row = int(wrong[0])
             key = {part: rows[part][row].as_py() for part in config.key}
             raise ColumnError(
-                f"Column {name!r} is null in row {row} (key {printable(key)}), and was created with nullable=False. "
-                "Fill it, or leave the row out.",
+                f"Column {name!r} is null in row {row} (key {printable(key)}), but is not nullable. Write a "
+                f"value, leave the row out, or call make_nullable({name!r}).",
                 column=name,
                 row=row,
                 key=printable(key),
@@ -358,8 +359,8 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
         named = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
         raise DuplicateKeys(
             (
-                f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or "
-                "let the newest win, by duplicates='newest', which leaves out the older rows."
+                f"The batch contains keys more than once: {', '.join(map(printable, named))}. Remove the "
+                "duplicates, or pass duplicates='newest' to write only the newest row of each key."
             ),
             keys=named,
         )

@@ -71,8 +71,8 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         _cast(column.slice(row, 1), field)
     except _UnfitValue as found:
         raise ColumnError(
-            f"Column {found.path!r}, row {row}: {_shown(found)} does not survive the cast from {found.values.type} to "
-            f"{found.target}. Cast it yourself, or write a null.",
+            f"Column {found.path!r}, row {row}: {_shown(found)} cannot be converted exactly from "
+            f"{found.values.type} to {found.target}. Cast it in your code, or write null.",
             column=found.path,
             row=row,
         ) from None
@@ -124,8 +124,8 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
     except pa.ArrowInvalid:  # for valid values, only the size can be the reason
         if len(array) < 2:
             raise ColumnError(
-                f"Column {field.name!r} has a value of more than 2 GiB. Keep what is so large in a file of its own, "
-                "and its name in the table.",
+                f"Column {field.name!r} has a value of more than 2 GiB. Store such a value in its own file, "
+                "and the file name in the table.",
                 column=field.name,
             ) from None
     half = len(array) // 2
@@ -162,7 +162,7 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     family = _family(kind)
     zones = family == _MOMENT and pa.types.is_timestamp(target) and bool(kind.tz) != bool(target.tz)
     if zones or family < 0 or family != _family(target):
-        raise _UnfitType(path, f"is {kind}, the table has {target}. {_remedy(kind, target)}")
+        raise _UnfitType(path, f"is {kind}, but the table has {target}. {_remedy(kind, target)}")
     if family == _LIST:
         items = _fit(array.flatten(), target.value_type, f"{path}.item")
         return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
@@ -179,16 +179,18 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if len(parts) != array.type.num_fields:
         raise _UnfitType(path, _twice(array.type))
     if missing := [name for name in wanted if name not in parts]:
-        raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
+        raise _UnfitType(path, f"has no field {missing[0]!r}, but the table's type {target} has it. Add the field.")
     # an extra field of only nulls and empty lists is accepted, because JSON produces such fields
     if extra := [name for name in parts if name not in set(wanted) and known_type(parts[name].type) is not None]:
-        raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
+        raise _UnfitType(
+            path, f"has the field {extra[0]!r}, which is not in the table's type {target}. Drop the field."
+        )
     fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
     return pa.StructArray.from_arrays(fitted, fields=list(target), mask=_nulls(array))
 
 
 def _twice(kind: pa.DataType) -> str:
-    return f"has a field more than once: {kind}. Name each once."
+    return f"has a field more than once: {kind}. Use each field name once."
 
 
 def _fit_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
@@ -236,12 +238,14 @@ def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
     """Return the advice for values of type `kind` if the table has the incompatible type `wanted`."""
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
         return (
-            "Say which zone these times are in: pyarrow.compute.assume_timezone(column, 'UTC')."
+            "Add the time zone of the values: pyarrow.compute.assume_timezone(column, 'UTC')."
             if wanted.tz
-            else "These times have a zone and the table's have none: write them as local times, by "
-            "pyarrow.compute.local_timestamp(column)."
+            else (
+                "The values have a time zone, but the column of the table does not. Convert them: "
+                "pyarrow.compute.local_timestamp(column)."
+            )
         )
-    return f"Cast it first to {wanted}, or read it as that type."
+    return f"Cast the column to {wanted}, or read it with this type."
 
 
 __all__ = ["cast", "require_fields_once", "unfit_rows"]

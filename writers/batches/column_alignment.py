@@ -64,24 +64,27 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
     fixed = role != "table" or path in config.order_by or bool(made)
     if defaults and column.has_default or missing == NULL and not fixed and not column.required:
         return
-    what = f"of which partition column {made[0]!r} is made" if made and role == "table" else f"a {role} column"
+    what = f"the source of partition column {made[0]!r}" if made and role == "table" else f"a {role} column"
     remedy = _remedy(column, path, fixed, missing)
     if one := config.transforms.get(path):
-        remedy = f"Add it, or column {one.column!r}, of which it is made."
-    raise ColumnError(f"The batch has no column {path!r}, {what}. {remedy}", column=path)
+        remedy = f"Add it, or its source column {one.column!r}."
+    raise ColumnError(f"Column {path!r} ({what}) is not in the batch. {remedy}", column=path)
 
 
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     """Return the advice for a missing column that is required."""
     if missing == NULL and column.required:
-        return "It takes no null: add it. After make_nullable(), this overwrites stored values with null."
+        return (
+            "The column is not nullable, so add it to the batch. After make_nullable(), the batch overwrites "
+            "stored values with null."
+        )
     if fixed or missing == NULL:
-        return "Add it; no column is ever filled with nulls for you."
+        return "Add it. Missing columns are not filled with nulls automatically."
     if path != column.name:
         return 'Add it. missing="null" overwrites stored values of this field with null.'
     return (
-        'Add it; or, in an upsert, pass missing="keep", and stored values stay as they are. missing="null" overwrites '
-        "stored values with null."
+        'Add it. Or pass missing="keep" in an upsert to keep stored values. missing="null" overwrites stored '
+        "values with null."
     )
 
 
@@ -157,8 +160,8 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
         own = resolve(aligned, now).conform(rows, list(now.arrow))
     except UnsupportedTable as problem:
         raise ColumnError(
-            "A column's type changed while the batch was written, and the batch does not fit it; nothing was written. "
-            f"{problem.message}",
+            "The type of a column changed while the batch was written, and the batch cannot be converted. "
+            f"Nothing was written. {problem.message}",
             **problem.details,
         ) from None
     there = aligned.by_id
@@ -181,8 +184,9 @@ def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
         number = column.id if not is_new else there.id if there else next(unused)
         if is_new and there and not column.children and not _fits(column.arrow, there.arrow):
             raise ColumnError(
-                f"Column {column.name!r} is new in the batch, a {column.arrow}, and somebody added it meanwhile as "
-                f"{there.arrow}. Nothing was written; bring it as that, or under another name.",
+                f"Column {column.name!r} is new in the batch with type {column.arrow}, but another writer "
+                f"added it as {there.arrow}. Nothing was written. Convert the column to this type, or rename "
+                "it.",
                 column=column.name,
             )
         inner = there.children if there else ()
@@ -200,8 +204,8 @@ def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) 
     if column.id not in now.by_id:
         if array.null_count < len(array):
             raise ColumnError(
-                f"Column {path!r} was dropped from the table while the batch was written, and the batch has values for "
-                "it. Nothing was written; leave the column out.",
+                f"Column {path!r} was dropped from the table while the batch was written, but the batch has "
+                "values for it. Nothing was written. Leave the column out.",
                 column=path,
             )
     elif column.kind == "struct":

@@ -86,15 +86,16 @@ class NewValues:
         if callable(set) and not isinstance(set, type):
             if not takes_tables(set, 1):
                 raise OptionError(
-                    "set takes a function of one Arrow table, the rows that match; "
-                    f"{printable(set)} cannot be called with one.",
+                    "set must be a function with one argument, an Arrow table of the matching rows, but "
+                    f"{printable(set)} cannot be called with one argument.",
                     option="set",
                 )
             return NewValues(config, {}, set)
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
-                "set takes a mapping from column to SQL expression, or a function that takes and returns an Arrow "
-                f"table; got {printable(set)}. Rows with new values go into upsert(rows, columns='given').",
+                "set must be a mapping from column to SQL expression, or a function that receives and returns "
+                f"an Arrow table, got {printable(set)}. To write rows with new values, call upsert(rows, "
+                "columns='given').",
                 option="set",
             )
         seen = config.schema if seen is None else seen
@@ -184,29 +185,28 @@ class NewValues:
         if isinstance(returned, pa.Table):
             names = returned.schema.names
             if twice := next((name for name in names if names.count(name) > 1), None):
-                raise ColumnError(
-                    f"The function given as {option} returned column {twice!r} more than once.", column=twice
-                )
+                raise ColumnError(f"The function for {option} returned column {twice!r} more than once.", column=twice)
             columns = {name: returned[name] for name in names}
         elif isinstance(returned, Mapping):
             columns = {str(name): values for name, values in returned.items()}
         if not columns or not isinstance(returned, (pa.Table, Mapping)):
             raise ColumnError(
-                f"The function given as {option} returned {printable(returned)}; it returns an Arrow table, or a "
-                "mapping from name to array, with the columns that change.",
+                f"The function for {option} returned {printable(returned)}. It must return an Arrow table, or "
+                "a mapping from name to array, with the columns that change.",
                 option=option,
             )
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):
                 raise ColumnError(
-                    f"The function given as {option} returned no Arrow array for column {name!r}, but "
-                    f"{printable(values)}; pa.array(...) makes one of a list, pa.repeat(value, len(rows)) of a value.",
+                    f"The function for {option} returned {printable(values)} for column {name!r}, which is not "
+                    "an Arrow array. Convert a list with pa.array(...), or a single value with "
+                    "pa.repeat(value, len(rows)).",
                     column=name,
                 )
             if len(values) != len(rows):
                 raise ColumnError(
-                    f"The function given as {option} returned {len(values)} values of column {name!r} for "
-                    f"{len(rows)} rows; it returns one for each, in their order.",
+                    f"The function for {option} returned {len(values)} values of column {name!r} for "
+                    f"{len(rows)} rows. It must return one value per row, in the same order.",
                     column=name,
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
@@ -223,8 +223,8 @@ class NewValues:
             why = problem.message
             if merging and name in self.config.schema.names:
                 kind = "a key column" if name in self.config.key else "a partition column"
-                why = f"Column {name!r} is {kind}, in which both rows are equal. Leave it out."
-            said = f"The function given as {'merge' if merging else 'set'} returned column {name!r}. {why}"
+                why = f"Column {name!r} is {kind}, whose value is equal in both rows. Leave it out."
+            said = f"The function for {'merge' if merging else 'set'} returned column {name!r}. {why}"
             raise ColumnError(said, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
@@ -246,13 +246,11 @@ class NewValues:
                     raise
                 option = "set" if self.merging is None else "merge"
                 raise ColumnError(
-                    f"{problem.message} The function given as {option} returned it.", **problem.details
+                    f"{problem.message} The function for {option} returned this column.", **problem.details
                 ) from None
             key = printable({part: rows[part][row].as_py() for part in self.config.key})
             hint = (
-                ""
-                if self.function or self.merging
-                else " In an expression, round(...) or CAST(... AS ...) makes it fit."
+                "" if self.function or self.merging else " Convert the expression with round(...) or CAST(... AS ...)."
             )
             details = {**problem.details, "key": key}
             raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
@@ -264,8 +262,9 @@ def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConf
     if len(flagged):
         key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
         raise ColumnError(
-            f"Column {IS_DELETED!r} would be true in the row with the key {key}, and says that a row is deleted. "
-            "Delete the row: by delete(where=...), by a delete clause of the merge, or by an upsert with the flag.",
+            f"Column {IS_DELETED!r} would be true in the row with the key {key}, which marks the row as "
+            "deleted. Delete the row with delete(where=...), with a delete clause of the merge, or with an "
+            f"upsert of {IS_DELETED!r}.",
             column=IS_DELETED,
             key=key,
         )
@@ -282,21 +281,21 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(
-            f"The table has no column {printable(name)}; {hint(str(name), config.schema.names)}",
+            f"Column {printable(name)} is not in the table; {hint(str(name), config.schema.names)}",
             column=printable(name),
         )
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
     for column in () if orders else config.order_by:
         fixed.setdefault(column, "the ordering column" if len(config.order_by) == 1 else "an ordering column")
     for made, one in () if places else config.transforms.items():
-        fixed.setdefault(one.column, f"the column of which partition column {made!r} is made ({one})")
+        fixed.setdefault(one.column, f"the source of partition column {made!r} ({one})")
     if name in fixed:
         raise ColumnError(
-            f"Column {name!r} is {fixed[name]}, which an update cannot set. "
+            f"Column {name!r} is {fixed[name]}, which an update cannot change. "
             + (
                 "Upsert newer versions of the rows."
                 if name in config.order_by
-                else "Insert the rows with the new values first, and then delete those with the former ones."
+                else "Insert rows with the new values, and then delete the rows with the old values."
             ),
             column=name,
         )
@@ -360,7 +359,7 @@ def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple
     else:
         return "", {}
     said = json.dumps({field.name: literal}, ensure_ascii=False)
-    return f"Text stands in single quotes: {said}", {"option": f"set[{field.name!r}]", "instead": literal}
+    return f"Put strings in single quotes: {said}", {"option": f"set[{field.name!r}]", "instead": literal}
 
 
 __all__ = ["NewValues", "SetLike", "require_settable"]

@@ -63,12 +63,12 @@ class Evolution:
             name = there.name if there else field.name
             if name in found and found[name][0] == field.name:
                 raise ColumnError(
-                    f"The batch has column {field.name!r} more than once. Rename or drop one.", column=name
+                    f"The batch has column {field.name!r} more than once. Rename or drop one of them.", column=name
                 )
             if name in found:
                 raise ColumnError(
-                    f"The batch brings a new column {name!r}, and another one was given that name meanwhile. Nothing "
-                    "was written; choose another name.",
+                    f"Column {name!r} of the batch is new, but another writer has renamed a column to this "
+                    "name. Nothing was written. Choose another name.",
                     column=name,
                 )
             found[name] = field.name, field

@@ -100,16 +100,16 @@ def _refused(
     key = printable({part: rows[part][row].as_py() for part in config.key})
     if transforms.unfit(one, rows[one.column].slice(row, 1).combine_chunks())[0]:
         return PartitionValueError(
-            f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column {made!r}, "
-            f"which is {one}. Change or drop such rows.",
+            f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column "
+            f"{made!r}, which is {one}. Change or drop such rows.",
             column=one.column,
             row=row,
             key=key,
         )
     given, expected = (printable(_shown(column[row])) for column in (rows[made], values))
     return ColumnError(
-        f"Partition column {made!r} is {given} in row {row} (key {key}), and {one} makes it {expected}. Leave the "
-        f"column out, and it is filled; or correct the row.{_zone_hint(one, rows, made, row, zones)}",
+        f"Partition column {made!r} is {given} in row {row} (key {key}), but {one} is {expected}. Leave the "
+        f"column out, so that it is computed, or correct the row.{_zone_hint(one, rows, made, row, zones)}",
         column=made,
         row=row,
         key=key,
@@ -129,7 +129,7 @@ def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Colle
             local = moment.astimezone(ZoneInfo(zone) if zone else None).replace(tzinfo=None)
             if transforms.value(one, local, kind) == given.as_py():
                 name = zone or os.environ.get("TZ") or time.tzname[0]
-                return f" The value would be right in time zone {name}, but partition columns are computed in UTC."
+                return f" The value is correct for time zone {name}, but partition columns are computed in UTC."
     except (ValueError, OverflowError, OSError, KeyError, pa.ArrowInvalid):
         pass  # an unknown zone, or a time that Python cannot represent; the hint is optional
     return ""

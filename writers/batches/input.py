@@ -49,9 +49,9 @@ files.
 """
 
 _TAKEN = (
-    "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB relation, "
-    "whatever else has __arrow_c_stream__, a list of dicts, a dict of lists, record batches one after the other, "
-    "or the path of files"
+    "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB "
+    "relation, any object with __arrow_c_stream__, a list of dicts, a dict of lists, an iterator of record "
+    "batches, or the path of files"
 )
 NO_COLUMNS = pa.schema([])
 _DECIMAL = pa.decimal256(76, 38)  # can represent every decimal of a table
@@ -95,7 +95,7 @@ def to_arrow(
         return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
     if isinstance(data, (list, tuple, Iterator)):
         return _of_items(data, columns, whole)
-    raise ColumnError(f"Cannot take rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)
+    raise ColumnError(f"Cannot read rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)
 
 
 def _streamed(data: Any) -> pa.Table:
@@ -108,8 +108,8 @@ def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
         return take()
     except _PROBLEMS as problem:
         raise ColumnError(
-            f"Cannot take rows from {type(data).__name__}: {_line(problem)}. Cast its columns to "
-            f"plain types, or {_TAKEN}.",
+            f"Cannot read rows from {type(data).__name__}: {_line(problem)}. Cast its columns to plain types, "
+            f"or {_TAKEN}.",
             type=type(data).__name__,
         ) from None
 
@@ -118,10 +118,12 @@ def _of_polars(frame: Any) -> pa.Table:
     frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
     for name, kind in getattr(frame, "schema", {}).items():
         if str(kind).startswith("Object"):  # polars would export memory addresses
-            raise ColumnError(f"Column {name!r} holds Python objects. Give it a plain type.", column=name)
+            raise ColumnError(
+                f"Column {name!r} contains Python objects. Convert it to a type such as int64 or string.", column=name
+            )
         if "Int128" in str(kind):
             raise ColumnError(
-                f"Column {name!r} is {kind}, which Arrow has not. Cast it to Int64 or Decimal.", column=name
+                f"Column {name!r} is {kind}, which Arrow does not support. Cast it to Int64 or Decimal.", column=name
             )
     return _streamed(frame)
 
@@ -130,12 +132,14 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     names = [str(name) for name in frame.columns]
     twice = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
     if twice is not None:
-        raise ColumnError(f"The DataFrame has column {twice!r} more than once. Rename or drop one.", column=twice)
+        raise ColumnError(
+            f"The DataFrame has column {twice!r} more than once. Rename or drop one of them.", column=twice
+        )
     for name, kind in zip(names, frame.dtypes, strict=True):
         if str(kind).startswith("period["):  # Arrow would convert them to integers
             raise ColumnError(
-                f"Column {name!r} has pandas periods, which no column of a table holds. Convert them by "
-                ".dt.to_timestamp(), or to text.",
+                f"Column {name!r} contains pandas periods, which are not supported. Convert them with "
+                ".dt.to_timestamp(), or to strings.",
                 column=name,
             )
     wanted = set(columns.names) - set(names)
@@ -148,7 +152,9 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     except _PROBLEMS as problem:
         found = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
         if not any(pa.types.is_decimal256(array.type) for array in found.values()):
-            raise ColumnError(f"Cannot take the DataFrame: {_line(problem)}. Give its columns plain types.") from None
+            raise ColumnError(
+                f"Cannot convert the DataFrame to Arrow: {_line(problem)}. Cast its columns to plain types."
+            ) from None
         return pa.table(found)
 
 
@@ -162,7 +168,8 @@ def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
     for name, length in lengths.items():
         if length != (first := next(iter(lengths.values()))):
             raise ColumnError(
-                f"Column {name!r} has {length} values, {next(iter(lengths))!r} has {first}. Give each column as many.",
+                f"Column {name!r} has {length} values, but column {next(iter(lengths))!r} has {first}. All "
+                "columns need the same number of values.",
                 column=name,
             )
     return pa.table(list(arrays.values()), names=list(arrays))
@@ -170,10 +177,13 @@ def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
 
 def _named(name: Any) -> str:
     if not isinstance(name, str):
-        raise ColumnError(f"Columns have names of text, got {printable(name)}. Rename it.", column=printable(name))
+        raise ColumnError(
+            f"A column name must be a string, got {printable(name)}. Rename the column.", column=printable(name)
+        )
     if not is_utf8(name):
         raise ColumnError(
-            f"The name of column {printable(name)} cannot be written as UTF-8. Rename it.", column=printable(name)
+            f"The name of column {printable(name)} cannot be encoded as UTF-8. Rename the column.",
+            column=printable(name),
         )
     return name
 
@@ -189,12 +199,12 @@ def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bo
     for number, item in enumerate(items):
         if not isinstance(item, (pa.RecordBatch, pa.Table)):
             raise ColumnError(
-                f"Item {number} of the rows is a {type(item).__name__}, neither a dict nor a record batch; {_TAKEN}.",
+                f"Item {number} of the rows is a {type(item).__name__}: expected a dict or a record batch; {_TAKEN}.",
                 type=type(item).__name__,
             )
         parts.append(item if isinstance(item, pa.Table) else pa.Table.from_batches([item]))
         if parts[-1].schema.names != parts[0].schema.names or parts[-1].schema.types != parts[0].schema.types:
-            raise ColumnError(f"Batch {number} has other columns than the first. Give all of them one schema.")
+            raise ColumnError(f"Batch {number} has other columns than the first batch. Use one schema for all batches.")
     return pa.concat_tables([part.cast(parts[0].schema) for part in parts])
 
 
@@ -206,9 +216,9 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
         )
         if missing is not None:
             raise ColumnError(
-                f"Row {number} has no {missing!r}, which other rows have. Add it, or upsert rows with other columns in "
-                'a call of their own, with missing="keep". missing="null" overwrites stored values with null where '
-                "there is no default.",
+                f"Row {number} has no {missing!r}, but other rows have it. Add it, or upsert rows with "
+                'different columns in separate calls with missing="keep". missing="null" overwrites '
+                "stored values of columns without a default with null.",
                 column=missing,
                 row=number,
             )
@@ -218,7 +228,7 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
 def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
     """Convert a column of Python values, a numpy array, a pandas Series or an Arrow array."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
-        raise ColumnError(f"Column {name!r} takes a list of values, got {printable(values)}.", column=name)
+        raise ColumnError(f"Column {name!r} must be a list of values, got {printable(values)}.", column=name)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     pandas = type(values).__module__.split(".")[0] == "pandas"
@@ -235,8 +245,8 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
         row = _first_refused(values, pandas)
         value = values.iloc[row] if pandas else values[row]
         raise ColumnError(
-            f"Column {name!r}, row {row}: {printable(value)} does not fit the values before it, or no Arrow type "
-            f"({_line(problem)}). Give the column values of one type.",
+            f"Column {name!r}, row {row}: {printable(value)} does not match the type of the values before it, "
+            f"or has no Arrow type ({_line(problem)}). Use one type for all values of a column.",
             column=name,
             row=row,
         ) from None

@@ -63,7 +63,7 @@ def require_shallow(text: pa.Buffer) -> None:
             return
         data = np.concatenate([data[starts[at] : last[at] + 1] for at in many.tolist()])
     if _depth(data) > DEPTH_MAX:
-        raise pa.ArrowInvalid(f"it is nested too deeply, more than {DEPTH_MAX} levels")
+        raise pa.ArrowInvalid(f"it has more than {DEPTH_MAX} nested levels")
 
 
 def _depth(data: np.ndarray) -> int:
@@ -151,8 +151,9 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
             for number in _integers(line.get(field.name), field.type):
                 if loses_digits(number):
                     raise pa.ArrowInvalid(
-                        f"the integer {number} loses digits as a double in column {field.name!r}, which the table does "
-                        "not have. Add the column with the type that it is to have, such as decimal(38,0) or string"
+                        f"the integer {number} cannot be stored exactly as a double in column {field.name!r}, "
+                        "which is not in the table. Add the column with a suitable type, such as "
+                        "decimal(38,0) or string"
                     )
 
 

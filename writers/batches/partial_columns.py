@@ -40,7 +40,8 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
         return GIVEN
     if not isinstance(columns, (list, tuple)) or not columns or not all(isinstance(name, str) for name in columns):
         raise OptionError(
-            f"columns takes 'given' or a list of names, such as ['status']; got {printable(columns)}.", option="columns"
+            f"columns must be 'given' or a list of names, such as ['status'], got {printable(columns)}.",
+            option="columns",
         )
     return tuple(dict.fromkeys(columns))
 
@@ -66,8 +67,8 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
     there = schema.names
     if columns != GIVEN and (lacking := next((name for name in columns if name not in there), None)):
         raise ColumnError(
-            f"columns names {printable(lacking)}, and the batch has no such column; {hint(lacking, there)} Add it "
-            "to the batch, or leave it out of columns.",
+            f"Column {printable(lacking)} of the option columns is not in the batch; {hint(lacking, there)} "
+            "Add it to the batch, or remove it from columns.",
             column=printable(lacking),
         )
     return [name for name in there if is_taken(name, config, columns)]
@@ -88,9 +89,9 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
     for made, one in config.transforms.items():
         if names and made not in names and one.column not in names:
             raise ColumnError(
-                f"The upsert brings neither partition column {made!r} nor {one.column!r}, of which it is made "
-                f"({one}): which partition a row belongs to is not known. "
-                "Bring one of them, and name it in columns where that is a list.",
+                f"The upsert has neither partition column {made!r} nor its source column {one.column!r} "
+                f"({one}), so the partition of a row is unknown. Add one of them to the batch, and to columns "
+                "if it is a list.",
                 column=made,
             )
     wanted = {*names, *config.key, *config.partition_by, *config.order_by}

@@ -68,9 +68,7 @@ class _Renaming:
         for field, values in zip(array.type, array.flatten(), strict=True):
             column = known.get(field.name)
             if not column and (field.name in known or field.name in taken):
-                self._leave_out(
-                    values, path + field.name, "was dropped from" if field.name in known else "is not one of"
-                )
+                self._leave_out(values, path + field.name, "was dropped from" if field.name in known else "is not in")
                 continue
             names.append(column.name if column else field.name)
             if column:

@@ -116,8 +116,8 @@ def rows_in(
     for file, table in zip(files, tables, strict=True):
         if odd := sorted(set(table.schema.names) ^ set(tables[0].schema.names)):
             raise ColumnError(
-                f"Column {odd[0]!r} is in one of {printable(files[0])} and {printable(file)} only. Files that are read "
-                "together have the same columns; pass them one by one.",
+                f"Column {odd[0]!r} is in only one of the files {printable(files[0])} and {printable(file)}. "
+                "Files that are read together need the same columns. Pass the files one by one.",
                 column=odd[0],
                 file=file,
             )
@@ -126,7 +126,7 @@ def rows_in(
         return pa.concat_tables(ordered, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
         raise ColumnError(
-            f"The files of {printable(path)} do not go together: {problem}. Pass them one by one."
+            f"The files of {printable(path)} have incompatible columns: {problem}. Pass the files one by one."
         ) from None
 
 
@@ -143,8 +143,8 @@ def kind_of(file: str) -> str:
     suffix = _suffix(file)
     if suffix not in _KINDS:
         raise CallError(
-            f"Cannot tell what {printable(file)} holds: its name must end in {', '.join(_KINDS)}, or in one of these "
-            f"and {', '.join(_COMPRESSED)}.",
+            f"The format of {printable(file)} is unknown: its name must end in {', '.join(_KINDS)}, optionally "
+            f"followed by one of {', '.join(_COMPRESSED)}.",
             file=file,
         )
     return _KINDS[suffix]
@@ -169,14 +169,14 @@ def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
 def _files(path: str) -> list[str]:
     if "://" in path:
         raise CallError(
-            f"Cannot read {printable(path)}: rows come from files of this machine. Read others with pyarrow.dataset or "
-            "DuckDB, and pass what they give.",
+            f"Cannot read {printable(path)}: rows can only be read from local files. Read remote files with "
+            "pyarrow.dataset or DuckDB, and pass the result.",
             file=path,
         )
     if os.path.isdir(path):
         raise CallError(
-            f"{printable(path)} is a folder. Name its files, such as {printable(os.path.join(path, '*.parquet'))}; of "
-            "a table, pass hoodoo.open(...).scan().",
+            f"{printable(path)} is a folder. Pass its files, such as "
+            f"{printable(os.path.join(path, '*.parquet'))}. If it is a table, pass hoodoo.open(...).scan().",
             file=path,
         )
     if os.path.exists(path) or not _PATTERN.search(path):
@@ -228,7 +228,7 @@ def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except FileNotFoundError:
-        raise CallError(f"There is no file {printable(file)}.", file=file) from None
+        raise CallError(f"File {printable(file)} does not exist.", file=file) from None
     except (PermissionError, IsADirectoryError) as problem:
         raise CallError(f"Cannot read {printable(file)}: {problem.strerror or problem}.", file=file) from None
     except (
@@ -335,7 +335,8 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
         name, kind, value = names[int(place[1])], place[3], place[4]
         row = f", line {place[2]}" if place[2] else ""
         raise ColumnError(
-            f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is no {kind}. Correct the file.", column=name
+            f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is not a valid {kind}. Correct the file.",
+            column=name,
         ) from None
 
 
@@ -376,7 +377,9 @@ def _require_decimal_digits(
         if (at := pc.index(pc.match_substring_regex(found[name], _HEX_TEXT), True).as_py()) >= 0:
             value = printable(found[name][at].as_py(), 50)
             kind = rows.schema.field(name).type
-            raise ColumnError(f"Column {name!r}, line {at + 2}: {value} is no {kind}. Correct the file.", column=name)
+            raise ColumnError(
+                f"Column {name!r}, line {at + 2}: {value} is not a valid {kind}. Correct the file.", column=name
+            )
 
 
 def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
@@ -494,7 +497,8 @@ def _avro_errors(codec: str = "") -> Iterator[None]:
         if _NO_CODEC in str(problem):
             codec = codec or _CODEC.sub(r"\1", str(problem))
             raise EngineError(
-                f"Its Avro codec {codec} needs a package: pip install 'fastavro[{codec}]'.", library=codec
+                f"The Avro codec {codec} needs an additional package. Install it: pip install 'fastavro[{codec}]'.",
+                library=codec,
             ) from None
         if isinstance(problem, pa.ArrowInvalid):
             raise
@@ -538,7 +542,9 @@ def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) 
         found = next((one for one in _NO_OBJECT.finditer(content) if not _is_in_text(content, one)), None)
     if found is not None:  # Arrow would crash the process
         row = bytes(data[: found.start(1)]).count(b"\n")
-        raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
+        raise DataError(
+            f"Line {row + 1} is {found[1].decode()[:20]!r}, which is not a JSON object. Correct the file.", row=row
+        )
     require_shallow(data)
     require_local_times(data, list(columns), _block_size(data))
     rows = _parse_json(data, list(columns))
@@ -594,9 +600,10 @@ def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
         for name in names:
             if name not in row and not row.get(IS_DELETED):
                 raise ColumnError(
-                    f"Row {number} of the file has no {name!r}, which other rows have. Add it, or upsert rows with "
-                    "other columns from a file of their own, with missing='keep' (--missing keep). missing='null' "
-                    "(--missing null) overwrites stored values with null where there is no default.",
+                    f"Row {number} of the file has no {name!r}, but other rows have it. Add it, or write rows "
+                    "with different columns to separate files and upsert them with missing='keep' (--missing "
+                    "keep). missing='null' (--missing null) overwrites stored values of columns without a "
+                    "default with null.",
                     column=name,
                     row=number,
                 )
@@ -634,7 +641,7 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
     elif not pa.types.is_map(kind):
         return _parsed_as(kind)
     raise ColumnError(
-        f"Column {name!r}: JSON cannot bring a {kind}{'' if top else ' within another value'}; use a Parquet file.",
+        f"Column {name!r}: JSON cannot represent a {kind}{'' if top else ' within another value'}. Use a Parquet file.",
         column=name,
     )
 
@@ -655,7 +662,8 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         )
     except ValueError:
         raise DataError(
-            f"Column {field.name!r}: a value is no {field.type} (JSON brings bytes as base64, times as ISO 8601).",
+            f"Column {field.name!r}: a value is not a valid {field.type}. JSON must contain bytes as base64, "
+            "and times in ISO 8601.",
             column=field.name,
         ) from None
 

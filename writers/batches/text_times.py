@@ -84,9 +84,9 @@ def _require_utc(name: str, texts: pa.ChunkedArray | pa.Array, kind: pa.DataType
     shifted = texts.filter(pc.invert(pc.match_substring_regex(texts, _IN_UTC)))
     if len(shifted):
         raise ColumnError(
-            f"Column {name!r}: {printable(shifted[0].as_py(), 50)} has an offset from UTC, and the column has no time "
-            f"zone. Expected a {kind}, such as '2026-01-31T12:00:00'. Write the time without an offset or in UTC, or "
-            "give the table a column with a time zone.",
+            f"Column {name!r}: {printable(shifted[0].as_py(), 50)} has an offset from UTC, but the column has "
+            f"no time zone: expected a {kind}, such as '2026-01-31T12:00:00'. Write the time without an offset "
+            "or in UTC, or use a column with a time zone.",
             column=name,
         )
 

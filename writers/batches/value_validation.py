@@ -280,7 +280,7 @@ def _culprit(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
     """Return the dotted path of the innermost invalid value of one row, and the reason."""
     cleared = _cleared(row)
     if cleared is None:
-        return path, "its Arrow structure is broken (offsets, indices or buffers do not fit each other). Build it anew."
+        return path, "its Arrow structure is invalid: offsets, indices or buffers are inconsistent. Recreate the array."
     return _innermost(cleared.chunk(0), path)
 
 
@@ -297,20 +297,20 @@ def _reason(value: pa.Array) -> str:
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         shown = printable(value.cast(pa.binary())[0].as_py())
-        return f"{shown} is not UTF-8. Decode it by its own encoding first, or keep it as binary."
+        return f"{shown} is not valid UTF-8. Decode it with its own encoding first, or store it as binary."
     try:
         value.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError) as problem:
-        return f"the value is not one of {kind}: {str(problem).rstrip('.')}. Correct it, or write a null."
+        return f"the value is not a valid {kind}: {str(problem).rstrip('.')}. Correct it, or write null."
     if pa.types.is_timestamp(kind) and not _is_zone(kind.tz):
-        return f"its type {kind} has a zone that does not exist. Name it as the IANA database does, or use UTC."
+        return f"its type {kind} has an unknown time zone. Use a name from the IANA database, or UTC."
     if _has_times(kind):
         count = value.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())[0].as_py()
         return (
-            f"{count} as {kind} since 1970 is not within the years 1 to 9999, which readers can show. Write a null, or "
-            "9999-12-31 for what has no end."
+            f"{count} as {kind} since 1970 is outside of the years 1 to 9999. Write null, or 9999-12-31 for an "
+            "open end."
         )
-    return f"the value is not one of {kind}."
+    return f"the value is not a valid {kind}."
 
 
 __all__ = ["every_bad", "plain_row", "sound_columns", "unsound_rows"]

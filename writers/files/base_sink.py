@@ -213,7 +213,7 @@ def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
             return extended_entries(base_file.read_footer(source, grown.base.path), grown.added) or None
     except FileNotFoundError:  # cleaning may have deleted it since it was read
         raise CorruptTable(
-            f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path
+            f"File {grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path
         ) from None
 
 

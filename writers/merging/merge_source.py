@@ -68,7 +68,7 @@ def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
     """
     names = rows.schema.names
     if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
+        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one of them.", column=twice)
     sound = sound_columns(rows, names, ())
     plain = [cast(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]
     return pa.table(plain, names=names)
@@ -84,8 +84,8 @@ def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
 def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
     """Return the error for keys that occur more than once in a source."""
     return DuplicateKeys(
-        f"The source holds keys more than once: {', '.join(map(printable, keys))}. A row can be merged with one row "
-        "only; remove the duplicates.",
+        f"The source contains keys more than once: {', '.join(map(printable, keys))}. Each key must occur only "
+        "once. Remove the duplicates.",
         keys=list(keys),
     )
 

@@ -138,8 +138,9 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
         if len(unknown):
             key = printable({part: batch.rows[part][int(unknown[0])].as_py() for part in config.key})
             raise OrderingError(
-                f"Ordering column {name!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and "
-                "decides which version of the key wins. Send the value.",
+                f"Ordering column {name!r} was not sent for the key {key}: its value is "
+                f"{printable(mode.unavailable)}. The ordering value decides which version of the key is newer. "
+                "Send the value.",
                 column=name,
                 key=key,
             )
@@ -285,8 +286,9 @@ class _NewColumn:
             row = int(unknown[0])
             key = printable({name: rows[f"{SOURCE}.{name}"][row].as_py() for name in self.key})
             raise ColumnError(
-                f"Column {self.name!r} was not sent for the key {key}, as {printable(self.mode.unavailable)} says, and "
-                "the table does not have this key. Send the whole row, or leave new keys out by new_keys='ignore'.",
+                f"Column {self.name!r} was not sent for the key {key}: its value is "
+                f"{printable(self.mode.unavailable)}. This key is not in the table. Send the whole row, or "
+                "skip new keys with new_keys='ignore'.",
                 column=self.name,
                 key=key,
             )

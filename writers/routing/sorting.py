@@ -41,14 +41,17 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
     names = config.spellings.names(column_names(argument, given))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(
-            f"{argument} takes up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument
+            f"{argument} accepts up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument
         )
     for name in names:
         if name not in config.schema.names:
-            raise ColumnError(f"There is no column {printable(name)}; {hint(name, config.schema.names)}", column=name)
+            raise ColumnError(
+                f"Column {printable(name)} does not exist; {hint(name, config.schema.names)}", column=name
+            )
         if not sortable(config.schema.field(name).type):
             raise ColumnError(
-                f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name
+                f"Column {name!r} of type {config.schema.field(name).type} cannot be sorted. Choose another column.",
+                column=name,
             )
     return names
 

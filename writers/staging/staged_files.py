@@ -154,7 +154,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     if len(batches) > 1:
         raise EngineError(
-            f"{len(table)} rows that belong together take more than 2 GiB of text, which one staged batch cannot hold. "
+            f"{len(table)} rows of one group contain more than 2 GiB of text, the limit of a staged batch. "
             "Write the DataFrame in several parts."
         )
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -57,8 +57,8 @@ class Quarantine(Generic[T]):
         if table := opened(self._target):
             return table
         raise TableNotFound(
-            f"No row of {self._target.path} was ever set aside: the first write with on_bad_rows='quarantine' that "
-            "finds a bad one creates the table.",
+            f"{self._target.path} has no quarantine yet. The first write with on_bad_rows='quarantine' that "
+            "finds a bad row creates it.",
             path=self.path,
         )
 
@@ -137,8 +137,8 @@ class Quarantine(Generic[T]):
             row = row_in(payload)
             row = message_in(payload) if row is None else row
         if row is None:
-            why = "only its beginning was kept; rows() has it" if len(found) else "rows() names those there are"
-            raise OptionError(f"There is no whole row at {printable(position)}: {why}.", option="position")
+            why = "only its beginning was stored; rows() returns it" if len(found) else "rows() lists all positions"
+            raise OptionError(f"Position {printable(position)} has no complete row: {why}.", option="position")
         return row.replace_schema_metadata(None)
 
     def drop(self, positions: str | Iterable[str]) -> int:

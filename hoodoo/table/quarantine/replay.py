@@ -30,8 +30,10 @@ from hoodoo.writers.batches.write_options import WriteOptions
 
 _DIGITS = re.compile(r"\d+")
 _NAMED = 10  # maximum number of bad rows with details
-_NOT_SENT = "A value was not sent, and the row was quarantined by a version that did not store which. Drop this row."
-_NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this one."
+_NOT_SENT = (
+    "A value was not sent, and the hoodoo version that quarantined the row did not store which value. Drop this row."
+)
+_NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the table yourself, and drop this payload."
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class Replay(Generic[T]):
         same &= ~wanted.delete[found]
         if not same.all():
             key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
-            raise _refused(f"{int((~same).sum())} of them are there (the first: {printable(key)})")
+            raise _refused(f"{int((~same).sum())} of these keys exist (the first: {printable(key)})")
         rest = np.setdiff1d(np.arange(len(wanted)), found)
         return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
 
@@ -201,7 +203,7 @@ class Replay(Generic[T]):
             if len(rest := self._absent(rows, self.missing)):
                 self.target.insert(rest, missing=self.missing)
         except KeyExists as problem:
-            raise _refused(f"somebody wrote one: {problem.message}") from None
+            raise _refused(f"one of these keys was written meanwhile: {problem.message}") from None
 
     def _note(self, rows: pa.Table) -> None:
         """Mark `rows`, which are now in the table, as replayed."""
@@ -211,9 +213,9 @@ class Replay(Generic[T]):
             raise
         except HoodooError as problem:
             raise type(problem)(
-                f"{len(rows)} rows of the quarantine are in {self.target.path} now, which could not be noted in "
-                f"{self.table.path} ({problem.message}). Replay again: a row that is there as it is here is only "
-                "noted.",
+                f"{len(rows)} quarantined rows were written to {self.target.path}, but could not be marked as "
+                f"replayed in {self.table.path} ({problem.message}). Replay again: rows that are already in "
+                "the table are only marked.",
                 **problem.details,
             ) from None
 
@@ -229,8 +231,8 @@ def mark(table: T, rows: pa.Table, state: str) -> None:
 
 def _refused(why: str) -> OptionError:
     return OptionError(
-        "The table has no order_by, so that a row from the quarantine would replace what was written for its key "
-        f"since; {why}. Pass overwrite=True if the rows in the quarantine are to win, or drop() them.",
+        f"The table has no order_by, so a quarantined row could overwrite a newer row with its key: {why}. "
+        "Pass overwrite=True to prefer the quarantined rows, or drop() them.",
         option="overwrite",
     )
 

@@ -43,8 +43,8 @@ def store_beside(store: Store) -> Store:
     beside = store.beside(SUFFIX)
     if beside is None:
         raise OptionError(
-            f"There is no place beside {store.uri} for its quarantine. Create tables in a folder, or under a prefix in "
-            "a bucket.",
+            f"The quarantine of {store.uri} needs a parent folder. Create tables in a folder, or under a "
+            "prefix in a bucket.",
             path=store.uri,
         )
     return beside

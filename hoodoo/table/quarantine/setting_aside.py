@@ -73,9 +73,9 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Count
         why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         most = f"{limits.rows:,} rows, {limits.share:.4g} of a batch and {BYTES_MAX >> 20} MiB"
         raise TooManyBadRows(
-            f"{'More than ' if bad.partial else ''}{len(bad.found):,} of {bad.rows:,} rows are bad ({why}); at most "
-            f"{most} may be. Nothing was written but the first {len(kept)} of them, into {beside.uri}: look at them, "
-            "correct the batch, or raise max_bad_rows or max_bad_share.",
+            f"{'More than ' if bad.partial else ''}{len(bad.found):,} of {bad.rows:,} rows are bad ({why}). "
+            f"The limit is {most}. Only the first {len(kept)} bad rows were written, to {beside.uri}. Inspect "
+            "them and correct the batch, or raise max_bad_rows or max_bad_share.",
             bad=bad.count,
             rows=bad.rows,
             quarantine=beside.uri,

@@ -126,5 +126,5 @@ def test_whoever_wants_to_undo_a_commit_by_a_rollback_is_led_to_restore(table: h
 def test_whoever_reads_as_of_a_pending_instant_is_led_to_rollback(table: hoodoo.Table) -> None:
     with table.handle.context().timeline.attempt("deltacommit", b"", b"") as pending:
         for call in (lambda: table.scan(as_of=pending.instant), lambda: table.restore(pending.instant)):
-            with pytest.raises(hoodoo.PositionError, match=r"rollback\(\) ends a pending instant"):
+            with pytest.raises(hoodoo.PositionError, match=r"rollback\(\) removes this write"):
                 call()

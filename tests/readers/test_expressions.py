@@ -187,7 +187,7 @@ def test_an_expression_that_names_a_column_by_its_number_is_refused(tmp_path: Pa
     """It read another column where the scan read the columns in another order."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("a", pa.int64())]), key="id")
     table.upsert([{"id": 1, "a": 5}])
-    with pytest.raises(hoodoo.PredicateError, match="by its number"):
+    with pytest.raises(hoodoo.PredicateError, match="by its index"):
         table.scan(where=pc.field(1) == 5)
     assert table.scan(where=pc.scalar(True)).count() == 1
     assert table.scan(columns=["a"], where=pc.scalar(True)).to_arrow().to_pylist() == [{"a": 5}]

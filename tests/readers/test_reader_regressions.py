@@ -322,7 +322,7 @@ def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(
     seen = table.handle.look()
     as_it_was = seen._replace(config=replace(seen.config, created=TableSchema.first(narrow)))
     monkeypatch.setattr(table.handle, "look", lambda: as_it_was)
-    with pytest.raises(hoodoo.ColumnError, match="open the table anew"):
+    with pytest.raises(hoodoo.ColumnError, match="open the table again"):
         table.scan().to_arrow()
 
 

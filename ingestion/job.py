@@ -11,8 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +27,7 @@ from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.asking import Asked
 from hoodoo.ingestion.change_rows import ChangeContext
 from hoodoo.ingestion.checking import check
+from hoodoo.ingestion.metrics_endpoint import metrics_of
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
@@ -502,41 +502,6 @@ class Job:
             return None
 
 
-@contextmanager
-def metrics_of(jobs: Sequence[Job], number: int | None) -> Iterator[str]:
-    """Serve the metrics of jobs.
-
-    Args:
-        jobs: The jobs.
-        number: Port on 127.0.0.1; 0 chooses a free port. None: no metrics are served.
-
-    Yields:
-        The URL of the metrics; '' if no metrics are served.
-
-    Raises:
-        OptionError: The port is in use, or the process lacks the permission.
-    """
-    if number is None:
-        yield ""
-        return
-    from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
-    from hoodoo.ingestion.metrics import JobCollector
-
-    try:
-        endpoint = Endpoint(JobCollector(jobs), number)
-    except OSError as problem:
-        raise OptionError(
-            f"metrics_port (--metrics-port) {number} of 127.0.0.1 cannot be served: {problem.strerror}. Choose another "
-            "one, or 0 for any that is free.",
-            option="metrics_port",
-        ) from None
-    say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
-    try:
-        yield endpoint.url
-    finally:
-        endpoint.close()
-
-
 def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
     """Raise OptionError for an argument that a job cannot take."""
     for method in ("plan", "read", "lag"):
@@ -561,4 +526,4 @@ def _require(source: Any, table: Any, operation: str, transform: Any, new_column
         )
 
 
-__all__ = ["Job", "ingest", "metrics_of"]
+__all__ = ["Job", "ingest"]

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import DataError
-from hoodoo.writers.batches.row_files import avro_batches, opened_parquet
+from hoodoo.writers.batches.avro_file import avro_batches
+from hoodoo.writers.batches.row_files import opened_parquet
 
 _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is smaller
 _BATCH_ROWS = 65_536

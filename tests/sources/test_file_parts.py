@@ -90,7 +90,7 @@ def test_records_of_csv_end_where_pythons_own_reader_ends_them(seed: int) -> Non
 def test_a_quote_that_is_never_closed_is_named_with_its_line(tmp_path: Path) -> None:
     """It took all rows up to the end of the file into one value."""
     (tmp_path / "a.csv").write_text('id,v\n1,a\n2,"abc\n3,def\n4,ghi\n')
-    with pytest.raises(DataError, match=r"'a\.csv' cannot be read as csv: .*quote .* line 3 is never closed"):
+    with pytest.raises(DataError, match=r"'a\.csv' cannot be read as csv: .*quote .* line 3 is not closed"):
         in_parts(tmp_path, Limits(), fresh=False)
 
 
@@ -267,7 +267,7 @@ def test_max_bytes_allows_records_that_are_larger_than_a_block(
     """The error said to raise max_bytes, which changed nothing above 64 MiB."""
     for option in ("hoodoo.sources.file_blocks._RECORD_MAX", "hoodoo.sources.files._BLOCK"):
         monkeypatch.setattr(option, 1 << 20)
-    monkeypatch.setattr("hoodoo.writers.batches.row_files._BLOCK", 1 << 20)
+    monkeypatch.setattr("hoodoo.writers.batches.text_blocks._BLOCK", 1 << 20)
     rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "x\n" * (2 << 20)}, {"id": 3, "v": "b"}]
     write(tmp_path, name, rows)
     assert [row for batch in in_parts(tmp_path, Limits(bytes=16 << 20), False) for row in batch] == rows

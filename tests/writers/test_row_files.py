@@ -167,7 +167,7 @@ def test_new_columns_of_a_file_may_be_added(tmp_path: Path, table: hoodoo.Table)
         ("rows.jsonl", '{"id": 1', hoodoo.DataError, "as json"),
         ("rows.csv.gz", "id,n", hoodoo.DataError, "as csv"),
         ("rows.csv", "id,n,at,note,v\na,x,,,\n", hoodoo.ColumnError, "Column 'n'.*'x' is not a valid int32"),
-        ("rows.csv", "id,n\na,1\n", hoodoo.ColumnError, "lacks column|no column"),
+        ("rows.csv", "id,n\na,1\n", hoodoo.ColumnError, "is not in the batch|no column"),
         ("rows.jsonl", '{"id": "a", "n": 1}\n{"id": "b"}', hoodoo.ColumnError, "Row 2 of the file has no 'n'"),
     ],
 )

@@ -1,0 +1,49 @@
+"""Endpoint that serves the metrics of ingestion jobs while they run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from hoodoo.compactor.service_log import say
+from hoodoo.errors import OptionError
+from hoodoo.ingestion.turns import Running, log
+
+
+@contextmanager
+def metrics_of(jobs: Sequence[Running], number: int | None) -> Iterator[str]:
+    """Serve the metrics of jobs.
+
+    Args:
+        jobs: The jobs.
+        number: Port on 127.0.0.1; 0 chooses a free port. None: no metrics are served.
+
+    Yields:
+        The URL of the metrics; '' if no metrics are served.
+
+    Raises:
+        OptionError: The port is in use, or the process lacks the permission.
+    """
+    if number is None:
+        yield ""
+        return
+    from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
+    from hoodoo.ingestion.metrics import JobCollector
+
+    try:
+        endpoint = Endpoint(JobCollector(jobs), number)
+    except OSError as problem:
+        raise OptionError(
+            f"metrics_port (--metrics-port) {number} of 127.0.0.1 cannot be served: {problem.strerror}. Choose another "
+            "one, or 0 for any that is free.",
+            option="metrics_port",
+        ) from None
+    say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
+    try:
+        yield endpoint.url
+    finally:
+        endpoint.close()
+
+
+__all__ = ["metrics_of"]

@@ -1,0 +1,128 @@
+"""Reader of rows from an Avro file."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import EngineError, HoodooError
+from hoodoo.format.avro.schema import arrow_schema
+
+_NO_CODEC = " codec is supported but you need to install"
+"""Part of fastavro's error for a codec whose package is missing. The extras of fastavro are named after codecs."""
+_AVRO_HEADER = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
+_CODEC = re.compile(r"(?s)^(\w+) codec is supported.*")
+_AVRO_ROWS = 10_000  # maximum number of records held as Python objects
+
+
+def avro_rows(data: pa.Buffer) -> pa.Table:
+    schema, batches = avro_batches(pa.BufferReader(data))
+    return pa.concat_tables([schema.empty_table(), *batches])
+
+
+def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Read an Avro file.
+
+    Args:
+        source: The file, open for reading.
+        skip: Number of rows to skip at the beginning. Default 0.
+
+    Returns:
+        The columns of the file, and its rows in tables of at most 10,000 rows.
+
+    Raises:
+        EngineError: The file has a codec whose package is not installed. The iterator may also raise it.
+        ValueError: The file is damaged. The iterator may also raise it.
+    """
+    import fastavro
+
+    with _avro_errors():
+        header: Any = fastavro.schemaless_reader(source, _AVRO_HEADER)
+        if header["magic"] != b"Obj\x01":
+            raise ValueError("not an Avro file")
+        written = json.loads(header["meta"]["avro.schema"])
+        schema = arrow_schema(json.dumps(written))
+        header["meta"]["avro.schema"] = json.dumps(_without_moments(written)).encode()
+        beginning = io.BytesIO()
+        fastavro.schemaless_writer(beginning, _AVRO_HEADER, header)
+        beginning.seek(0)
+        stream: Any = _Behind(beginning, source)
+        reader = fastavro.reader(stream)
+
+    def batches() -> Iterator[pa.Table]:
+        rows = itertools.islice(reader, skip, None)
+        while True:
+            with _avro_errors(reader.codec):
+                some = list(itertools.islice(rows, _AVRO_ROWS))
+                if not some:
+                    return
+                found = pa.Table.from_pylist(some, schema)
+            yield found
+
+    return schema, batches()
+
+
+class _Behind:
+    """Stream of an Avro file with a replaced header, because the header controls how fastavro converts values."""
+
+    def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
+        self._beginning, self._rest = beginning, rest
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes, or fewer at the end of the stream."""
+        data = self._beginning.read(size)
+        return data + self._rest.read(size - len(data)) if len(data) < size else data
+
+
+@contextmanager
+def _avro_errors(codec: str = "") -> Iterator[None]:
+    """Convert exceptions of fastavro to EngineError or ValueError. Passes through hoodoo's and Arrow's exceptions."""
+    try:
+        yield
+    except HoodooError:
+        raise
+    except Exception as problem:
+        if _NO_CODEC in str(problem):
+            codec = codec or _CODEC.sub(r"\1", str(problem))
+            raise EngineError(
+                f"The Avro codec {codec} needs an additional package. Install it: pip install 'fastavro[{codec}]'.",
+                library=codec,
+            ) from None
+        if isinstance(problem, pa.ArrowInvalid):
+            raise
+        raise ValueError(f"{type(problem).__name__}: {problem}") from None
+
+
+def _without_moments(schema: Any) -> Any:
+    """Return an Avro schema without logical types except decimals.
+
+    Times and UUIDs are then read as stored, so that Arrow can convert times of any year.
+    """
+    if isinstance(schema, list):
+        return [_without_moments(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: _without_moments(value) if name in ("type", "items", "values", "fields") else value
+        for name, value in schema.items()
+        if name != "logicalType" or value == "decimal"
+    }
+    return kept
+
+
+__all__ = ["avro_batches", "avro_rows"]

@@ -1,0 +1,178 @@
+"""Reader of rows from the contents of a file of JSON lines.
+
+Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing. A
+column that is missing in some lines is null there, unless the caller requires it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json
+
+from hoodoo.errors import ColumnError, DataError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.writers.batches.json_text import require_finite, require_shallow
+from hoodoo.writers.batches.text_blocks import block_size, parsed_as
+from hoodoo.writers.batches.text_times import require_local_times
+
+_VALUE = re.compile(r"\S")
+# two patterns, because patterns that begin with a fixed byte are twenty times as fast as one combined pattern
+_NO_FIRST_OBJECT = re.compile(rb"\s*(null\b[^\n]*)")
+_NO_OBJECT = re.compile(rb"\}\s*(null\b[^\n]*)")
+_LOOKS, _LINE = 10, 1 << 16  # maximum occurrences of a name to check, and bytes of a line on either side of it
+_ESCAPED = re.compile(rb"\\u|\\/")  # escapes that allow another encoding of a name
+
+
+def _is_in_text(content: bytes, found: re.Match[bytes]) -> bool:
+    """Return whether a match is inside a string of an object that has its own line."""
+    begin = content.rfind(b"\n", 0, found.start(1)) + 1
+    try:
+        json.loads(content[begin : found.end(1)])
+    except (ValueError, RecursionError):
+        return False
+    return found.start() >= begin
+
+
+def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
+    if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
+        return columns.empty_table()
+    found = _NO_FIRST_OBJECT.match(data) or _NO_OBJECT.search(data)
+    if found is not None and found.re is _NO_OBJECT:
+        content = data.to_pybytes()
+        found = next((one for one in _NO_OBJECT.finditer(content) if not _is_in_text(content, one)), None)
+    if found is not None:  # Arrow would crash the process
+        row = bytes(data[: found.start(1)]).count(b"\n")
+        raise DataError(
+            f"Line {row + 1} is {found[1].decode()[:20]!r}, which is not a JSON object. Correct the file.", row=row
+        )
+    require_shallow(data)
+    require_local_times(data, list(columns), block_size(data))
+    rows = _parse_json(data, list(columns))
+    require_finite(rows, data)
+    unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
+    told = {name: _occurs(name, data) for name in unsure}
+    rows = rows.drop_columns([name for name in unsure if told[name] is False])
+    unsure = [name for name in unsure if told[name] is None]
+    if unsure:  # Arrow fills a missing column with nulls if its type is given, but not without its type
+        occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
+        rows = rows.drop_columns([name for name in unsure if name not in occurring])
+    _require_in_each_line(data, [name for name in rows.column_names if whole(name) and rows[name].null_count])
+    for field in columns:
+        if field.name in rows.column_names:
+            rows = rows.set_column(rows.column_names.index(field.name), field.name, _from_json(rows[field.name], field))
+    return rows
+
+
+def _occurs(name: str, data: pa.Buffer) -> bool | None:
+    """Return whether a line has the column `name`, or None if all lines have to be parsed to find out."""
+    if _ESCAPED.search(data) is not None:
+        return None  # the name may be encoded with escapes
+    places = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
+    for count, place in enumerate(places):
+        if count == _LOOKS:
+            return None
+        content = memoryview(data)
+        start = bytes(content[max(0, place.start() - _LINE) : place.start()]).rfind(b"\n") + 1
+        start += max(0, place.start() - _LINE) if start else 0
+        stop = bytes(content[place.end() : place.end() + _LINE]).find(b"\n")
+        try:
+            if name in json.loads(bytes(content[start : None if stop < 0 else place.end() + stop])):
+                return True
+        except ValueError:
+            return None  # the line is too long, or the object spans several lines
+    return False
+
+
+def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
+    """Raise ColumnError if a line lacks one of the columns `names`. Arrow would read it as null.
+
+    Call it only for columns with nulls, because it parses the whole file.
+    """
+    if not names:
+        return
+    text, decoder, at, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
+    while start := _VALUE.search(text, at):
+        try:
+            row, at = decoder.raw_decode(text, start.start())
+        except ValueError as problem:
+            raise pa.ArrowInvalid(str(problem)) from None
+        number += 1
+        for name in names:
+            if name not in row and not row.get(IS_DELETED):
+                raise ColumnError(
+                    f"Row {number} of the file has no {name!r}, but other rows have it. Add it, or write rows "
+                    "with different columns to separate files and upsert them with missing='keep' (--missing "
+                    "keep). missing='null' (--missing null) overwrites stored values of columns without a "
+                    "default with null.",
+                    column=name,
+                    row=number,
+                )
+
+
+def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
+    """Parse JSON. Columns in `fields` have the given types, and the types of other columns are inferred.
+
+    Raises ColumnError if a column has values and its type is not supported in JSON.
+    """
+    explicit, refused = list[pa.Field](), dict[str, ColumnError]()
+    for field in fields:
+        try:
+            explicit.append(pa.field(field.name, _json_type(field.type, field.name)))
+        except ColumnError as problem:
+            refused[field.name] = problem
+    reading = pa.json.ReadOptions(block_size=block_size(data))
+    parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
+    rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+    for name, why in refused.items():
+        if name in rows.column_names and rows[name].null_count < len(rows):
+            raise why
+    return rows
+
+
+def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
+    """Return the type to request from Arrow's JSON reader. Raises ColumnError for an unsupported type."""
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
+        if top:
+            return pa.string()
+    elif pa.types.is_list(kind):
+        return pa.list_(_json_type(kind.value_type, name, top=False))
+    elif pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _json_type(field.type, name, top=False)) for field in kind])
+    elif not pa.types.is_map(kind):
+        return parsed_as(kind)
+    raise ColumnError(
+        f"Column {name!r}: JSON cannot represent a {kind}{'' if top else ' within another value'}. Use a Parquet file.",
+        column=name,
+    )
+
+
+def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Convert strings to bytes, times or dates. Arrow can cast neither base64 nor times of day."""
+    if pa.types.is_binary(field.type):
+        return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
+    if pa.types.is_time(field.type):
+        return _parsed(values, field, dt.time.fromisoformat)
+    return values.cast(field.type) if pa.types.is_date(field.type) else values  # a cast of a struct would cut fields
+
+
+def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:
+    try:
+        return pa.chunked_array(
+            [pa.array([None if text is None else parse(text) for text in values.to_pylist()], field.type)]
+        )
+    except ValueError:
+        raise DataError(
+            f"Column {field.name!r}: a value is not a valid {field.type}. JSON must contain bytes as base64, "
+            "and times in ISO 8601.",
+            column=field.name,
+        ) from None
+
+
+__all__ = ["json_rows"]

@@ -223,5 +223,5 @@ def test_a_table_alone_is_no_list_of_tables(tmp_path: Path) -> None:
 
 def test_two_tables_cannot_have_one_entry(tmp_path: Path) -> None:
     tables = [make(tmp_path / name) for name in "ab"]
-    with pytest.raises(hoodoo.OptionError, match="names 'lake.rides' twice"):
+    with pytest.raises(hoodoo.OptionError, match="contains 'lake.rides' twice"):
         Worker(tables, register=["lake.rides", "lake.rides"])

@@ -229,7 +229,7 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     assert advice(table) == ""
     ahead = later(table, 3)
     assert (
-        f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
+        f"No worker has sent a heartbeat here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
         in advice(ahead)
     )
     heartbeats.beat(table.handle.store, "w1")
@@ -249,7 +249,7 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     for ts in range(2):
         table.upsert(batch(range(10), "a", ts))
     plan = plans.schedule(table.handle.context(), plans.plan_behind)
-    assert plan and re.search(rf"Plan {plan.instant} waits since \d+ s: any worker runs it", advice(table))
+    assert plan and re.search(rf"Plan {plan.instant} has been waiting for \d+ s: `hoodoo compact", advice(table))
     ahead = later(table, 2)
     assert f"Plan {plan.instant} has been open for 2 h, but no worker runs it" in advice(
         ahead
@@ -307,9 +307,9 @@ def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_pa
         table.upsert(batch(range(10), "a", ts))
     assert f"could be cleaned and no clean ran for 4 commits: `hoodoo clean {table.path}`" in advice(table)
     instant = table.handle.context().timeline.begin("commit").instant
-    assert "never ended" not in advice(table)
+    assert "never finished" not in advice(table)
     assert (
-        f"1 write began more than a day ago and never ended, the first {instant}: `hoodoo sweep {table.path}`"
+        f"1 write began more than a day ago and never finished, the first {instant}: `hoodoo sweep {table.path}`"
         in advice(later(table, 25))
     )
 

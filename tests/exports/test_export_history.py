@@ -186,7 +186,7 @@ def test_each_slot_of_a_merged_export_is_refused_before_anything_is_written(tmp_
 
 
 def test_a_history_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(hoodoo.OptionError, match="history takes 'newest' or 'all', got 'each'"):
+    with pytest.raises(hoodoo.OptionError, match="history must be 'newest' or 'all', got 'each'"):
         make(tmp_path / "t").export(iceberg=True, history="each")
 
 

@@ -110,7 +110,7 @@ PARTITIONS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:partition_by has column 'part', a timestamp:UserWarning")
+@pytest.mark.filterwarnings("ignore:partition_by contains column 'part', a timestamp:UserWarning")
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_a_partition_column_of_any_type_has_the_values_of_its_rows(tmp_path: Path, name: str) -> None:
     kind, values = PARTITIONS[name]

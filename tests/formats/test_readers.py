@@ -121,7 +121,7 @@ def test_every_reader_finds_odd_folders_and_default_partitions(tmp_path: Path, d
     check(path, duck)
 
 
-@pytest.mark.filterwarnings("ignore:partition_by has column")
+@pytest.mark.filterwarnings("ignore:partition_by contains column")
 @pytest.mark.parametrize("name", ["small", "flag", "day", "at", "local", "amount", "bytes"])
 def test_every_reader_sees_partitions_of_any_type(tmp_path: Path, duck: duckdb.DuckDBPyConnection, name: str) -> None:
     path = tmp_path / "t"

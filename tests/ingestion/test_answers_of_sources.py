@@ -74,10 +74,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ({"plan": lambda *_: "1"}, r"its plan\(\) returned '1', where plan\(\) returns a hoodoo.sources.Planned, or"),
-        ({"read": lambda *_: None}, r"its read\(\) returned None, where read\(\) yields each hoodoo.sources.Part"),
-        ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, where"),
-        ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, where"),
+        ({"plan": lambda *_: "1"}, r"its plan\(\) returned '1', but plan\(\) returns a hoodoo.sources.Planned, or"),
+        ({"read": lambda *_: None}, r"its read\(\) returned None, but read\(\) yields each hoodoo.sources.Part"),
+        ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, but"),
+        ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, but"),
         ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
         ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: rows of hoodoo.sources.Part"),
         (

@@ -180,7 +180,7 @@ def test_spark_sees_columns_that_changed(spark: SparkSession, path: Path) -> Non
 
 
 @pytest.mark.deep
-@pytest.mark.filterwarnings("ignore:partition_by has column")
+@pytest.mark.filterwarnings("ignore:partition_by contains column")
 @pytest.mark.parametrize("name", ["small", "flag", "day", "at", "local", "amount", "bytes"])
 def test_spark_sees_partitions_of_any_type(spark: SparkSession, path: Path, name: str) -> None:
     table = make(path, EVERY, partition_by=name)

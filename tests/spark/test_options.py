@@ -141,7 +141,7 @@ def test_a_loaded_source_keeps_its_snapshot_on_its_way_between_processes(tmp_pat
 def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_path: Path) -> None:
     hoodoo.create(tmp_path / "t", SCHEMA, key="id").upsert(pa.table({"id": [1], "ts": [1]}))
     source = HoodooSource({"path": str(tmp_path / "t")})
-    with pytest.raises(hoodoo.SchemaError, match="the option columns chooses"):
+    with pytest.raises(hoodoo.SchemaError, match="choose columns with the option columns"):
         source.reader(from_arrow_schema(pa.schema([("id", pa.string()), ("ts", pa.int64())])))
     assert len(source.reader(from_arrow_schema(SCHEMA)).partitions()) == 1
 
@@ -150,10 +150,10 @@ def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_pat
     ("word", "said"),
     [
         ("hoodie.datasource.write.operation", "Did you mean 'operation'"),
-        ("hoodie.datasource.write.precombine.field", r"since hoodoo\.create\(order_by=\.\.\.\)"),
-        ("hoodie.datasource.write.recordkey.field", r"since hoodoo\.create\(key=\.\.\.\)"),
-        ("partitionby", r"since hoodoo\.create\(partition_by=\.\.\.\)"),
-        ("table_type", r"since hoodoo\.create\(type=\.\.\.\)"),
+        ("hoodie.datasource.write.precombine.field", r"set by hoodoo\.create\(order_by=\.\.\.\)"),
+        ("hoodie.datasource.write.recordkey.field", r"set by hoodoo\.create\(key=\.\.\.\)"),
+        ("partitionby", r"set by hoodoo\.create\(partition_by=\.\.\.\)"),
+        ("table_type", r"set by hoodoo\.create\(type=\.\.\.\)"),
     ],
 )
 def test_an_option_of_a_write_in_another_systems_word_leads_to_ours(word: str, said: str) -> None:

@@ -326,5 +326,5 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
 
 def test_create_table_of_plain_spark_says_what_to_type(session: Any, table: hoodoo.Table) -> None:
     for what in ("", f"LOCATION '{table.path}'", f"OPTIONS (path '{table.path}')", "TBLPROPERTIES ('key' = 'id')"):
-        with pytest.raises(Exception, match=r"type hoodoo.sql\(spark, \"CREATE TABLE name"):
+        with pytest.raises(Exception, match=r"run hoodoo.sql\(spark, \"CREATE TABLE name"):
             session.sql(f"CREATE TABLE plain_spark USING hoodoo {what}")

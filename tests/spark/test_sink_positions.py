@@ -100,7 +100,7 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
     run(spark, folder, table.sink("files", positions=True), tmp_path / "checkpoint")
     at = table.cursor
     sink = table.sink("files", positions=True)
-    with pytest.raises(CommitConflict, match="The checkpoint is new, .* give this sink another name"):
+    with pytest.raises(CommitConflict, match="The checkpoint is new, .* Give this sink another name"):
         sink._positioned('[{"logOffset":41}]', 0)
     with pytest.raises(CommitConflict, match="Sink 'files' is at batch 0"):
         sink._positioned('[{"logOffset":41}]', 2)
@@ -120,7 +120,7 @@ def test_a_new_checkpoint_under_the_name_of_a_sink_with_several_batches_is_told_
         put(folder, number)
     run(spark, folder, table.sink("files", positions=True), tmp_path / "checkpoint")
     at = table.cursor
-    with pytest.raises(Exception, match="of sink 'files' has the number 2 .* give this sink another name"):
+    with pytest.raises(Exception, match="Sink 'files' is at batch 2 .* Give this sink another name"):
         run(spark, folder, table.sink("files", positions=True), tmp_path / "new")
     with pytest.raises(CommitConflict, match="Give the sink another name, and the stream a new checkpoint"):
         table.sink("files", positions=True)._positioned('[{"logOffset":41}]', 1)

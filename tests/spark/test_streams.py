@@ -380,7 +380,7 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path: Path) -> None:
 def test_a_table_that_was_put_back_is_refused(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     checkpoint = Checkpoint(offsets=[json.dumps({"table": table.cursor.table, "slot": 99})])
-    with pytest.raises(hoodoo.PositionError, match="put back"):
+    with pytest.raises(hoodoo.PositionError, match="restored from a backup"):
         Query(checkpoint, table.path).trigger()
 
 
@@ -397,7 +397,7 @@ def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_tha
     undone = replace(history.head(), undone=((2, 2),))
     monkeypatch.setattr(history, "head", lambda: undone)
     monkeypatch.setattr(history, "known_head", lambda: undone)
-    with pytest.raises(hoodoo.RangeUndone, match="use slot 1 or slot 3 and later"):
+    with pytest.raises(hoodoo.RangeUndone, match="Use slot 1, or slot 3 and later"):
         query.trigger()
     assert set(checkpoint.batches) == {0}
 

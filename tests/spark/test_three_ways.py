@@ -384,7 +384,7 @@ NOT_OURS = {
     "INTERVAL '1' MONTH": "Column 'gap' has Spark's type interval month.*leave it out",
     "parse_json('1')": "Column 'gap' has Spark's type variant.*leave it out",
     "CAST('1 day' AS INTERVAL)": "Column 'gap' has Spark's type interval.*leave it out",
-    "named_struct('x', 1, 'x', 2)": "no column 'ts'",
+    "named_struct('x', 1, 'x', 2)": "Column 'ts' .* is not in the batch",
 }
 
 

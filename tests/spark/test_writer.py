@@ -200,7 +200,7 @@ def test_a_micro_batch_of_a_stream_is_written_once(table: hoodoo.Table, tmp_path
     streamed(table, here, 2)
     streamed(table, here, 3, rows(range(4, 7), 2), operation="upsert")
     assert ids(table) == list(range(7)) and table.history()[0].version == 3
-    with pytest.raises(hoodoo.KeyExists, match="named no operation"):
+    with pytest.raises(hoodoo.KeyExists, match="has no option operation"):
         streamed(table, here, 4, rows(range(2)))
     assert ids(table) == list(range(7))
 

@@ -125,7 +125,7 @@ def test_another_checkpoint_is_refused_under_the_name_of_a_sink(
     topic = kafka.topic(2)
     put(kafka, topic, range(150))
     stream(spark, kafka, topic, table.sink("stream", positions=True), tmp_path / "one")
-    with pytest.raises(Exception, match="give this sink another name") as refused:
+    with pytest.raises(Exception, match="Give this sink another name") as refused:
         stream(spark, kafka, topic, table.sink("stream", positions=True), tmp_path / "other")
     assert CommitConflict.__name__ in str(refused.value) and inserts(table) == list(range(150))
 

@@ -102,7 +102,7 @@ def test_no_ordering_column_is_dropped_renamed_widened_or_set(tmp_path: Path, co
     for attempt in attempts:
         with pytest.raises(hoodoo.SchemaError, match=f"'{column}'"):
             attempt()
-    with pytest.raises(hoodoo.ColumnError, match=f"'{column}' is an ordering column, which an update cannot set"):
+    with pytest.raises(hoodoo.ColumnError, match=f"'{column}' is an ordering column, which an update cannot change"):
         table.update({column: "7"}, where="id = 'a'")
 
 

@@ -203,7 +203,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
     taken, what = _TAKES[transform.kind]
     if not taken(kind):
         raise SchemaError(
-            f"Column {transform.column!r} has type {kind}, and {transform} takes {what}. Choose another column, or "
+            f"Column {transform.column!r} has type {kind}, but {transform} needs {what}. Choose another column, or "
             "another transform.",
             column=transform.column,
             type=str(kind),
@@ -381,7 +381,7 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     **dict.fromkeys((YEAR, MONTH, DAY), (_is_time, "a date or timestamp")),
     HOUR: (lambda kind: bool(pa.types.is_timestamp(kind)), "a timestamp"),
     BUCKET: (_is_hashed, "an integer, string, binary, date, timestamp, or decimal of at most 18 digits"),
-    TRUNCATE: (_is_text_or_integer, "a text or a whole number"),
+    TRUNCATE: (_is_text_or_integer, "a string or an integer"),
 }
 """Supported types and their description for each kind."""
 

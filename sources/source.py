@@ -61,7 +61,7 @@ class Planned:
 
     def __post_init__(self) -> None:
         if not _is_text(self.position) or not self.position:
-            raise _wrong("Planned", "position", "a text, which UTF-8 can write, and not an empty one", self.position)
+            raise _wrong("Planned", "position", "a non-empty string that UTF-8 can encode", self.position)
 
 
 @dataclass(frozen=True)
@@ -152,16 +152,16 @@ class Part:
         if not isinstance(self.rows, pa.Table):
             raise _wrong("Part", "rows", "a pyarrow Table", self.rows)
         if not isinstance(self.bad, pa.Table) or not _is_bad(self.bad.schema):
-            raise _wrong("Part", "bad", f"a pyarrow Table of the columns of hoodoo.sources.BAD, {BAD.names}", self.bad)
+            raise _wrong("Part", "bad", f"a pyarrow Table with the columns {BAD.names}", self.bad)
         if isinstance(self.unknown, str) or not all(isinstance(name, str) for name in self.unknown):
             raise _wrong("Part", "unknown", "a tuple of names", self.unknown)
         if not _is_text(self.position):
-            raise _wrong("Part", "position", "a text, which UTF-8 can write", self.position)
+            raise _wrong("Part", "position", "a string that UTF-8 can encode", self.position)
         if self.unavailable is not None and not isinstance(self.unavailable, str):
-            raise _wrong("Part", "unavailable", "a text, or None", self.unavailable)
+            raise _wrong("Part", "unavailable", "a string or None", self.unavailable)
         for name, count in (("skipped", self.skipped), ("bytes", self.bytes), ("lost", self.lost)):
             if not isinstance(count, Integral):
-                raise _wrong("Part", name, "a whole number", count)
+                raise _wrong("Part", name, "an integer", count)
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ class SourceLag:
 
     def __post_init__(self) -> None:
         if not isinstance(self.waiting, Integral):
-            raise _wrong("SourceLag", "waiting", "a whole number", self.waiting)
+            raise _wrong("SourceLag", "waiting", "an integer", self.waiting)
         if not isinstance(self.unit, str):
-            raise _wrong("SourceLag", "unit", "a text, such as 'files'", self.unit)
+            raise _wrong("SourceLag", "unit", "a string, such as 'files'", self.unit)
         if not isinstance(self.seconds, Real):
             raise _wrong("SourceLag", "seconds", "a number", self.seconds)
         if not isinstance(self.partitions, Mapping):
@@ -319,7 +319,7 @@ def _is_bad(columns: pa.Schema) -> bool:
 
 def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
     text = f"a Table of {found.column_names}" if isinstance(found, pa.Table) else printable(found)
-    return OptionError(f"{name} of hoodoo.sources.{kind} takes {wanted}, got {text}.", option=name, answer=kind)
+    return OptionError(f"{name} of hoodoo.sources.{kind} must be {wanted}, got {text}.", option=name, answer=kind)
 
 
 def hudi_place(source: Source, position: str) -> str:

@@ -229,8 +229,8 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     assert advice(table) == ""
     ahead = later(table, 3)
     assert (
-        f"No worker has sent a heartbeat here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
-        in advice(ahead)
+        "No worker has sent a heartbeat here and 1 file group has logs, the oldest for 3 h: "
+        f"start `hoodoo worker {table.path}`." in advice(ahead)
     )
     heartbeats.beat(table.handle.store, "w1")
     aged = time.time() - 7 * 3600

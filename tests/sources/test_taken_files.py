@@ -7,15 +7,19 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import seaweed
+from tiers import sized
 
 from hoodoo.errors import SourceLost
-from hoodoo.sources import Files, Limits
+from hoodoo.sources import Files, Limits, Planned
 from hoodoo.sources import files as files_module
 from hoodoo.sources.folders import Listed
 from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
+from hoodoo.storage.s3 import S3Store
 
 COLUMNS = pa.schema([("id", pa.int64())])
 
@@ -80,6 +84,47 @@ def test_every_file_is_read_once_whatever_clocks_moves_links_and_permissions_do(
         position = part.position or planned.position
     assert read == dict.fromkeys(range(written), 1)
     assert source.lag(position).waiting == 0
+
+
+@pytest.mark.both
+@pytest.mark.xdist_group("s3")
+@pytest.mark.parametrize("seed", range(sized(2, 40)))
+def test_every_object_of_a_bucket_is_read_once_and_again_if_it_was_overwritten(seed: int, s3: dict[str, Any]) -> None:
+    rng, place = random.Random(seed), f"{seaweed.place()}/in"
+    store = S3Store(place, s3)
+    stored, last, expected, read = dict[str, int](), dict[str, int](), Counter[int](), Counter[int]()
+    written, position = 0, ""
+
+    def put(key: str, number: int) -> None:
+        store.put(key, b'{"id": %d}\n' % number)
+        stored[key] = number
+
+    def consume(planned: Planned) -> str:
+        reached = planned.position
+        for part in source.read(planned, COLUMNS, False):
+            if part.rows.num_columns:
+                read.update(part.rows["id"].to_pylist())
+            reached = part.position or reached
+        return reached
+
+    for _ in range(15):
+        what = rng.choice(["new", "new", "below", "same", "copy", "overwrite", "delete"])
+        key = rng.choice(sorted(stored)) if stored else ""
+        if not key or what in ("new", "below", "overwrite"):
+            put(key if key and what == "overwrite" else f"{'day/' * (what == 'below')}{written}.jsonl", written)
+            written += 1
+        elif what == "delete":
+            store.delete(key)
+            del stored[key]
+        else:
+            put(key if what == "same" else f"copy{written}-{rng.random()}.jsonl", stored[key])
+        if rng.random() < 0.5:
+            source = Files(place, settle_s=0, grace_s=rng.choice([0, 1e6]), on_change="again", storage=s3)
+            expected.update(number for key, number in stored.items() if last.get(key) != number)
+            last |= stored
+            while planned := source.plan(position, Limits(rng.choice([1, 1000]), rng.choice([1, 30, 10_000]))):
+                position = consume(planned)
+    assert read == expected and read
 
 
 def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> Listed:

@@ -43,7 +43,7 @@ def test_create_adds_a_column_for_each_transform_and_partitions_by_it(tmp_path: 
 
 REFUSED: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
     "a missing column": (hoodoo.SchemaError, "'at' is not in the schema", {"partition_by": hoodoo.day("at")}),
-    "another type": (hoodoo.SchemaError, r"day\(zip\) takes a date", {"partition_by": [hoodoo.day("zip")]}),
+    "another type": (hoodoo.SchemaError, r"day\(zip\) needs a date", {"partition_by": [hoodoo.day("zip")]}),
     "twice": (hoodoo.SchemaError, "'ts_day' more than once", {"partition_by": [hoodoo.day("ts"), hoodoo.day("ts")]}),
     "one name": (
         hoodoo.SchemaError,

@@ -97,7 +97,7 @@ def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_inst
         mine.upsert(rows(("dead", "p", 1)))
     instant = table.timeline()[-1].instant
     table.rollback(instant)
-    with pytest.raises(hoodoo.AlreadyCommitted, match="rolled back already"):
+    with pytest.raises(hoodoo.AlreadyCommitted, match="already rolled back"):
         Table(FaultyStore(table.path)).rollback(instant)
 
 

@@ -40,6 +40,13 @@ def rows(ids: range, ts: int = 1) -> pa.Table:
     )
 
 
+# streams take long: the quick tier runs each of them in one kind of session, the deep tier in both
+CLASSIC, CONNECT = (
+    pytest.mark.parametrize("session", [first, pytest.param(then, marks=pytest.mark.deep)], indirect=True)
+    for first, then in (("classic", "connect"), ("connect", "classic"))
+)
+
+
 def make(path: Path, **options: Any) -> hoodoo.Table:
     return hoodoo.create(
         path,
@@ -191,7 +198,7 @@ def write_stream(session: Any, source: hoodoo.Table, target: hoodoo.Table, check
         query.stop()
 
 
-@pytest.mark.parametrize("session", ["connect", pytest.param("classic", marks=pytest.mark.deep)], indirect=True)
+@CONNECT
 def test_a_stream_is_written_by_format_exactly_once(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
     other = hoodoo.create(tmp_path / "copy", SCHEMA, key="id", partition_by="city")
     checkpoint = tmp_path / "checkpoint"
@@ -260,6 +267,7 @@ def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them
     assert versions == [("medallion", number) for number in range(len(versions))]  # each batch once, the failed one too
 
 
+@CLASSIC
 def test_a_change_stream_gives_every_change_with_its_images(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
     stream = (
         session.readStream.format("hoodoo")
@@ -280,6 +288,7 @@ def test_a_change_stream_gives_every_change_with_its_images(session: Any, table:
     assert [one.name for one in table.consumers()] == ["memory"]
 
 
+@CLASSIC
 def test_a_stream_that_goes_on_takes_up_what_is_written_meanwhile(session: Any, tmp_path: Path) -> None:
     made = make(tmp_path / "t")
     made.upsert(rows(range(3)))
@@ -301,6 +310,7 @@ def test_a_stream_that_goes_on_takes_up_what_is_written_meanwhile(session: Any, 
     assert sorted(map(tuple, session.table(name).collect())) == [(0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2)]
 
 
+@CLASSIC
 def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_that_is_readable(
     session: Any, tmp_path: Path
 ) -> None:

@@ -84,7 +84,7 @@ class TableChanges(Source):
             self._hold(after)
         config, history, view = self.table.handle.look()
         if after > view.seq:
-            raise self._lost(f"it has {view.seq} slots, and slot {after} was read")
+            raise self._lost(f"the newest slot is {view.seq}, but the job has read slot {after}.")
         start = after or max(view.min_readable, history.oldest_slot()) - 1
         changes, until = 0, after
         for seq in range(start + 1, view.seq + 1):
@@ -214,7 +214,7 @@ class TableChanges(Source):
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._lost("the table at its path is not the table that was read")
+            raise self._lost("another table is at its path.")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:

@@ -23,9 +23,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
     [
         ({"colums": "id"}, False, "Did you mean 'columns'"),
         ({"maxRowPerTrigger": "1"}, True, "Did you mean 'maxRowsPerTrigger'"),
-        ({"xyzzy": "1"}, False, "Known: path, mode"),
-        ({"mode": "snapshots"}, False, "mode takes"),
-        ({"mode": "snapshot"}, True, "mode takes 'incremental' or 'changes'"),
+        ({"xyzzy": "1"}, False, "Valid options: path, mode"),
+        ({"mode": "snapshots"}, False, "mode must be"),
+        ({"mode": "snapshot"}, True, "mode must be 'incremental' or 'changes'"),
         ({"since": "earliest"}, False, "has no effect on mode 'snapshot'"),
         ({"as_of": "earliest", "mode": "changes"}, False, "has no effect on mode 'changes'"),
         ({"deletes": "true", "mode": "changes"}, True, "has no effect on mode 'changes'"),
@@ -34,8 +34,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
         ({"consumer": "x"}, False, "has no effect on a batch read"),
         ({"maxRowsPerTrigger": "0"}, True, "integer from 1"),
         ({"maxRowsPerTrigger": "1.5"}, True, "integer from 1"),
-        ({"meta": "yes"}, False, "meta takes 'true' or 'false'"),
-        ({"versions": "some", "mode": "changes"}, False, "versions takes"),
+        ({"meta": "yes"}, False, "meta must be 'true' or 'false'"),
+        ({"versions": "some", "mode": "changes"}, False, "versions must be"),
         ({"columns": "[1]"}, False, "JSON list"),
         ({"since": "earliest", "startingPosition": "earliest"}, True, "have the same meaning"),
     ],
@@ -50,13 +50,13 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"operation": "merge"}, "operation takes"),
+        ({"operation": "merge"}, "operation must be"),
         ({"opration": "upsert"}, "Did you mean 'operation'"),
         ({"transaction": "job"}, "application:version"),
         ({"transaction": "job:-1"}, "application:version"),
         ({"existing": "keep", "operation": "upsert"}, "needs operation 'insert'"),
         ({"operation": "delete", "duplicates": "fail"}, "has no effect on operation 'delete'"),
-        ({"duplicates": "some"}, "duplicates takes"),
+        ({"duplicates": "some"}, "duplicates must be"),
     ],
 )
 def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], says: str) -> None:

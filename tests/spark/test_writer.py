@@ -248,9 +248,9 @@ STREAMS = {
     "long sink": ({"sink": "s" * 901}, False, hoodoo.OptionError, "1 to 900"),
     "complete": ({}, True, hoodoo.OptionError, r"outputMode\('append'\)"),
     "no checkpoint": ({"checkpointLocation": ""}, False, hoodoo.OptionError, "is not visible to a data source"),
-    "transaction": ({"transaction": "a:1"}, False, hoodoo.OptionError, "takes no transaction"),
+    "transaction": ({"transaction": "a:1"}, False, hoodoo.OptionError, "does not accept the option transaction"),
     "unknown": ({"snik": "a"}, False, hoodoo.OptionError, "Did you mean 'sink'"),
-    "operation": ({"operation": "merge"}, False, hoodoo.OptionError, "operation takes"),
+    "operation": ({"operation": "merge"}, False, hoodoo.OptionError, "operation must be"),
 }
 
 

@@ -161,7 +161,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "partition of another type": (
         hoodoo.PartitionValueError,
         "PARTITION_VALUE",
-        "fit",
+        "cannot be converted to its column type",
         lambda t: t.delete_partitions([5]),
     ),
     "overwrite with bad rows": (
@@ -191,13 +191,13 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position that will be": (
         hoodoo.PositionError,
         "POSITION",
-        "how long ago",
+        "must not be negative",
         lambda t: t.scan(as_of=-dt.timedelta(days=1)),
     ),
     "position longer ago than there are times": (
         hoodoo.PositionError,
         "POSITION",
-        "longer ago",
+        "too long ago",
         lambda t: t.scan(as_of="999999999 weeks ago"),
     ),
     "position longer ago than the table": (
@@ -215,7 +215,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position as a date without lines": (
         hoodoo.PositionError,
         "POSITION",
-        "like 2026-01-31",
+        "the form 2026-01-31",
         lambda t: t.scan(as_of="20260131"),
     ),
     "rollback of what is no instant": (
@@ -267,7 +267,12 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
         lambda t: t.set_options(clean_every="often"),
     ),
     "option below its least": (hoodoo.OptionError, "OPTION", "clean_every", lambda t: t.set_options(clean_every=0)),
-    "rollback of nothing": (hoodoo.PositionError, "POSITION", "begun", lambda t: t.rollback("20200101000000000")),
+    "rollback of nothing": (
+        hoodoo.PositionError,
+        "POSITION",
+        "does not exist in this table",
+        lambda t: t.rollback("20200101000000000"),
+    ),
 }
 
 

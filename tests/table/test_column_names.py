@@ -301,7 +301,7 @@ def test_create_takes_originals_wherever_it_names_columns(tmp_path: Path) -> Non
     lists.upsert([{"id": 1, "at": dt.date(2026, 1, 1), "s": [{"a b": 1}, {"a b": 2}]}])
     assert lists.original_names == {"s[].a_b": "a b"}  # ids of fields come after that of the column that was added
     assert lists.scan(["s"], names="original").to_arrow().to_pylist() == [{"s": [{"a b": 1}, {"a b": 2}]}]
-    with pytest.raises(hoodoo.OptionError, match="rename takes 'snake'"):
+    with pytest.raises(hoodoo.OptionError, match="rename must be 'snake'"):
         hoodoo.create(tmp_path / "v", schema, key="Order ID", rename="camel")
 
 

@@ -32,7 +32,9 @@ def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return the second half of an unknown-name error: a similar name, or a list of the existing names."""
     there = list(known)
     near = nearest(name, there, likeness)
-    return f"did you mean {near}?" if near else f"expected one of: {listed(there)}."
+    if near:
+        return f"did you mean {near}?"
+    return f"expected one of: {listed(there)}." if there else "there are no names to choose from."
 
 
 def listed(known: Iterable[str]) -> str:

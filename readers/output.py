@@ -289,7 +289,8 @@ class Rows(ABC):
                     "or pass types_mapper=pandas.ArrowDtype."
                 ) from None
             raise OptionError(
-                f"pyarrow's to_pandas() does not accept {printable(options)}: {str(problem)[:500]}.", option="options"
+                f"pyarrow's to_pandas() does not accept {printable(options)}: {str(problem)[:500]}. Remove it.",
+                option="options",
             ) from None
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:

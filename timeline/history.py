@@ -129,7 +129,7 @@ class History:
             if seq == head.seq:
                 return head
             if seq > head.seq or seq < 1:
-                raise SnapshotExpired(f"Slot {seq} does not exist. This table has slots 1 to {head.seq}.", position=seq)
+                raise SnapshotExpired(f"Slot {seq} does not exist. Pass a slot from 1 to {head.seq}.", position=seq)
             self.require_readable(seq)
             return self.state(seq)
 

@@ -395,7 +395,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 REMEDY = re.compile(
     r"\b(takes?|pass|use|give|add|known|there (is|are)|did you mean|write|must|needs?|open|choose|rename|fill|drop it|"
     r"call|let|name|remove|free|is (after|before)|did not exist|set it|"
-    r"earliest|cast|create|shorten|look)\b",
+    r"earliest|cast|create|shorten|look|expected|accepts|lists all)\b",
     re.IGNORECASE,
 )
 

@@ -261,7 +261,7 @@ class _Altering:
     def _require_new(self, beside: Siblings, around: int, name: str, path: str) -> None:
         near = {column.name.lower(): column.name for column in beside}
         if near.get(name.lower()) == name:
-            raise SchemaError(f"Column {path!r} already exists.", column=path)
+            raise SchemaError(f"Column {path!r} already exists. Choose another name.", column=path)
         other = near.get(name.lower()) or self._retired.get((around, name.lower()), name)
         if other != name:
             raise SchemaError(

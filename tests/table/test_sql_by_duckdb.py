@@ -79,10 +79,15 @@ def test_whatever_gives_rows_is_a_query(trips: hoodoo.Table, text: str, capfd: p
 
 REFUSED: list[tuple[str, dict[str, Any], type[hoodoo.HoodooError], str]] = [
     ("FROM trips", {"trips": 3}, hoodoo.OptionError, "trips must be a table from hoodoo.open"),
-    ("FROM trips", {"trips": "lake/trips"}, hoodoo.OptionError, "trips takes a table"),
-    ("FROM trips", {"trip": ...}, hoodoo.OptionError, "names no table trip: it names trips"),
+    ("FROM trips", {"trips": "lake/trips"}, hoodoo.OptionError, "trips must be a table"),
+    ("FROM trips", {"trip": ...}, hoodoo.OptionError, "does not use table trip: it names trips"),
     ("SELECT 1", {"trip": ...}, hoodoo.OptionError, "does not use table trip: it names no table"),
-    ("FROM trips JOIN trops USING (id)", {"trips": ...}, hoodoo.OptionError, "'trops', which is not given.*mean trips"),
+    (
+        "FROM trips JOIN trops USING (id)",
+        {"trips": ...},
+        hoodoo.OptionError,
+        "'trops', which is not an argument.*mean trips",
+    ),
     ("SELECT nix FROM trips", {"trips": ...}, hoodoo.ExpressionError, 'column "nix" not found'),
     ("SELECT FROM WHERE", {}, hoodoo.ExpressionError, "syntax error"),
     ("SELECT '\ud800'", {}, hoodoo.ExpressionError, "incomplete character"),

@@ -112,7 +112,7 @@ def made(**more: object) -> Slot:
 
 
 def test_a_slot_that_needs_a_feature_of_a_newer_release_is_refused_by_name() -> None:
-    with pytest.raises(hoodoo.UnsupportedTable, match="upgrade") as problem:
+    with pytest.raises(hoodoo.UnsupportedTable, match="Upgrade") as problem:
         slot.decode(slot.encode(made(needs=("settings", "teleport"))), "s")
     assert problem.value.details["features"] == ["teleport"]
 

@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "mixed list of dicts": (lambda: [{"id": "a", "v": 1}, {"id": "b", "v": "x"}], r"'v', row 1: 'x' .* one type"),
     "number beyond 64 bits": (lambda: [{"id": "a", "v": 2**70}], r"'v', row 0: 1180591620717411303424"),
     "pandas columns of one name": (lambda: two_names("v", "v"), "'v' more than once"),
-    "lists of two lengths": (lambda: {"id": ["a", "b"], "v": [1]}, "'v' has 1 values, 'id' has 2"),
+    "lists of two lengths": (lambda: {"id": ["a", "b"], "v": [1]}, "'v' has 1 values, but column 'id' has 2"),
     "a text where a list belongs": (lambda: {"id": "ab", "v": [1]}, "'id' must be a list"),
     "a name that is no text": (lambda: {"id": ["a"], 7: [1]}, "name must be a string, got 7"),
     "a row without a column": (lambda: [{"id": "a", "v": 1}, {"id": "b"}], "Row 1 has no 'v'"),
@@ -124,7 +124,7 @@ def test_what_is_no_rows_is_refused_in_words_of_its_own(tmp_path: Path, kind: st
 def test_a_path_that_is_no_text_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(hoodoo.OptionError, match="fsdecode"):
         hoodoo.create(bytes(tmp_path / "t"), SCHEMA, key="id")  # type: ignore[arg-type]
-    with pytest.raises(hoodoo.OptionError, match="path takes"):
+    with pytest.raises(hoodoo.OptionError, match="path must be"):
         hoodoo.open(None)  # type: ignore[arg-type]
 
 

@@ -191,7 +191,7 @@ def test_a_function_sees_whole_rows_of_the_same_keys_and_no_stale_ones(tmp_path:
 def test_what_a_function_may_not_return_is_refused_before_anything_is_written(tmp_path: Path, kind: str) -> None:
     table = made(tmp_path / "t", kind, STORED)
     wrong: list[tuple[Any, str]] = [
-        (lambda stored, newer: None, "given as merge returned None"),
+        (lambda stored, newer: None, "function for merge returned None"),
         (lambda stored, newer: {"a": [1]}, "not an Arrow array"),
         (lambda stored, newer: {"a": pa.array([1, 2])}, "2 values"),
         (lambda stored, newer: {"none": pa.array([1])}, "'none' is not in the table"),

@@ -86,7 +86,7 @@ def test_text_that_a_csv_reader_did_not_look_at_is_refused_as_a_key_too(tmp_path
     unchecked = csv.ConvertOptions(check_utf8=False, column_types={"id": pa.string()})
     rows = csv.read_csv(io.BytesIO(b"id\na\ncaf\xe9\n"), convert_options=unchecked)
     for write in (table.upsert, table.insert, table.delete, table.get):
-        with pytest.raises(hoodoo.ColumnError, match=r"Column 'id', row 1: b'caf\\xe9' is not UTF-8"):
+        with pytest.raises(hoodoo.ColumnError, match=r"Column 'id', row 1: b'caf\\xe9' is not valid UTF-8"):
             write(rows)
 
 

@@ -7,7 +7,7 @@ For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def loa
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
-from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.compactor.cleaning.retention import Expired
 from hoodoo.compactor.cleaning.sweep import SweepResult
 from hoodoo.compactor.clustering.cluster import ClusterResult

@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 if TYPE_CHECKING:
     from hoodoo.compactor.cleaning.archive import ArchiveResult
     from hoodoo.compactor.cleaning.clean import CleanResult
-    from hoodoo.compactor.cleaning.purge import PurgeReport
+    from hoodoo.compactor.cleaning.purge_report import PurgeReport
     from hoodoo.compactor.cleaning.retention import Expired
     from hoodoo.compactor.cleaning.sweep import SweepResult
     from hoodoo.compactor.clustering.cluster import ClusterResult

@@ -17,7 +17,7 @@ from tables import later
 from tiers import sized
 
 import hoodoo
-from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import create_table

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import DataError
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY

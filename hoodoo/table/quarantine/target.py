@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import TableNotFound
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan

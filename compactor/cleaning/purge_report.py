@@ -1,0 +1,90 @@
+"""Result of a purge."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """Result of a purge: the rows and files that it removed, and the files that may still hold a value.
+
+    Attributes:
+        keys: Number of keys to purge.
+        rows_deleted: Number of live rows that were deleted.
+        files_rewritten: Number of data files that were rewritten because they held a key.
+        files_deleted: Number of files that were deleted.
+        bytes_deleted: Total size of the deleted files, in bytes.
+        files_checked: Number of files whose keys were read in the final check.
+        holders: The files that still hold a key. Either the key was written again, or a savepoint, a reader or a
+            consumer began to need the file during the purge.
+        pending: Writes and files that may still bring a key back. The list contains writes that began before the final
+            check and have not ended, files of such writes, and workers that still run a plan that another process
+            completed. Purge again once they have ended.
+        instants: The instants of the commits, compactions and clean operations that the purge made.
+        min_readable: The oldest slot whose snapshot can still be read.
+        bounds_in_slots: True if a slot or a checkpoint may still hold a value of a purged row, as the minimum or
+            maximum of a deleted file.
+        bounds: The files in `.hoodie/.hoodoo` that hold these values.
+        bounds_until: The earliest time (UTC) at which `archive` deletes the files of `bounds`. It keeps them longer if
+            a snapshot, a savepoint or a plan still needs them. None if `bounds` is empty.
+        quarantined: Number of quarantined rows that were purged.
+        quarantine_unread: Number of quarantined rows whose keys cannot be read, because they are truncated or invalid.
+        exports: The files in `_delta_log` and `metadata` that may hold a value of a purged row, as the minimum or
+            maximum of a deleted file. Export again with `rebuild=True`, then purge again.
+    """
+
+    keys: int
+    rows_deleted: int = 0
+    files_rewritten: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    files_checked: int = 0
+    holders: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    instants: tuple[str, ...] = ()
+    min_readable: int = 0
+    bounds_in_slots: bool = False
+    quarantined: int = 0
+    quarantine_unread: int = 0
+    bounds: tuple[str, ...] = ()
+    bounds_until: dt.datetime | None = None
+    exports: tuple[str, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """True if no data file holds any of the keys, and no slot, checkpoint or export has their values as bounds."""
+        return self.files_proved and not (self.bounds_in_slots or self.exports)
+
+    @property
+    def files_proved(self) -> bool:
+        """True if no data file holds any of the keys. Slots, checkpoints and exports may still have bounds."""
+        return not (self.holders or self.pending or self.quarantine_unread)
+
+    def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
+        """Add the results of purging the quarantine table.
+
+        Args:
+            report: The report of the quarantine purge. None if there was nothing to purge.
+            unread: Number of quarantined rows whose keys cannot be read.
+
+        Returns:
+            A copy of this report that includes both arguments.
+        """
+        if report is None:
+            return replace(self, quarantine_unread=unread)
+        return replace(
+            self,
+            holders=(*self.holders, *report.holders),
+            pending=(*self.pending, *report.pending),
+            bounds_in_slots=self.bounds_in_slots or report.rows_deleted > 0,  # `detail` and `payload` have bounds too
+            quarantined=report.rows_deleted,
+            quarantine_unread=unread,
+            bounds=(*self.bounds, *report.bounds),
+            exports=(*self.exports, *report.exports),
+            bounds_until=max((one.bounds_until for one in (self, report) if one.bounds_until), default=None),
+        )
+
+
+__all__ = ["PurgeReport"]

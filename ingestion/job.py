@@ -11,39 +11,30 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import ApplicationVersion, flag, number_from, one_of, port, require_application
+from hoodoo.arguments import flag, number_from, one_of, port, require_application
 from hoodoo.compactor.service_log import say
-from hoodoo.errors import CommitConflict, CommitUnknown, DataError, HoodooError, OptionError, TooManyBadRows
+from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.ahead import Ahead, Taken
-from hoodoo.ingestion.arrival_order import in_arrival_order
-from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.asking import Asked
-from hoodoo.ingestion.change_rows import ChangeContext
+from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.metrics_endpoint import metrics_of
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
-from hoodoo.ingestion.replaying import resolve_deleted
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.ingestion.restarts import go_on_from, reset
 from hoodoo.ingestion.same_table import require_other
 from hoodoo.ingestion.stopping import signals_stop
-from hoodoo.ingestion.stored_places import placeable, placed
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
-from hoodoo.ingestion.unsent_values import completed, lacks_values
-from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Source, SourceLag, hudi_place
 from hoodoo.table import Table
-from hoodoo.table.results import WriteResult
 from hoodoo.timeline.applications import Application
 from hoodoo.writers.batches.write_options import BadRowLimits
 
@@ -112,7 +103,9 @@ def ingest(
         number_from("max_rows_per_second", max_rows_per_second, 0),
     )
     if pace.rows_per_second == 0:
-        raise OptionError("max_rows_per_second takes a number above 0, got 0.", option="max_rows_per_second")
+        raise OptionError(
+            "max_rows_per_second must be above 0, got 0. Pass None for no limit.", option="max_rows_per_second"
+        )
     _require(source, table, operation, transform, new_columns, missing)
     require_other(source, table)
     reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
@@ -142,7 +135,7 @@ class Job:
         self.report = IngestReport()
         self.lag: SourceLag | None = None
         self.fine = True
-        self._reading, self._limits, self._bad_limits = reading, limits, bad_limits
+        self._reading, self._limits, self._writer = reading, limits, BatchWriter(reading, bad_limits)
         self.quarantined: int | None = None
         self._skipped = set[str]()
         self._level = logging.INFO
@@ -191,11 +184,11 @@ class Job:
         """
         flag("once", once)
         if number_from("poll_s", poll_s, 0, optional=False) == 0:
-            raise OptionError("poll_s takes a number above 0, got 0.", option="poll_s")
+            raise OptionError("poll_s must be above 0, got 0. The default is 5.", option="poll_s")
         port("metrics_port", metrics_port)
         if each_batch is not None and not callable(each_batch):
             raise OptionError(
-                f"each_batch takes a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
+                f"each_batch must be a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
             )
         with signals_stop(self._stopped), metrics_of([self], metrics_port):
             run([Turns(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
@@ -332,7 +325,7 @@ class Job:
             return None
         found, position = taken.found, taken.planned.position
         if isinstance(found, TooManyBadRows):
-            self._aside(at.next(position)).first_messages(found)
+            self._writer.quarantine(at.next(position)).first_messages(found)
             raise found
         position = found.position or position
         transaction = at.next(stored(self.table.handle.store, position), hudi_place(self.source, position))
@@ -344,7 +337,14 @@ class Job:
             )
         late = self.pace.next(began, len(found.rows) + found.bad, goes_on) <= time.monotonic()
         watch = Stopwatch(time.monotonic, taken.seconds)
-        return self._commit(found, transaction, watch, position if late else "")
+
+        def prefetch() -> None:
+            if late and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
+                self._ahead.begin(transaction.position, position)
+
+        batch = replace(self._writer.commit(found, transaction, watch, prefetch), passed_over=self._passed_over())
+        self._add(batch)
+        return batch
 
     def _taken(self, position: str) -> Taken | None:
         """Read the batch after a position; None if the source has no new rows."""
@@ -369,68 +369,6 @@ class Job:
         width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
-    def _commit(self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, ahead: str) -> BatchReport:
-        """Commit a batch. Raises CommitConflict if another process committed first.
-
-        ahead: position after which the next batch is prefetched during the commit; '' for no prefetch.
-        """
-        aside = self._aside(transaction)
-        if found.unavailable is not None:
-            aside = replace(aside, changes=ChangeContext(found.unavailable, found.unplaced))
-        aside.read(found)
-        bad, read = found.reasons, len(found.rows) + found.bad
-        left = replace(self._bad_limits, rows=max(0, self._bad_limits.rows - found.bad))
-        rows, strange = self._reading.transformed(found.rows)
-        rows = in_arrival_order(rows, self.table)
-        if found.unavailable is not None or found.emptied:
-            resolve_deleted(self.table, rows, found.emptied, transaction)
-        mode = MergeMode(unavailable=found.unavailable)
-        watch.ended("transform")
-        if found.unplaced:
-            config = self.table.handle.newest_config()
-            rows, more = aside.fitting(placeable(config.spellings.rows(rows), config), left)
-            bad += more
-            rows = placed(completed(rows, self.table, config, mode), self.table, config)
-        if lacks_values(rows, mode):
-            rows, more = aside.completable(rows, mode, left)
-            bad += more
-        else:
-            mode = REPLACES
-        if ahead and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
-            self._ahead.begin(transaction.position, ahead)
-        write = partial(self._write, found.emptied, transaction=transaction, unavailable=mode.unavailable)
-        try:
-            result = self._written(lambda: write(rows))
-        except DataError:
-            rows, more = aside.fitting(rows, left, found.origins)
-            if not more:
-                raise
-            bad += more
-            result = self._written(lambda: write(rows))
-        watch.ended("write")
-        if result is not None:
-            if result.skipped:
-                raise CommitConflict(
-                    f"Another process of application {printable(self.name)} has committed the same rows."
-                )
-            watch.waited(result.waited_s)
-        batch = BatchReport(
-            transaction.application,
-            transaction.version,
-            transaction.position,
-            read,
-            bad.total(),
-            found.skipped,
-            found.bytes,
-            dict(watch.seconds),
-            dict(bad),
-            tuple(sorted({*found.unknown, *strange})),
-            self._passed_over(),
-            found.lost,
-        )
-        self._add(batch)
-        return batch
-
     def _passed_over(self) -> tuple[str, ...]:
         """Return what the source skipped, and log what it skipped for the first time."""
         names: Any = getattr(self.source, "passed_over", ())
@@ -438,9 +376,6 @@ class Job:
             say(self._level, "passed over", to=log, job=self.name, file=name)
         self._skipped |= {*names}
         return tuple(names)
-
-    def _aside(self, transaction: ApplicationVersion) -> Aside:
-        return Aside(self._reading, self._bad_limits, transaction)
 
     def _add(self, batch: BatchReport) -> None:
         """Count a batch in the report, and log columns that are left out for the first time."""
@@ -461,53 +396,13 @@ class Job:
             reasons=dict(Counter(report.reasons) + Counter(batch.reasons)),
         )
 
-    def _write(
-        self, emptied: bool, rows: pa.Table, transaction: ApplicationVersion, unavailable: str | None
-    ) -> WriteResult:
-        """Write rows and the position.
-
-        Args:
-            emptied: True if the source was emptied.
-            rows: The rows.
-            transaction: Name, number and position that the commit stores.
-            unavailable: String that stands for values that were not sent. None: there is no such string.
-
-        Returns:
-            The result of the write.
-
-        Raises:
-            DataError: A row does not match the table. Nothing was written.
-        """
-        if emptied:
-            return self.table.insert_overwrite(rows, whole_table=True, transaction=transaction)
-        how: dict[str, Any] = {
-            "transaction": transaction,
-            "evolve": self._reading.new_columns == "add",
-            "missing": self._reading.missing,
-        }
-        if unavailable is not None:
-            how["unavailable"] = unavailable
-        if self._reading.operation == "upsert":
-            return self.table.upsert(rows, **how)
-        written: WriteResult = getattr(self.table, self._reading.operation)(rows, existing="keep", **how)
-        return written
-
-    def _written(self, write: Callable[[], WriteResult]) -> WriteResult | None:
-        """Write the rows. Returns None if the write was committed but its result is unknown."""
-        try:
-            return write()
-        except CommitUnknown as problem:
-            if not problem.resolve():
-                raise
-            return None
-
 
 def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
     """Raise OptionError for an argument that a job cannot take."""
     for method in ("plan", "read", "lag"):
         if not callable(getattr(source, method, None)):
             raise OptionError(
-                f"source takes one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
+                f"source must be one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
                 f"{printable(source)}, which has no {method}().",
                 option="source",
             )

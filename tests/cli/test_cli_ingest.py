@@ -16,7 +16,7 @@ from job_files import put
 from patience import wait_for
 
 import hoodoo
-from hoodoo.ingestion.job import Job
+from hoodoo.ingestion.batch_writer import BatchWriter
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_one_who_is_always_second_ends_with_5(
     def second(*_: Any) -> Any:
         raise hoodoo.CommitConflict("Another process of application 'job' came first.")
 
-    monkeypatch.setattr(Job, "_commit", second)
+    monkeypatch.setattr(BatchWriter, "commit", second)
     put(landing, "a.jsonl", {"id": 1})
     assert run("ingest", landing, table.path, *NOW)[0] == 5
 

@@ -11,7 +11,7 @@ from stories import what_is_bad_is_kept_before_the_commit_that_moves_past_it
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.ingestion.aside import Aside
-from hoodoo.ingestion.job import Job
+from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.reading import Read
 from hoodoo.timeline import applications
 from hoodoo.writers import operations
@@ -45,13 +45,13 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
     story=what_is_bad_is_kept_before_the_commit_that_moves_past_it,
 )
 def quarantine_after_the_commit(patch: Patch) -> None:
-    keep, write, waiting = Aside.read, Job._write, list[tuple[Aside, Read]]()
+    keep, write, waiting = Aside.read, BatchWriter._write, list[tuple[Aside, Read]]()
 
-    def first_the_rows(job: Job, *what: Any) -> Any:
-        result = write(job, *what)
+    def first_the_rows(writer: BatchWriter, *what: Any) -> Any:
+        result = write(writer, *what)
         while waiting:
             keep(*waiting.pop())
         return result
 
     patch(Aside, "read", lambda aside, found: waiting.append((aside, found)))
-    patch(Job, "_write", first_the_rows)
+    patch(BatchWriter, "_write", first_the_rows)

@@ -1,0 +1,133 @@
+"""Commit of one batch of an ingestion job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.arguments import ApplicationVersion
+from hoodoo.errors import CommitConflict, CommitUnknown, DataError
+from hoodoo.ingestion.arrival_order import in_arrival_order
+from hoodoo.ingestion.aside import Aside
+from hoodoo.ingestion.change_rows import ChangeContext
+from hoodoo.ingestion.pace import Stopwatch
+from hoodoo.ingestion.reading import Read, Reading
+from hoodoo.ingestion.replaying import resolve_deleted
+from hoodoo.ingestion.report import BatchReport
+from hoodoo.ingestion.stored_places import placeable, placed
+from hoodoo.ingestion.unsent_values import completed, lacks_values
+from hoodoo.merge.modes import REPLACES, MergeMode
+from hoodoo.redact import printable
+from hoodoo.table.results import WriteResult
+from hoodoo.writers.batches.write_options import BadRowLimits
+
+
+class BatchWriter:
+    """Writer of batches: it transforms the rows, quarantines bad rows, and commits the other rows with the position."""
+
+    def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
+        """Create a writer to the table of `reading`. `limits` are the bad rows that a batch may have."""
+        self.reading, self.limits, self.table = reading, limits, reading.table
+
+    def quarantine(self, transaction: ApplicationVersion) -> Aside:
+        """Return the writer of the bad rows of a batch, which `transaction` will commit."""
+        return Aside(self.reading, self.limits, transaction)
+
+    def commit(
+        self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
+    ) -> BatchReport:
+        """Commit a batch.
+
+        Args:
+            found: The rows and the bad rows that were read.
+            transaction: Name, number and position that the commit stores.
+            watch: Stopwatch of the batch, to which the phases `transform` and `write` are added.
+            before_write: Called once, after the rows were transformed and before they are written.
+
+        Returns:
+            The report of the batch.
+
+        Raises:
+            CommitConflict: Another process of the job committed first.
+            DataError: A row does not match the table, and it cannot be quarantined.
+        """
+        aside, table = self.quarantine(transaction), self.table
+        if found.unavailable is not None:
+            aside = replace(aside, changes=ChangeContext(found.unavailable, found.unplaced))
+        aside.read(found)
+        bad, left = found.reasons, replace(self.limits, rows=max(0, self.limits.rows - found.bad))
+        rows, strange = self.reading.transformed(found.rows)
+        rows = in_arrival_order(rows, table)
+        if found.unavailable is not None or found.emptied:
+            resolve_deleted(table, rows, found.emptied, transaction)
+        mode = MergeMode(unavailable=found.unavailable)
+        watch.ended("transform")
+        if found.unplaced:
+            config = table.handle.newest_config()
+            rows, more = aside.fitting(placeable(config.spellings.rows(rows), config), left)
+            bad += more
+            rows = placed(completed(rows, table, config, mode), table, config)
+        if lacks_values(rows, mode):
+            rows, more = aside.completable(rows, mode, left)
+            bad += more
+        else:
+            mode = REPLACES
+        before_write()
+        try:
+            result = self._write(rows, found.emptied, transaction, mode)
+        except DataError:
+            rows, more = aside.fitting(rows, left, found.origins)
+            if not more:
+                raise
+            bad += more
+            result = self._write(rows, found.emptied, transaction, mode)
+        watch.ended("write")
+        if result is not None:
+            if result.skipped:
+                raise CommitConflict(
+                    f"Another process of application {printable(transaction.application)} has committed the same rows."
+                )
+            watch.waited(result.waited_s)
+        return BatchReport(
+            transaction.application,
+            transaction.version,
+            transaction.position,
+            rows=len(found.rows) + found.bad,
+            bad=bad.total(),
+            skipped=found.skipped,
+            bytes=found.bytes,
+            seconds=dict(watch.seconds),
+            reasons=dict(bad),
+            unknown=tuple(sorted({*found.unknown, *strange})),
+            lost=found.lost,
+        )
+
+    def _write(
+        self, rows: pa.Table, emptied: bool, transaction: ApplicationVersion, mode: MergeMode
+    ) -> WriteResult | None:
+        """Write rows and the position. Returns None if they were committed, but the result of the write is unknown.
+
+        `emptied` is True if the source was emptied. Raises DataError if a row does not match the table.
+        """
+        reading = self.reading
+        how: dict[str, Any] = {"transaction": transaction}
+        if emptied:
+            how |= {"whole_table": True}
+        else:
+            how |= {"evolve": reading.new_columns == "add", "missing": reading.missing}
+            how |= {} if mode.unavailable is None else {"unavailable": mode.unavailable}
+            how |= {} if reading.operation == "upsert" else {"existing": "keep"}
+        write = getattr(self.table, "insert_overwrite" if emptied else reading.operation)
+        try:
+            result: WriteResult = write(rows, **how)
+        except CommitUnknown as problem:
+            if not problem.resolve():
+                raise
+            return None
+        return result
+
+
+__all__ = ["BatchWriter"]

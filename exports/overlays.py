@@ -27,7 +27,7 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
-from hoodoo.timeline.layout import OVERLAYS
+from hoodoo.timeline.layout import OVERLAYS, VECTORS
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.file_group import AddedFile
@@ -236,6 +236,6 @@ def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str,
     """Return the files of unused overlays and their sizes in bytes: files of rows, and files that list dead rows."""
     return [
         (key, size)
-        for key, size in store.list(OVERLAYS)
-        if passed(key.removeprefix(OVERLAYS).partition(".")[0].rpartition("_")[2].replace("-", ""))
+        for key, size in (*store.list(OVERLAYS), *store.list(VECTORS))
+        if passed(key.rpartition("/")[2].partition(".")[0].rpartition("_")[2].replace("-", ""))
     ]

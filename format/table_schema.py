@@ -23,6 +23,7 @@ FIRST_ID = 5
 FIELD_ID = b"PARQUET:field_id"
 FIRST_META_ID = 100_001
 """The first id of meta columns in Parquet files. It is higher than all column ids, so that they are not mixed up."""
+LAST_META_ID = FIRST_META_ID + len(META_COLUMNS) - 1
 _META_IDS = {name: FIRST_META_ID + number for number, name in enumerate(META_COLUMNS)}
 _LEAVES = {
     "boolean": pa.bool_(),
@@ -339,6 +340,7 @@ __all__ = [
     "FIELD_ID",
     "FIRST_ID",
     "FIRST_META_ID",
+    "LAST_META_ID",
     "Column",
     "TableSchema",
     "by_names",

@@ -34,6 +34,9 @@ SALVAGED = OURS + "salvaged/"
 OVERLAYS = OURS + "overlay/"
 """Effects of logs on base files, for readers of exports (exports/overlays.py)."""
 
+VECTORS = "metadata/deletion_vector_"
+"""Prefix of the deletion vectors of Delta exports. Trino needs a folder name of letters and digits."""
+
 POSITIONS = OURS + "positions/"
 """Application positions that are too long for a slot, by digest (ingestion/positions.py)."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hoodoo.format.position_bitmap import bitmap
+from hoodoo.timeline.layout import VECTORS
 
 _Z85 = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
@@ -33,23 +34,22 @@ def file_of(positions: np.ndarray) -> bytes:
     return b"".join([_VERSION, struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])
 
 
-def file_name(number: uuid.UUID) -> str:
-    """Return the file name of a deletion vector. Readers derive it from the UUID."""
-    return f"deletion_vector_{number}.bin"
+def key_of(number: uuid.UUID) -> str:
+    """Return the key of the file of a deletion vector. Readers derive the name of the file from the UUID."""
+    return f"{VECTORS}{number}.bin"
 
 
-def descriptor(folder: str, number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
+def descriptor(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
     """Return the descriptor of a deletion vector for an `add` action.
 
     Args:
-        folder: The folder of the vector's file, relative to the table.
         number: The UUID of the file.
         size: The size of the file in bytes.
         cardinality: The number of positions in the vector.
     """
     return {
         "storageType": "u",
-        "pathOrInlineDv": folder + base64.b85encode(number.bytes).translate(_Z85).decode(),
+        "pathOrInlineDv": VECTORS.partition("/")[0] + base64.b85encode(number.bytes).translate(_Z85).decode(),
         "offset": _AT,
         "sizeInBytes": size - _AT - _LENGTH_BYTES - _SUM_BYTES,
         "cardinality": cardinality,

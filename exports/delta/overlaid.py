@@ -62,8 +62,8 @@ def overlaid_adds(
         if overlay.base and len(overlay.dead):
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
-            writing.first(OVERLAYS + vectors.file_name(number), data)
-            said = vectors.descriptor(OVERLAYS.rstrip("/"), number, len(data), len(overlay.dead))
+            writing.first(vectors.key_of(number), data)
+            said = vectors.descriptor(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
             adds[path] = actions.with_vector(adds[path], said)
     return [*adds.values(), *rows]
@@ -81,4 +81,4 @@ def _may_have_vector(group: FileGroup) -> bool:
 
 def _vector_name(overlay: str) -> str:
     """Return the identity of the deletion vector of an overlay."""
-    return named_vector(vectors.descriptor(OVERLAYS.rstrip("/"), uuid.UUID(hex=overlay), 0, 0))
+    return named_vector(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))

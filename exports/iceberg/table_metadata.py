@@ -15,6 +15,7 @@ from hoodoo.exports.base_files import AS_OF_COMPACTION
 from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
 from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID
 from hoodoo.exports.partition_values import partition_columns
+from hoodoo.format.table_schema import LAST_META_ID
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
@@ -27,7 +28,7 @@ SNAPSHOTS_MAX = 1000
 """Maximum number of snapshots. Each export writes all kept snapshots, so tables without cleaning need a limit."""
 METADATA_KEPT = 20
 _GUARD = "none: hoodoo writes this table"
-"""Value in the property for a file format. Other writers fail with this text, and readers ignore it."""
+"""Value of properties that only writers use. Other writers fail with this text, and readers ignore it."""
 
 
 def first(location: str, table: str, sequence: int = 0, log: list[Json] | None = None) -> Json:
@@ -69,8 +70,10 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
     properties = {
         "schema.name-mapping.default": json.dumps(mapping, separators=(",", ":")),
         "gc.enabled": "false",
-        "write.format.default": _GUARD,
+        "write.format.default": "parquet",  # Trino checks the value also when it reads
         "write.delete.format.default": _GUARD,
+        "write.location-provider.impl": _GUARD,
+        "write.py-location-provider.impl": _GUARD,
         "write.metadata.delete-after-commit.enabled": "false",
         # Iceberg's Spark runtime up to 1.10 cannot read strings with separately encoded lengths in its vectorized
         # reader.
@@ -82,7 +85,8 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
         **metadata,
         "schemas": [*others, schema],
         "current-schema-id": schema["schema-id"],
-        "last-column-id": max(config.columns.last, metadata["last-column-id"]),
+        # ClickHouse rejects files with column ids above the last one, and meta columns have such ids
+        "last-column-id": max(LAST_META_ID, config.columns.last, metadata["last-column-id"]),
         "partition-specs": metadata["partition-specs"] or _specs(config, names),
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(names),
         "properties": {**before, **properties, **comment},

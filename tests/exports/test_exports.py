@@ -339,7 +339,9 @@ def test_what_keeps_other_writers_out_is_written(tmp_path: Path) -> None:
 
         write_deltalake(path, rows(2), mode="append")
     properties = iceberg_reader.metadata(path)["properties"]
-    assert properties["gc.enabled"] == "false" and "hoodoo" in properties["write.format.default"]
+    assert properties["gc.enabled"] == "false" and properties["write.format.default"] == "parquet"
+    for name in ("write.location-provider.impl", "write.py-location-provider.impl", "write.delete.format.default"):
+        assert "hoodoo" in properties[name]
     assert properties["read.parquet.vectorization.enabled"] == "false"
     said = json.loads((path / "_delta_log/00000000000000000000.json").read_text().splitlines()[2])
     assert said["metaData"]["configuration"]["delta.appendOnly"] == "true"

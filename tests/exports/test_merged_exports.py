@@ -115,19 +115,25 @@ def test_polars_sees_no_dead_row_whatever_a_folder_is_called(tmp_path: Path, fol
     check_merged(path)
 
 
+def times_of_overlays(path: Path) -> dict[str, int]:
+    """Times of the files of rows and of the deletion vectors."""
+    files = [*(path / OVERLAYS).iterdir(), *path.glob("metadata/deletion_vector_*.bin")]
+    return {file.name: file.stat().st_mtime_ns for file in files}
+
+
 def test_an_overlay_is_made_once_for_each_state_of_its_file_group(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = narrow(path)
     table.upsert(some(1, 2) + some(3, 4, part="b"))
     table.upsert(some(1, v=1) + some(3, v=1, part="b"))
     merged(table)
-    before = {file.name: file.stat().st_mtime_ns for file in (path / OVERLAYS).iterdir()}
+    before = times_of_overlays(path)
     assert len(before) == 4  # rows and a vector of each
     again = merged(table)
     assert (again.delta.files, again.iceberg.files, again.delta.versions, again.iceberg.snapshots) == (0, 0, 0, 0)
     table.upsert(some(4, v=2, part="b"))
     merged(table)
-    after = {file.name: file.stat().st_mtime_ns for file in (path / OVERLAYS).iterdir()}
+    after = times_of_overlays(path)
     assert after.items() > before.items() and len(after) == 6
     check_merged(path)
 
@@ -338,5 +344,5 @@ def test_a_copy_on_write_table_is_the_same_in_both_modes(tmp_path: Path) -> None
 )
 def test_a_vector_says_its_positions(positions: list[int]) -> None:
     data = deletion_vector.file_of(np.array(positions, np.int64))
-    said = deletion_vector.descriptor("x/", uuid.UUID(int=7), len(data), len(positions))
+    said = deletion_vector.descriptor(uuid.UUID(int=7), len(data), len(positions))
     assert delta_reader.positions(data, said["offset"], said["sizeInBytes"]) == positions

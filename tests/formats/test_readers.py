@@ -207,4 +207,4 @@ def test_pyiceberg_is_kept_from_writing(tmp_path: Path) -> None:
     table.export(iceberg=True)
     properties = static(path).properties
     assert properties["gc.enabled"] == "false"
-    assert properties["write.format.default"] == "none: hoodoo writes this table"
+    assert properties["write.py-location-provider.impl"] == "none: hoodoo writes this table"

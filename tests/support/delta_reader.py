@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import uuid
 import zlib
@@ -121,6 +122,7 @@ def vector_path(vector: Json) -> str:
     """Where the file of a deletion vector is, relative to the table."""
     assert vector["storageType"] == "u"
     folder, number = vector["pathOrInlineDv"][:-20], vector["pathOrInlineDv"][-20:]
+    assert re.fullmatch("[A-Za-z0-9]*", folder)  # otherwise Trino refuses the table
     name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(number.encode().translate(_Z85)))}.bin"
     return f"{folder}/{name}" if folder else name
 

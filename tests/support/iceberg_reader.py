@@ -90,6 +90,11 @@ def dead_rows(snapshot: dict[str, Any], read: Read = local) -> dict[str, tuple[d
 def rows(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) -> list[dict[str, Any]]:
     """The rows of a snapshot, under its own schema: columns are found by the ids in files, else by the name mapping."""
     schema = next(one for one in table["schemas"] if one["schema-id"] == snapshot["schema-id"])
+    assert table["properties"]["write.format.default"] in (
+        "parquet",
+        "orc",
+        "avro",
+    )  # or Trino refuses it
     mapping = {
         name: one["field-id"]
         for one in json.loads(table["properties"]["schema.name-mapping.default"])
@@ -105,6 +110,7 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) ->
             int((field.metadata or {}).get(b"PARQUET:field_id", mapping[field.name])): field.name
             for field in file.schema_arrow
         }
+        assert max(names) <= table["last-column-id"]  # otherwise ClickHouse refuses the table
         there = file.read()
         assert there.num_rows == entry["record_count"]
         columns = {

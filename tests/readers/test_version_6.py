@@ -266,7 +266,8 @@ def test_a_savepoint_before_an_archived_gap_keeps_its_rows(tmp_path: Path) -> No
     ("property_", "value", "why"),
     [
         ("hoodie.timeline.layout.version", "2", "needs 1 in a table of version 6"),
-        ("hoodie.table.version", "5", "reads versions 6, 8 and 9"),
+        ("hoodie.table.version", "5", r"reads versions 6, 8 and 9\.$"),
+        ("hoodie.table.version", "10", "hoodie.write.auto.upgrade=false and hoodie.write.table.version=9"),
         ("hoodie.bootstrap.base.path", "/elsewhere", "bootstrapped"),
         ("hoodie.table.base.file.format", "ORC", "needs PARQUET"),
         ("hoodie.compaction.payload.class", "org.example.Mine", "merged by org.example.Mine"),

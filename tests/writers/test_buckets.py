@@ -97,3 +97,11 @@ def test_a_new_file_group_is_never_taken_for_a_bucket() -> None:
     with pytest.raises(hoodoo.UnsupportedTable):
         require_no_buckets(MemoryStore(), [f"{taken}-0"])
     require_no_buckets(MemoryStore(), [route.new_file_id(lambda: taken.replace("-", ""))])
+
+
+@pytest.mark.parametrize("digits", ["00001812", "12345678", "99999999"])
+def test_a_new_file_id_never_begins_with_eight_decimal_digits(digits: str) -> None:
+    """Apache Hudi's writers with a bucket index parsed them as the number of a bucket: two of a hundred ids."""
+    made = route.new_file_id(lambda: digits + "44b546af9d808084676fc6ae")
+    assert not made[:8].isdecimal() and made[1:] == f"{digits[1:]}-44b5-46af-9d80-8084676fc6ae-0"
+    assert route.new_file_id(lambda: "1234567f44b546af9d808084676fc6ae") == "1234567f-44b5-46af-9d80-8084676fc6ae-0"

@@ -479,9 +479,16 @@ def _require_supported(values: Mapping[str, str]) -> None:
             raise CorruptTable(f"hoodie.properties has no {name}. Restore the file from a backup.", property=name)
     version, layout = values["hoodie.table.version"], values.get("hoodie.timeline.layout.version")
     if version not in READABLE_VERSIONS:
+        upgraded = (
+            " Apache Hudi 1.3 and later upgrades a table when it writes to it. Downgrade the table to version 9 with "
+            "Hudi's command line, and set hoodie.write.auto.upgrade=false and hoodie.write.table.version=9 in every "
+            "Hudi writer."
+        )
+        newer = version.isdecimal() and int(version) > int(READABLE_VERSIONS[-1])
         raise UnsupportedTable(
             f"Hudi table version {version} is not supported; hoodoo reads versions "
-            f"{', '.join(READABLE_VERSIONS[:-1])} and {READABLE_VERSIONS[-1]}."
+            f"{', '.join(READABLE_VERSIONS[:-1])} and {READABLE_VERSIONS[-1]}.{upgraded if newer else ''}",
+            property="hoodie.table.version",
         )
     if layout not in (None, wanted := LAYOUT_OF.get(version, "2")):
         raise UnsupportedTable(

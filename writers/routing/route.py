@@ -155,11 +155,11 @@ class UnderPlan(Exception):
 def new_file_id(token: Callable[[], str]) -> str:
     """Return the id of a new file group.
 
-    It never begins with four zeros, because Hudi would take it for a bucket (index/buckets.py). `token` returns 128
-    random bits as 32 hex digits, as in Environment.
+    It never begins with eight decimal digits, because a Hudi writer with a bucket index would take them for the number
+    of a bucket (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
     """
     digits = token()
-    return f"{uuid.UUID('1' + digits[1:] if digits.startswith('0000') else digits)}-0"
+    return f"{uuid.UUID('a' + digits[1:] if digits[:8].isdecimal() else digits)}-0"
 
 
 def plan(

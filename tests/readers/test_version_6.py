@@ -122,6 +122,22 @@ def test_without_meta_columns_there_are_snapshots_and_no_changes(tmp_path: Path,
     assert keys["_hoodie_record_key"].to_pylist() == keys["id"].to_pylist()
 
 
+@pytest.mark.parametrize("mode", ["NONE", "commit_time_only"])
+def test_the_mode_that_replaces_the_switch_for_meta_columns_is_understood(tmp_path: Path, mode: str) -> None:
+    """Apache Hudi 1.3 writes it, on tables of version 9 too."""
+    path = golden.unpack("v6_cow_virtual", tmp_path)
+    file = path / layout.PROPERTIES
+    switch = "hoodie.populate.meta.fields=false"
+    assert switch in file.read_text()
+    file.write_text(file.read_text().replace(switch, f"hoodie.meta.fields.mode={mode}"))
+    table, rows = hoodoo.open(path), golden.facts("v6_cow_virtual")["snapshot"]
+    assert plain(table.scan()) == golden.by_columns(golden.stored("v6_cow_virtual", rows))
+    with pytest.raises(hoodoo.UnsupportedTable, match="need the commit of each row"):
+        table.changes("earliest")
+    file.write_text(file.read_text().replace(f"mode={mode}", "mode=ALL"))
+    assert hoodoo.open(path).changes("earliest") is not None
+
+
 def test_changes_of_version_6_are_those_of_its_instants(tmp_path: Path) -> None:
     table, facts, _ = opened(tmp_path, "v6_mor_clustered")
     first, *_, last = (instant["instant"] for instant in facts["instants"])

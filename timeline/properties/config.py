@@ -182,8 +182,9 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if Hudi's meta columns are null in the table's files. Record keys then follow from the key columns."""
-        return self.raw.get("hoodie.populate.meta.fields", "true").lower() == "false"
+        """True if some of Hudi's meta columns are null in the files. Record keys then follow from the key columns."""
+        populated = "ALL" if self.raw.get("hoodie.populate.meta.fields", "true").lower() != "false" else "NONE"
+        return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
     def require_writable(self) -> None:
         """Raise UnsupportedTable if hoodoo can read the table, but not write to it."""

@@ -207,7 +207,7 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
     table = hoodoo.open(trips)
     plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
-    assert f"Plan {plan.instant} waits" in run("services", trips)[1]
+    assert f"Plan {plan.instant} has been waiting" in run("services", trips)[1]
     table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w7")
     assert f"Plan {plan.instant} has been run by w7" in run("services", trips)[1]
     said = machine("services", trips)

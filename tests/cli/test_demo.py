@@ -161,7 +161,7 @@ def test_without_java_the_demo_runs_in_process_and_says_so(
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setattr(demo_engine.shutil, "which", lambda name: None)
     assert run("--path", tmp_path / "demo", "--rows", 50) == 0
-    assert "no Java runtime" in capsys.readouterr().out
+    assert "No Java runtime" in capsys.readouterr().out
     assert run("--path", tmp_path / "demo", "--rows", 50, "--engine", "spark", "--json") == 1
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "ENGINE"
 

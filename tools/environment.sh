@@ -9,7 +9,8 @@ make_environment() {
     local venv=$1 python=$2 others=$3
     shift 3
     is_old "$venv/stamp" || return 0
-    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+    # without pyvenv.cfg, as an interrupted removal leaves it, pip would install into the Python that made it
+    [ -x "$venv/bin/python" ] && [ -f "$venv/pyvenv.cfg" ] || "$python" -m venv --clear "$venv"
     grep -Ev "^($others)==" requirements-dev.txt >"$venv/constraints.txt"
     "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --constraint "$venv/constraints.txt" \
         pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis "$@"

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hoodoo.compactor.service_log import say
-from hoodoo.errors import OptionError
 from hoodoo.ingestion.turns import Running, log
 
 
@@ -31,14 +30,7 @@ def metrics_of(jobs: Sequence[Running], number: int | None) -> Iterator[str]:
     from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
     from hoodoo.ingestion.metrics import JobCollector
 
-    try:
-        endpoint = Endpoint(JobCollector(jobs), number)
-    except OSError as problem:
-        raise OptionError(
-            f"metrics_port (--metrics-port) {number} of 127.0.0.1 cannot be served: {problem.strerror}. Choose another "
-            "one, or 0 for any that is free.",
-            option="metrics_port",
-        ) from None
+    endpoint = Endpoint(JobCollector(jobs), number)
     say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
     try:
         yield endpoint.url

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from hoodoo.errors import PositionError, SnapshotExpired
+from hoodoo.errors import OptionError, PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
 from hoodoo.redact import printable
 from hoodoo.timeline.environment import SYSTEM
@@ -129,6 +129,22 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
         "a slot number, an instant, a time with a time zone, a date, a timedelta (an age), or 'earliest'.",
         position=printable(position),
     )
+
+
+def require_no_position(name: str) -> None:
+    """Raise OptionError if a name for a snapshot is a time or an age, because it would hide that position."""
+    from hoodoo.readers.moments import moment_in
+
+    try:
+        moment = moment_in(name) if isinstance(name, str) else None
+    except PositionError:
+        return  # begins like a date, but is none
+    if moment is not None:
+        raise OptionError(
+            f"{printable(name)} is a position, {'an age' if isinstance(moment, dt.timedelta) else 'a time'}: expected "
+            "a name without such a meaning. Choose another name.",
+            option="name",
+        )
 
 
 def cursor_of(view: View) -> Cursor:

@@ -18,7 +18,7 @@ from hoodoo.compactor.compaction.compaction_service import postponed
 from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.service_turn import Work
 from hoodoo.compactor.status.figures import Figures, measure
-from hoodoo.errors import HoodooError
+from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.results import ExportLag
 
 ADDRESS = "127.0.0.1"
@@ -119,12 +119,20 @@ class TableCollector(Collector):
 
 
 class Endpoint:
-    """HTTP endpoint that serves metrics until it is closed. port: 0 for any free port. `url` has the address."""
+    """HTTP endpoint that serves metrics until it is closed. `url` has the address."""
 
     def __init__(self, collector: Collector, port: int) -> None:
+        """Serve metrics on a port, or on any free one for 0. Raises OptionError if the port cannot be used."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
-        self._server, self._thread = start_http_server(port, ADDRESS, registry)
+        try:
+            self._server, self._thread = start_http_server(port, ADDRESS, registry)
+        except OSError as problem:
+            raise OptionError(
+                f"metrics_port (--metrics-port) {port} of {ADDRESS} cannot be served: {problem.strerror}. Choose "
+                "another one, or 0 for any that is free.",
+                option="metrics_port",
+            ) from None
         self.url = f"http://{ADDRESS}:{self._server.server_port}/metrics"
 
     def close(self) -> None:

@@ -323,7 +323,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lease.release()
             self._lease = None
         if self.options.consumer is not None:
-            here = Cursor(table.cursor.table, done.slot)
+            here = cursor_at(table.handle.history, done.slot)
             consumer = table.consumer(self.options.consumer, here)
             if consumer.position.seq < done.slot:  # after a restart, the consumer may be ahead of the checkpoint
                 consumer.commit(here)

@@ -23,6 +23,7 @@ from hoodoo.timeline.columns.no_default import NO_DEFAULT
 if TYPE_CHECKING:
     from hoodoo.readers.cursor import Cursor, PositionLike
     from hoodoo.timeline.columns.alterations import Alteration
+    from hoodoo.timeline.history import History
 
 
 @dataclass(frozen=True)
@@ -324,24 +325,24 @@ class Alterable:
         Returns:
             The schemas.
         """
-        config, _, view = self.handle.look()
+        config, history, view = self.handle.look()
         if not view.schemas:
-            return [_version(config.created, 0, None, view.table)]
+            return [_version(config.created, 0, None, history)]
         parsed = [(since, view.schemas.schema(number)) for since, number, _ in view.schemas.entries]
         before = [None, *(schema for _, schema in parsed)]
         return [
-            _version(schema, since, former, view.table)
+            _version(schema, since, former, history)
             for (since, schema), former in zip(parsed, before, strict=False)
             if schema
         ]
 
 
-def _version(schema: TableSchema, since: int, before: TableSchema | None, table: str) -> SchemaVersion:
-    from hoodoo.readers.cursor import Cursor
+def _version(schema: TableSchema, since: int, before: TableSchema | None, history: History) -> SchemaVersion:
+    from hoodoo.readers.cursor import cursor_at
     from hoodoo.timeline.columns.rewrites import describe, path_of
 
     ids = {path_of(schema, number): number for number in schema.by_id}
-    return SchemaVersion(schema.id, Cursor(table, since), schema.arrow, ids, tuple(describe(before, schema)))
+    return SchemaVersion(schema.id, cursor_at(history, since), schema.arrow, ids, tuple(describe(before, schema)))
 
 
 __all__ = ["AlterResult", "Alterable", "SchemaVersion"]

@@ -102,8 +102,9 @@ def lags(timeline: TableTimeline, history: History, head: View, config: TableCon
     waited = {consumer.name for consumer in awaited(timeline, head, retention(config.options))}
     found = []
     for one in consumers.all_of(history.store):
+        at = Cursor(head.table, one.position, consumers.digest_of(history.store, one))
         behind = max(0, head.seq - one.position)
         unread = max(one.position + 1, history.oldest_slot())
         seconds = max(0.0, (now - history.slot(unread).completed_at) / 1000) if behind else 0.0
-        found.append(ConsumerLag(one.name, Cursor(head.table, one.position), behind, seconds, one.name in waited))
+        found.append(ConsumerLag(one.name, at, behind, seconds, one.name in waited))
     return found

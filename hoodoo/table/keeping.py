@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoodoo.hints import explained
-from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at
+from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at, require_no_position
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 
@@ -56,8 +56,9 @@ class Keeping:
         Use `scan(as_of=name)` to read the savepoint, and `restore(name)` to reset the table to it.
 
         Args:
-            name: The name of the savepoint: at most 200 letters, digits, `.`, `_`, `-` and spaces, not only digits, and
-                not 'earliest'.
+            name: The name of the savepoint: at most 200 letters, digits, `.`, `_`, `-` and spaces, not only digits.
+                A string with another meaning as a position is refused: 'earliest', a date, a time, or an age such as
+                '30d'.
             as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:
@@ -71,6 +72,7 @@ class Keeping:
         """
         from hoodoo.timeline import savepoints
 
+        require_no_position(name)
         context, seen = self.handle.context_at(as_of)
         slot = savepoints.save(context.timeline, name, seen.view.seq)
         return cursor_at(self.handle.history, slot.position)
@@ -81,8 +83,8 @@ class Keeping:
         Returns:
             The position of each savepoint, by name.
         """
-        view = self.handle.look().view
-        return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
+        _, history, view = self.handle.look()
+        return {name: cursor_at(history, seq) for name, seq in view.savepoints.items()}
 
     def delete_savepoint(self, name: str) -> None:
         """Delete a savepoint.

@@ -200,8 +200,9 @@ def test_a_port_that_is_taken_is_an_error_before_anything_is_served(tmp_path: Pa
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OSError):
-            Worker([make(tmp_path / "t")], metrics_port=taken.getsockname()[1]).run()
+        port = taken.getsockname()[1]
+        with pytest.raises(hoodoo.OptionError, match=rf"{port} of 127\.0\.0\.1 .* Choose another one"):
+            Worker([make(tmp_path / "t")], metrics_port=port).run()
 
 
 def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:

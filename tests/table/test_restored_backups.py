@@ -30,7 +30,8 @@ def restored(path: Path, commits: int) -> tuple[hoodoo.Table, list[hoodoo.Cursor
     table.consumer("job")
     shutil.copytree(path, f"{path}-copy")
     lost = [table.upsert([{"id": number, "v": 2}]).cursor for number in (2, 3)]
-    commits_lost = [one.cursor for one in table.history()[:2]]
+    table.savepoint("end")
+    commits_lost = [*(one.cursor for one in table.history()[:2]), table.savepoints()["end"]]
     shutil.rmtree(path)
     shutil.copytree(f"{path}-copy", path)
     table = hoodoo.open(path)
@@ -76,3 +77,34 @@ def test_a_stream_offset_stores_which_slot_it_has_read_and_reads_offsets_of_form
     assert StreamPosition.from_json({"table": at.table, "slot": 7}, at.table) == StreamPosition(7)
     with pytest.raises(hoodoo.PositionError, match="is not from hoodoo"):
         StreamPosition.from_json({**stored, "digest": 5}, at.table)
+
+
+def test_every_cursor_that_a_table_gives_has_the_digest_of_its_slot(tmp_path: Path) -> None:
+    """A savepoint's cursor had none, so that it read other rows after a restore."""
+    table = hoodoo.create(tmp_path / "t", "id bigint, v int", key="id")
+    table.upsert([{"id": 1, "v": 1}])
+    table.consumer("job").commit(table.cursor)
+    table.add_column("w", "int")
+    table.savepoint("end")
+    given = {
+        "history": table.history()[0].cursor,
+        "savepoints": table.savepoints()["end"],
+        "consumer": table.consumer("job").position,
+        "consumers": table.consumers()[0].position,
+        "schemas": table.schemas()[-1].cursor,
+    }
+    assert {name: bool(cursor.digest) for name, cursor in given.items()} == dict.fromkeys(given, True)
+
+
+@pytest.mark.parametrize("name", ["30d", "30 days ago", "2026-01-31", "2026-01-31 12:00:00", "1.5 h"])
+def test_a_savepoint_is_never_named_like_a_time_or_an_age(tmp_path: Path, name: str) -> None:
+    """From then on the documented position meant the savepoint, for every reader."""
+    table = hoodoo.create(tmp_path / "t", "id bigint, v int", key="id")
+    table.upsert([{"id": 1, "v": 1}])
+    with pytest.raises(hoodoo.OptionError, match="Choose another name"):
+        table.savepoint(name)
+    assert table.savepoints() == {}
+    for fine in ("30d-old", "2026-01-31 nightly", "2026-13-45", "month end"):
+        table.upsert([{"id": 1, "v": 2}])
+        table.savepoint(fine)
+        assert table.scan(as_of=fine).count() == 1

@@ -29,7 +29,7 @@ from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.reading import Read, Reading, RowTransform
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport
 from hoodoo.ingestion.restarts import go_on_from, reset
-from hoodoo.ingestion.same_table import require_other
+from hoodoo.ingestion.same_table import require_not_renamed, require_other
 from hoodoo.ingestion.stopping import signals_stop
 from hoodoo.ingestion.turns import EachBatch, Turns, log, run
 from hoodoo.redact import printable
@@ -87,7 +87,8 @@ def ingest(
         The job.
 
     Raises:
-        OptionError: An argument is invalid, or the source is the table itself.
+        OptionError: An argument is invalid, the source is the table itself, or a job has read the source under another
+            path.
     """
     bad_limits = BadRowLimits(
         number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
@@ -109,6 +110,8 @@ def ingest(
     _require(source, table, operation, transform, new_columns, missing)
     require_other(source, table)
     reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
+    if name is None:
+        require_not_renamed(source, table)
     named: Any = getattr(source, "name", None) if name is None else name
     return Job(reading, source, named, limits, bad_limits, pace)
 

@@ -1,4 +1,4 @@
-"""Check that a job does not read the table that it writes. Its own commits would be new changes forever."""
+"""Checks of jobs whose source is a table: it must be another table, and must not have been read under another path."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from hoodoo.errors import OptionError
+from hoodoo.redact import printable
 from hoodoo.sources.table_changes import TableChanges
 from hoodoo.table import Table
 
@@ -20,6 +21,24 @@ def require_other(source: object, table: Table) -> None:
         )
 
 
+def require_not_renamed(source: object, table: Table) -> None:
+    """Raise OptionError if a job read the source table under another path into `table`.
+
+    The default name of a job contains the path. After a rename, a new job would read all rows again, and never see what
+    was deleted in the meantime.
+    """
+    if not isinstance(source, TableChanges) or table.application(source.name).version >= 0:
+        return
+    for one in table.applications():
+        if source.has_read(one.position):
+            raise OptionError(
+                f"Job {printable(one.name)} has read the source table into {table.path}, before the source table was "
+                f"renamed to {source.table.path}. To continue that job, pass name={printable(one.name)} "
+                "(--name). To read all rows again, pass another name.",
+                option="name",
+            )
+
+
 def _is_same(one: Table, other: Table) -> bool:
     mine, theirs = one.handle.store, other.handle.store
     if mine.identity == theirs.identity:
@@ -29,4 +48,4 @@ def _is_same(one: Table, other: Table) -> bool:
     return False
 
 
-__all__ = ["require_other"]
+__all__ = ["require_not_renamed", "require_other"]

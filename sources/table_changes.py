@@ -198,6 +198,16 @@ class TableChanges(Source):
         return json.dumps({"source": _KIND, "table": at.table, "slot": at.seq, **digest}, separators=(",", ":"))
 
     # ---- positions
+    def has_read(self, position: str) -> bool:
+        """Return whether a position is one of this table, at whatever path it was."""
+        try:
+            said = json.loads(position)
+        except ValueError:
+            return False
+        if not isinstance(said, dict) or said.get("source") != _KIND:
+            return False
+        return bool(said.get("table") == self.table.handle.look().view.table)
+
     def _slot(self, position: str) -> int:
         """Return the slot up to which the table was read; 0 if nothing was read."""
         if not position:

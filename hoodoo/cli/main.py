@@ -505,6 +505,7 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return the exit code. arguments: default `sys.argv[1:]`."""
     top = parser()
+    WordsParser.as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)[1:]  # after the command
     try:
         given = top.parse_args(arguments)
     except SystemExit as end:  # argparse has already printed its message

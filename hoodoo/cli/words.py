@@ -6,6 +6,7 @@ The commands are defined in main.py.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -44,7 +45,26 @@ _COMMANDS = {
 
 
 class WordsParser(argparse.ArgumentParser):
-    """Argument parser whose errors suggest a similar name and `--help`, instead of listing all choices."""
+    """Argument parser whose errors suggest a similar name and `--help`, instead of listing all choices.
+
+    Attributes:
+        as_json: True if errors are printed as JSON, as all commands do with `--json`.
+    """
+
+    as_json = False
+
+    def error(self, message: str) -> NoReturn:
+        """Print an error, below the usage unless errors are JSON, and exit."""
+        if self.as_json:
+            self.exit(2, f"{self.prog}: error: {message}\n")
+        super().error(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Print a message and exit."""
+        if self.as_json and status and message:
+            said = {"code": "OPTION", "message": message.strip().removeprefix(f"{self.prog}: error: ")}
+            message = json.dumps({"error": said}) + "\n"
+        super().exit(status, message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

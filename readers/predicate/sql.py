@@ -166,9 +166,10 @@ def _with_quotes(text: str, names: Sequence[str]) -> str:
     tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
     solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
     words = [word for _, word in tokens]
+    bare = {*names, *(name.partition(".")[2] for name in names)}  # a name of two rows is source.at or target.at
     for before, (at, kind, word), after in zip([None, *solid], solid, [*solid[1:], None], strict=False):
         is_free = (before is None or before[1] != "dot") and (after is None or after[2] != "(")
-        if kind == "word" and word in names and is_free:
+        if kind == "word" and word in bare and is_free:
             words[at] = f'"{word}"'
     return "".join(words)
 

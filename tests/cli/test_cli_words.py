@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,21 @@ def test_every_command_of_another_program_leads_to_one_that_there_is() -> None:
         assert first in known and other not in known, other
         if first == "alter":
             assert f"alter {rest[1]}" in known
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["history", "x", "--newest", "many", "--json"], "--newest"),
+        (["scan", "x", "--json", "--columsn", "a"], "there is no option --columsn; did you mean --columns?"),
+        (["scan", "--json"], "PATH"),
+        (["quarantine", "lst", "x", "--json"], "action must be list, show, replay or drop"),
+    ],
+)
+def test_an_error_of_arguments_is_json_with_json(run: Any, arguments: list[str], words: str) -> None:
+    """It was the usage in plain text."""
+    code, out, error = run(*arguments)
+    found = json.loads(error)["error"]
+    assert (code, out, found["code"]) == (2, "", "OPTION") and words in found["message"]
+    plain = [one for one in arguments if one != "--json"]
+    assert "error: " in run(*plain)[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,23 @@ def test_what_was_cleaned_away_before_it_was_read_is_lost_unless_it_is_held(tmp_
         hoodoo.ingest(TableChanges(origin), plain).run()
     hoodoo.ingest(TableChanges(origin), plain, name="anew").run()
     assert content(plain) == content(origin)
+
+
+def test_a_source_table_that_was_renamed_is_noticed(tmp_path: Path) -> None:
+    """A new job began under the new path, and rows that were deleted in the meantime stayed for ever."""
+    origin, copy = make(tmp_path / "o"), make(tmp_path / "c")
+    origin.upsert([row(1, 1), row(2, 1)])
+    first = hoodoo.ingest(TableChanges(origin), copy)
+    first.run()
+    (tmp_path / "o").rename(tmp_path / "moved")
+    moved = hoodoo.open(tmp_path / "moved")
+    moved.delete([row(2, 2)])
+    with pytest.raises(OptionError, match=re.escape(f"pass name='{first.name}'")):
+        hoodoo.ingest(TableChanges(moved), copy)
+    hoodoo.ingest(TableChanges(moved), copy, name=first.name).run()
+    assert content(copy) == content(moved)
+    hoodoo.ingest(TableChanges(moved), copy, name="again").run()
+    assert content(copy) == content(moved)
 
 
 def test_another_table_at_the_path_is_lost(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_every_cursor_that_a_table_gives_has_the_digest_of_its_slot(tmp_path: Pa
     table.add_column("w", "int")
     table.savepoint("end")
     given = {
-        "history": table.history()[0].cursor,
+        "newest": table.cursor,
         "savepoints": table.savepoints()["end"],
         "consumer": table.consumer("job").position,
         "consumers": table.consumers()[0].position,

@@ -358,3 +358,14 @@ def test_without_duckdb_clauses_without_expressions_work(
     assert found(table) == {"a": (9, 0, "t"), "b": (2, 0, "t"), "c": (3, 0, "t")}
     with pytest.raises(hoodoo.EngineError, match=r"hoodoo\[sql\]"):
         table.merge(arrow(row("a", 9))).when_matched_update({"n": "source.n"}).execute()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_is_named_like_a_word_of_sql_needs_no_quotes_in_a_clause(tmp_path: Path, kind: str) -> None:
+    """It needed none in scan, update and delete."""
+    table = hoodoo.create(tmp_path / "t", "id bigint, at int, v int", key="id", type=kind)
+    table.insert([{"id": 1, "at": 5, "v": 1}, {"id": 2, "at": 6, "v": 1}])
+    merge = table.merge([{"id": 1, "at": 7}]).when_matched_update({"at": "source.at", "v": "target.at"})
+    done = merge.when_not_matched_by_source_update({"v": "at + 1"}, where="at >= 6").execute()
+    assert done.updated == 2
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "at": 7, "v": 5}, {"id": 2, "at": 6, "v": 7}]

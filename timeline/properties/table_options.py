@@ -61,7 +61,7 @@ class Options:
         archive_after_hours: Slots older than this many hours are archived if no snapshot, savepoint or plan needs them.
             Default 720.
         archive_keep_instants: Number of instants that stay in Hudi's timeline, which each commit lists. Older instants
-            move into the history folder when they are older than every retention. Default 1,000.
+            move into the history folder when they are older than every retention and than a day. Default 1,000.
         hudi_writers: True if Apache Hudi writes to the table concurrently. Each commit then holds Hudi's lock while it
             completes, and looks for Hudi's commits. This takes two more requests per commit. Default False.
         partial_logs: True (default) if an update, or an upsert of some columns, logs only the columns that it sets. It

@@ -66,7 +66,8 @@ def restore(context: Context, seq: int) -> Committed:
         if not gone and not back and columns is None:
             return None
         counts = _counted(context, config, view, then, [*gone, *back])
-        known = counts is not None or not any(group.logs for group in gone)
+        # rows of groups that only disappear are deleted; if groups come back too, most rows may be in both
+        known = counts is not None or not back and not any(group.logs for group in gone)
         return WritePlan(
             [_anew(context, config, group) for group in back],
             _FormerKeys(context.index, tuple(back)),

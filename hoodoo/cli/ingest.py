@@ -51,6 +51,7 @@ def run(
     given: argparse.Namespace, out: Out, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
 ) -> int:
     """Run `hoodoo ingest SOURCE PATH` or `hoodoo ingest JOBS.toml`, and return the exit code."""
+    _require_one_task(given)
     if given.infer:
         return _infer(given, out, storage)
     asked = _asked(given)
@@ -61,7 +62,11 @@ def run(
     _require_different(jobs)
     _require_alone(given, jobs)
     if given.check:
-        return _check(given, asked, jobs, out)
+        try:
+            return _check(given, asked, jobs, out)
+        except tuple(kind for kind, _ in _EXIT_CODES) as problem:
+            out.failure(problem.code, problem.message)
+            return _exit_code(problem)
     if given.as_spark_offsets:
         return _spark_offsets(jobs)
     if given.reset is not None:
@@ -73,8 +78,7 @@ def run(
     logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
 
     def failure(job: Running, problem: HoodooError) -> None:
-        code = next((code for kind, code in _EXIT_CODES if isinstance(problem, kind)), 1)
-        failed[f"{job.name} {job.table.path}"] = code
+        failed[f"{job.name} {job.table.path}"] = _exit_code(problem)
         out.failure(problem.code, f"{job.name}: {problem.message}" if len(jobs) > 1 else problem.message)
 
     with (
@@ -122,6 +126,24 @@ def _spark_offsets(jobs: Sequence[Job]) -> int:
         )
     print(job.source.to_spark(job.position()))
     return 0
+
+
+def _exit_code(problem: HoodooError) -> int:
+    return next((code for kind, code in _EXIT_CODES if isinstance(problem, kind)), 1)
+
+
+def _require_one_task(given: argparse.Namespace) -> None:
+    """Raise CallError if the command line asks for two tasks, of which only one would be done."""
+    tasks = {
+        "--infer": given.infer,
+        "--check": given.check,
+        "--as-spark-offsets": given.as_spark_offsets,
+        "--reset": given.reset is not None,
+        "--continue": given.other is not None,
+    }
+    chosen = [flag for flag, is_given in tasks.items() if is_given]
+    if len(chosen) > 1:
+        raise CallError(f"{chosen[0]} and {chosen[1]} cannot be combined. Run two commands.", option=chosen[1])
 
 
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:

@@ -214,7 +214,9 @@ def _quarantine(command: Command) -> None:
     aside.add_argument("action", choices=("list", "show", "replay", "drop"))
     aside.add_argument("path", metavar="PATH", help="path of the table, not of its quarantine table")
     aside.add_argument("positions", metavar="POSITION", nargs="*", help="position of a row, as shown by list")
-    aside.add_argument("--state", choices=("new", "replayed", "dropped", "all"), default="new")
+    aside.add_argument(
+        "--state", choices=("new", "replayed", "dropped", "all"), help="list: state of the rows; default new"
+    )
     aside.add_argument(
         "--overwrite",
         action="store_true",
@@ -223,8 +225,7 @@ def _quarantine(command: Command) -> None:
     aside.add_argument(
         "--missing",
         choices=("fail", "null"),
-        default="fail",
-        help="replay: value of a column that is not in a row and has no default",
+        help="replay: value of a column that is not in a row and has no default; default fail",
     )
     aside.add_argument(
         "--time-unit",

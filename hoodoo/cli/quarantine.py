@@ -17,8 +17,9 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION. `hoodoo quarantine list {given.path}` shows the positions.")
+    _require_effect(given)
     if given.action == "list":
-        found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
+        found = aside.rows(None if given.state == "all" else given.state or "new").drop_columns(["payload"])
         out.rows(found.schema, found.to_batches())
     elif given.action == "show":
         for position in given.positions:
@@ -35,10 +36,19 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
         out.document({"dropped": aside.drop(given.positions)}, "dropped")
     else:
         with out.working("replaying rows"):
-            done = aside.replay(given.overwrite, given.missing, dict(given.time_unit or []))
+            done = aside.replay(given.overwrite, given.missing or "fail", dict(given.time_unit or []))
         out.document(asdict(done), "replayed")
         return int(done.bad > 0 or done.cut > 0)
     return 0
+
+
+def _require_effect(given: argparse.Namespace) -> None:
+    """Raise CallError for an argument that the action would ignore."""
+    of_action = {"list": ("state",), "replay": ("overwrite", "missing", "time_unit")}.get(given.action, ("positions",))
+    for name in ("positions", "state", "overwrite", "missing", "time_unit"):
+        if getattr(given, name) and name not in of_action:
+            shown = "a POSITION" if name == "positions" else f"--{name.replace('_', '-')}"
+            raise CallError(f"{given.action} does not accept {shown}. Leave it out.", option=name)
 
 
 def verified(table: Table) -> list[Problem]:

@@ -375,3 +375,19 @@ def test_what_infer_prints_makes_a_table(landing: Path, tmp_path: Path, run: Any
     assert said == {"schema": out.strip(), "rows": 1, "guessed": ["note"], "bad": {"decode": 1}}
     code, _, err = run("ingest", landing, path, "--infer")
     assert code == 1 and "Leave out PATH" in err
+
+
+@pytest.mark.parametrize("other", [("--reset", "earliest", "--expect-number", "0"), ("--infer",), ("--continue", "x")])
+def test_two_tasks_in_one_command_are_refused(landing: Path, table: hoodoo.Table, run: Any, other: Any) -> None:
+    """Reset was dropped without a word."""
+    put(landing, "a.jsonl", {"id": 1})
+    code, _, error = run("ingest", landing, table.path, "--check", *other, "--settle-seconds", "0")
+    assert code == 1 and "cannot be combined" in error and table.applications() == []
+
+
+def test_a_check_of_lost_data_ends_as_the_job_would(landing: Path, table: hoodoo.Table, run: Any) -> None:
+    put(landing, "a.jsonl", {"id": 1})
+    assert run("ingest", landing, table.path, *NOW)[0] == 0
+    put(landing, "a.jsonl", {"id": 1}, {"id": 2})
+    code, _, error = run("ingest", landing, table.path, "--check", "--settle-seconds", "0")
+    assert (code, run("ingest", landing, table.path, *NOW)[0]) == (4, 4) and "--on-change again" in error

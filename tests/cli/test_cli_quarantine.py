@@ -75,3 +75,23 @@ def test_verify_looks_at_the_quarantine_too(path: Path, run: Any) -> None:
     told = json.loads(out)
     assert code == 1 and not told["ok"] and all("t__quarantine/" in one["file"] for one in told["problems"])
     assert told["problems"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (("replay", "7"), "replay does not accept a POSITION"),
+        (("list", "7"), "list does not accept a POSITION"),
+        (("replay", "--state", "all"), "replay does not accept --state"),
+        (("list", "--overwrite"), "list does not accept --overwrite"),
+        (("show", "7", "--missing", "null"), "show does not accept --missing"),
+    ],
+)
+def test_an_argument_that_an_action_would_ignore_is_refused(
+    path: Path, run: Any, arguments: tuple[str, ...], refused: str
+) -> None:
+    """Replay took a position, ignored it and wrote all rows."""
+    action, *more = arguments
+    code, _, error = run("quarantine", action, path, *more)
+    assert code == 1 and refused in error
+    assert len(hoodoo.open(path).quarantine().rows("new")) == 2

@@ -176,10 +176,10 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Column
 
 def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTable:
     return UnsupportedTable(
-        f"Column {path!r} is {new}, and was {old} when some of the table's files were written, whose values cannot "
-        f"all be read as {new}. Name other columns to read those. Read the snapshots before and after a restore by "
-        "themselves; where another engine changed the column, change it back there, or give its values up by "
-        "drop_column().",
+        f"Column {path!r} has type {new}, but some files were written when it had type {old}, and {new} cannot hold "
+        "all of its values. Read the other columns. For a diff, pass the older position first. Read the snapshots "
+        "before and after a restore separately. If another engine changed the column, change it back there, or drop "
+        "it with drop_column().",
         column=path,
     )
 

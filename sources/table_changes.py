@@ -199,7 +199,14 @@ class TableChanges(Source):
 
     # ---- positions
     def has_read(self, position: str) -> bool:
-        """Return whether a position is one of this table, at whatever path it was."""
+        """Return whether a position is one of this table, at whatever path it was.
+
+        Args:
+            position: The position of any job.
+
+        Returns:
+            True if a job has read this table up to the position.
+        """
         try:
             said = json.loads(position)
         except ValueError:

@@ -29,7 +29,7 @@ from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.probe import probe
-from hoodoo.storage.store import SCRATCH
+from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
@@ -457,13 +457,25 @@ def _rollback(given: argparse.Namespace, out: Out) -> None:
     out.document({"rolled_back": given.instant})
 
 
+def _missing_folders(store: Store) -> list[str]:
+    """Return the folders that do not exist yet, from the root of a local store upwards. A write creates them."""
+    folder, found = store.root if isinstance(store, LocalStore) else "", list[str]()
+    while folder and not os.path.isdir(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
 def _check_store(given: argparse.Namespace, out: Out) -> int:
     store = open_store(given.path, _storage(given))
-    is_table = store.exists(PROPERTIES)
+    is_table, made = store.exists(PROPERTIES), _missing_folders(store)
     checks = probe(store)
     if not is_table and isinstance(store, LocalStore):  # remove empty folders, but not those of a table
         for folder in (OURS + "probe", SCRATCH):
             store.prune_folders(folder + "/x")
+        for folder in made:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
     passed = all(check.passed for check in checks)
     if out.machine:
         out.document({"store": store.uri, "passed": passed, "checks": [check._asdict() for check in checks]})

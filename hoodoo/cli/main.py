@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from hoodoo.cli import ingest_arguments, service_arguments
-from hoodoo.cli.argument_types import POSITION, amount, names, pair, partitioning, setting, time_unit
+from hoodoo.cli.argument_types import POSITION, amount, count, names, pair, partitioning, setting, time_unit
 from hoodoo.cli.examples import EXAMPLES
 from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
@@ -460,13 +460,13 @@ def _reading(command: Command) -> None:
     twice.add_argument("--as-of", metavar="POSITION", help=f"read an earlier snapshot: {POSITION}")
     history = command("history", "list the commits that changed rows, newest first")
     history.add_argument("path", metavar="PATH")
-    history.add_argument("--newest", type=amount, metavar="N", help="show only the newest N")
+    history.add_argument("--newest", type=count, metavar="N", help="show only the newest N")
     history.add_argument(
         "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
     )
     timeline = command("timeline", "list all instants")
     timeline.add_argument("path", metavar="PATH")
-    timeline.add_argument("--newest", type=amount, metavar="N", help="show only the newest N")
+    timeline.add_argument("--newest", type=count, metavar="N", help="show only the newest N")
     timeline.add_argument(
         "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
     )

@@ -260,6 +260,8 @@ class Readable:
             PositionError: `a` or `b` is not a position of this table.
             SnapshotExpired: Cleaning deleted one of the snapshots.
             RangeUndone: Another engine rolled back one of the snapshots.
+            UnsupportedTable: `b` is older than `a`, and its columns cannot hold all values of `a`, for example because
+                a column was widened in between. Pass the older position first.
         """
         from hoodoo.readers.changes.changes import Changes
 

@@ -103,7 +103,7 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
     from hoodoo.readers.predicate import text as grammar  # sqlglot takes its time to import: only who has checks pays
 
     try:
-        return Check(name, text, grammar.read(text, schema))
+        return Check(name, *grammar.read_with_quotes(text, schema))
     except PredicateError as problem:
         raise PredicateError(
             f"Check {name!r} does not match the columns of the table. Correct it with set_checks({{...}}), "

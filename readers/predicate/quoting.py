@@ -1,4 +1,4 @@
-"""Hints for strings that were written without quotes in a condition."""
+"""Quotes in conditions: hints for strings without quotes, and quotes around column names that are keywords."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.nearest import nearest
 from hoodoo.redact import printable
 
@@ -57,4 +58,17 @@ def written_in_quotes(kind: pa.DataType) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
 
 
-__all__ = ["as_text", "in_quotes", "no_column_but_text", "written_in_quotes"]
+def with_quotes(text: str, names: Sequence[str]) -> str:
+    """Return the text with quotes around bare column names, except before a parenthesis and next to a dot."""
+    tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
+    solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
+    words = [word for _, word in tokens]
+    bare = {*names, *(name.partition(".")[2] for name in names)}  # a name of two rows is source.at or target.at
+    for before, (at, kind, word), after in zip([None, *solid], solid, [*solid[1:], None], strict=False):
+        is_free = (before is None or before[1] != "dot") and (after is None or after[2] != "(")
+        if kind == "word" and word in bare and is_free:
+            words[at] = f'"{word}"'
+    return "".join(words)
+
+
+__all__ = ["as_text", "in_quotes", "no_column_but_text", "with_quotes", "written_in_quotes"]

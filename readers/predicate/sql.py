@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
-from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.nearest import by_likeness, hint, listed, nearest
 from hoodoo.readers.predicate import duckdb_engine, literals
-from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
+from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
 from hoodoo.redact import printable
 
 TEXT_CAP = 1 << 20
@@ -133,7 +132,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters: expected at most {TEXT_CAP:,}.", option=option)
     found = _tree(text)
-    if found["error"] and (quoted := _with_quotes(text, names)) != text:
+    if found["error"] and (quoted := with_quotes(text, names)) != text:
         again = _tree(quoted)
         found = found if again["error"] else again
     if found["error"]:
@@ -159,19 +158,6 @@ def _tree(text: str) -> dict[str, Any]:
     except RecursionError:
         return {"error": True, "error_message": "expression depth"}
     return found
-
-
-def _with_quotes(text: str, names: Sequence[str]) -> str:
-    """Return the text with quotes around bare column names, except before a parenthesis and next to a dot."""
-    tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
-    solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
-    words = [word for _, word in tokens]
-    bare = {*names, *(name.partition(".")[2] for name in names)}  # a name of two rows is source.at or target.at
-    for before, (at, kind, word), after in zip([None, *solid], solid, [*solid[1:], None], strict=False):
-        is_free = (before is None or before[1] != "dot") and (after is None or after[2] != "(")
-        if kind == "word" and word in bare and is_free:
-            words[at] = f'"{word}"'
-    return "".join(words)
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:

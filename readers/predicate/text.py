@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
 from hoodoo.nearest import hint
 from hoodoo.readers.predicate import literals
-from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
+from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
 from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
 from hoodoo.redact import printable
 
@@ -56,6 +57,14 @@ class _Where(Dialect):
 
 def read(text: str, schema: pa.Schema) -> Predicate:
     """Parse `text` into a tree over the columns of `schema`. Raises PredicateError."""
+    return read_with_quotes(text, schema)[1]
+
+
+def read_with_quotes(text: str, schema: pa.Schema) -> tuple[str, Predicate]:
+    """Parse `text`, and return it and its tree. Column names that are keywords have quotes in the returned text.
+
+    Raises PredicateError.
+    """
     if len(text) > TEXT_CAP:
         raise PredicateError(
             f"`where` has {len(text):,} characters: expected at most {TEXT_CAP:,}. For many values, join with "
@@ -66,6 +75,16 @@ def read(text: str, schema: pa.Schema) -> Predicate:
             f"`where` cannot be encoded as UTF-8: {printable(text)}. Remove the surrogate characters.",
             where=printable(text, 1000),
         )
+    try:
+        return text, _read(text, schema)
+    except PredicateError:
+        if (quoted := with_quotes(text, schema.names)) != text:  # a column may be named like a keyword
+            with suppress(PredicateError):
+                return quoted, _read(quoted, schema)
+        raise
+
+
+def _read(text: str, schema: pa.Schema) -> Predicate:
     try:
         tree = sqlglot.parse_one(text, read=_Where)
         return _TreeReader(text, schema).condition(tree)

@@ -383,3 +383,12 @@ def test_importing_hoodoo_does_not_wait_for_sqlglot_or_pyspark() -> None:
         "sys.exit(any(m in sys.modules for m in ('sqlglot', 'pyspark')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("word", ["desc", "at", "order", "group", "from"])
+def test_a_column_that_is_named_like_a_keyword_needs_no_quotes(word: str) -> None:
+    """Scan took it, and a check was refused with a token of the parser."""
+    schema = pa.schema([(word, pa.int64()), ("b", pa.string())])
+    for condition in ("{} >= 0", "b = 'x' AND {} IN (1, 2)", "{} IS NULL"):
+        plain = predicate_text.read(condition.format(word), schema)
+        assert plain == predicate_text.read(condition.format(f'"{word}"'), schema)

@@ -216,3 +216,13 @@ def test_a_check_may_name_a_column_that_is_called_as_ours_was(tmp_path: Path) ->
     with pytest.raises(hoodoo.CheckFailed, match="Row 1 "):
         table.upsert(pa.table({"id": [2, 3], "_hoodoo_row": [1, 0]}))
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "_hoodoo_row": 7}] and table.verify().ok
+
+
+def test_a_check_of_a_column_that_is_named_like_a_keyword_follows_its_rename(tmp_path: Path) -> None:
+    """A condition that `where` takes was refused as a check."""
+    table = hoodoo.create(tmp_path / "t", "id bigint, desc bigint", key="id", checks={"p": "desc >= 0"})
+    assert table.checks == {"p": '"desc" >= 0'}
+    table.rename_column("desc", "n")
+    assert table.checks == {"p": "n >= 0"}
+    with pytest.raises(hoodoo.CheckFailed):
+        table.upsert([{"id": 1, "n": -1}])

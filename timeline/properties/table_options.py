@@ -181,7 +181,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
 
 
 def _typed(name: str, value: Any) -> Any:
-    if value is None or value == "none" and name in _NULLABLE:
+    if value is None or value in ("none", "None", "null") and name in _NULLABLE:
         if name in _NULLABLE:
             return None
         raise OptionError(f"Option {name} must have a value, got None.", option=name)

@@ -126,7 +126,9 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
         return pa.StructArray.from_arrays(
             parts, fields=list(kind), mask=values.is_null() if values.null_count else None
         )
-    if pa.types.is_string(kind) and said is not None and said.meaning == DECIMAL and said.type == "bytes":
+    if pa.types.is_string(kind) and said is not None and said.type == "bytes":
+        if said.meaning != DECIMAL and values.null_count < len(values):
+            raise pa.ArrowInvalid("it comes as bytes, which need a binary column")
         return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
     return values.cast(kind)
 

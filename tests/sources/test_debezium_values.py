@@ -185,3 +185,14 @@ def test_an_infinite_date_is_the_last_or_the_first_day_that_a_table_holds() -> N
     days = [-622_191_234, -625_821_272, 20_000, None]
     found, _ = decoded([change("c", {"id": 1}, {"id": 1, "v": one}) for one in days], ID, ("v", pa.date32()))
     assert found["v"].to_pylist() == [dt.date(9999, 12, 31), dt.date(1, 1, 1), dt.date(2024, 10, 4), None]
+
+
+@pytest.mark.parametrize("meaning", ["", "io.debezium.data.Bits"])
+def test_bytes_are_bad_in_a_string_column_and_never_base64(meaning: str) -> None:
+    """Values of bit(9), tsvector and pg_lsn were stored in base64."""
+    named = {"name": meaning, "parameters": {"length": "9"}} if meaning else {}
+    said = {"type": "bytes", **named}
+    assert values(pa.binary(), "/wE=", None, said=said) == [b"\xff\x01", None]
+    with pytest.raises(AssertionError, match="bytes, which need a binary column"):
+        values(pa.string(), "/wE=", said=said)
+    assert values(pa.string(), None, said=said) == [None]

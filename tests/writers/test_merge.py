@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import sys
 from collections.abc import Callable
@@ -369,3 +370,14 @@ def test_a_column_that_is_named_like_a_word_of_sql_needs_no_quotes_in_a_clause(t
     done = merge.when_not_matched_by_source_update({"v": "at + 1"}, where="at >= 6").execute()
     assert done.updated == 2
     assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "at": 7, "v": 5}, {"id": 2, "at": 6, "v": 7}]
+
+
+def test_a_clause_that_sets_no_source_of_the_partition_is_told_so(tmp_path: Path) -> None:
+    """The source of the merge has the column, and it was said that the batch lacks it."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us")), ("v", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by=[hoodoo.day("at")])
+    rows = [{"id": 1, "at": dt.datetime(2026, 3, 1), "v": 5}]
+    with pytest.raises(hoodoo.ColumnError, match="Add 'at': 'source.at' to the clause"):
+        table.merge(rows).when_not_matched_insert({"v": "source.v"}).execute()
+    table.merge(rows).when_not_matched_insert({"v": "source.v", "at": "source.at"}).execute()
+    assert table.scan().to_arrow().select(["id", "v"]).to_pylist() == [{"id": 1, "v": 5}]

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/environment.sh
 venv=.venv-formats
-duckdb=1.4.4
+duckdb=1.5.5
 
 make_environment $venv .venv/bin/python 'duckdb|pyspark|hudi' \
     "pyiceberg[sql-sqlite,glue,hive]==0.12.0" "moto[glue]" "duckdb==$duckdb" "duckdb-extensions==$duckdb" "duckdb-extension-avro==$duckdb" \

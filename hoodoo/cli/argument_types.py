@@ -48,14 +48,14 @@ def time_unit(text: str) -> tuple[str, str]:
 def amount(text: str) -> int:
     """Parse an integer of at least 0."""
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected an integer of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid number: expected an integer of at least 0")
     return int(text)
 
 
 def count(text: str) -> int:
     """Parse an integer of at least 1."""
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected an integer of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid number: expected an integer of at least 1")
     return int(text)
 
 

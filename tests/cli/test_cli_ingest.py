@@ -273,7 +273,7 @@ def test_what_is_about_one_job_is_not_said_beside_a_file_of_jobs(run: Any, tmp_p
         ("--max-rows-per-second", "0", "a number above 0"),
         ("--max-rows-per-second", "inf", "a number above 0"),
         ("--metrics-port", "99999", "a valid port: expected an integer from 0 to 65535"),
-        ("--metrics-port", "-1", "an integer"),
+        ("--metrics-port", "-1", "a valid number: expected an integer of at least 0"),
     ],
 )
 def test_a_number_that_an_option_cannot_have_is_refused_by_its_name(

@@ -214,7 +214,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
     for how, said in (
         ({"delta": True, "register": "a.b"}, "iceberg=True"),
         ({"iceberg": True, "register": "rides"}, "namespace.table"),
-        ({"iceberg": True, "register": "a.b", "catalog": 7}, "a catalog of pyiceberg"),
+        ({"iceberg": True, "register": "a.b", "catalog": 7}, "must be a pyiceberg catalog"),
         ({"iceberg": True, "register": "a.b", "catalog": "unknown to pyiceberg"}, "cannot open the catalog"),
         ({"iceberg": True, "register": "a.b", "catalog_properties": "type=sql"}, "names and values"),
         ({"iceberg": True, "catalog": "default"}, "without a table name"),

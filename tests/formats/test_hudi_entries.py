@@ -459,7 +459,7 @@ def test_what_cannot_be_is_refused_before_a_catalog_is_asked(tmp_path: Path) -> 
     for name, how, said in (
         ("rides", {}, "namespace.table"),
         ("a.b.rides", {}, "no namespaces within namespaces"),
-        ("a.b", {"catalog": 7}, "a catalog of pyiceberg"),
+        ("a.b", {"catalog": 7}, "must be a pyiceberg catalog"),
         ("a.b", {"catalog": "unknown to pyiceberg"}, "cannot open the catalog"),
         ("a.b", {"catalog_properties": "type=hive"}, "names and values"),
     ):

@@ -59,9 +59,9 @@ def newest(path: Path) -> str:
 def check(path: Path, duck: duckdb.DuckDBPyConnection, where: str = "true", merged: bool = False) -> None:
     seen = hoodoo.open(path).scan(read_optimized=not merged).to_arrow()
     names = seen.schema.names
-    want = plain(duck.execute(f"SELECT * FROM seen WHERE {where}").fetch_arrow_table(), names)
+    want = plain(duck.execute(f"SELECT * FROM seen WHERE {where}").to_arrow_table(), names)
     for reader in (f"iceberg_scan('{path}')", f"delta_scan('file://{path}')"):
-        assert plain(duck.execute(f"SELECT * FROM {reader} WHERE {where}").fetch_arrow_table(), names) == want, reader
+        assert plain(duck.execute(f"SELECT * FROM {reader} WHERE {where}").to_arrow_table(), names) == want, reader
     scan = static(path).scan() if where == "true" else static(path).scan(row_filter=where)
     assert plain(scan.to_arrow(), names) == want
     file = f"file://{path}/metadata/{newest(path)}"
@@ -91,7 +91,7 @@ def each_snapshot(path: Path, duck: duckdb.DuckDBPyConnection) -> int:
         want = plain(seen, seen.schema.names)
         assert plain(found.scan(snapshot_id=snapshot.snapshot_id).to_arrow(), seen.schema.names) == want
         query = f"SELECT * FROM iceberg_scan('{path}', snapshot_from_id={snapshot.snapshot_id})"
-        read = duck.execute(query).fetch_arrow_table()
+        read = duck.execute(query).to_arrow_table()
         names = [name for name in seen.schema.names if name in read.schema.names]
         assert plain(read, names) == plain(seen, names)
     return len(found.metadata.snapshots)

@@ -154,19 +154,22 @@ def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[
         found.append(pa.table({name: columns[name] for name in config.schema.names if name in columns}))
         positions.append(fresh[mine])
     options = WriteOptions(missing=NULL)
-    batches = [_prepared(rows, config, options) for rows in found]
+    batches = [_prepared(rows, source.rows.schema.names, config, options) for rows in found]
     if not batches:
         return keys.take(fresh[:0]), fresh[:0]
     return _together(batches), np.concatenate(positions)
 
 
-def _prepared(rows: pa.Table, config: TableConfig, options: WriteOptions) -> Batch:
-    """Return the new rows of a clause as a batch. Raises ColumnError for a column that the clause has to set."""
+def _prepared(rows: pa.Table, given: Sequence[str], config: TableConfig, options: WriteOptions) -> Batch:
+    """Return the new rows of a clause as a batch.
+
+    Raises ColumnError for a column that the clause has to set, which may be among the columns `given` of the source.
+    """
     try:
         return prepare(rows, config, options, checks.of(config))
     except ColumnError as problem:
         name = problem.details.get("column")
-        if name not in config.schema.names or name in rows.schema.names:
+        if name not in given or name in rows.schema.names:
             raise
         raise ColumnError(
             f"when_not_matched_insert sets no value for column {name!r}, which every new row needs. Add "

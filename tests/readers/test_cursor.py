@@ -38,14 +38,6 @@ def test_a_time_is_the_same_slot_as_datetime_as_text_and_as_digits(tmp_path: Pat
     assert table.scan(as_of=last.instant).count() == 2
 
 
-def test_a_savepoint_that_is_called_like_a_day_is_that_savepoint(tmp_path: Path) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
-    table.upsert([{"id": 1}])
-    table.savepoint("2026-01-31")
-    table.upsert([{"id": 2}])
-    assert table.scan(as_of="2026-01-31").to_arrow().to_pylist() == [{"id": 1}]
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> hoodoo.Table:
     """Slot 2 has row 1, slot 3 rows 1 and 2."""

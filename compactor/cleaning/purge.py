@@ -1,7 +1,7 @@
 """Purging: the removal of rows so that they cannot be recovered.
 
-A purge deletes the keys, rewrites every file slice that holds one, deletes the superseded files, and then checks the
-result with `PurgeProof`.
+A purge deletes the keys, rewrites every file slice that holds one, and deletes the superseded files, the files of dead
+writers, and checkpoints with values of the rows. Then it checks the result with `PurgeProof` and `BoundSearch`.
 
 If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
 deletes a row. It never breaks such a hold.
@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from hoodoo.compactor.cleaning.clean import draft_of
 from hoodoo.compactor.cleaning.key_search import KeySearch, wanted
-from hoodoo.compactor.cleaning.purge_proof import PurgeProof, Removed
-from hoodoo.compactor.cleaning.purge_report import PurgeReport
+from hoodoo.compactor.cleaning.purge_bounds import BoundSearch
+from hoodoo.compactor.cleaning.purge_proof import Findings, PurgeProof
+from hoodoo.compactor.cleaning.purge_report import PurgeReport, Removed
 from hoodoo.compactor.cleaning.retention import awaited, retention
+from hoodoo.compactor.cleaning.sweep import begun_before, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
@@ -79,7 +81,11 @@ def purge(
         work.forget_overlays()
         if done and not work.live_holders(context.timeline.history.head()):
             break
-    return PurgeProof(context, state.config, batch, work.search, work.removed).report(older_than_hours)
+    proof = PurgeProof(context.timeline, work.search)
+    found = work.sweep_dead_writers(proof, older_than_hours)
+    bounds = BoundSearch(context.timeline, state.config, batch, work.search, work.removed)
+    work.forget_checkpoints(bounds)
+    return proof.report(len(batch), work.removed, found, bounds.remaining())
 
 
 @dataclass(frozen=True)
@@ -262,6 +268,31 @@ class _Purge:
             store.delete(key)
             self.removed.deleted += 1
             self.removed.bytes += size
+
+    def sweep_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
+        """Roll back old writes that have not ended and delete their files, if they hold a key or still run.
+
+        Returns what the proof finds after that.
+        """
+        timeline = self.context.timeline
+        running = proof.wait_for_writes()
+        found = proof.look(timeline.heal().view, running, self.removed)
+        unended = [*running, *(one.instant for one in found.unfinished())]
+        before = begun_before(timeline, older_than_hours, unended)
+        if not any(instant < before for instant in unended):
+            return found
+        sweep(timeline, older_than_hours)
+        left = proof.look(timeline.heal().view, proof.still(running), self.removed)
+        remaining = {one.path for one in left.holders}
+        gone = [one for one in found.holders if one.path not in remaining]
+        self.removed.deleted += len(gone)
+        self.removed.bytes += sum(one.size for one in gone)
+        return left
+
+    def forget_checkpoints(self, bounds: BoundSearch) -> None:
+        """Delete the checkpoints that contain a value of a purged row as a bound. Slots replace checkpoints."""
+        for key in bounds.checkpoints():
+            self.context.store.delete(key)
 
     def _remember_values(self, path: str, partition: str) -> None:
         """Remember the values of the purged rows in a file, encoded like bounds."""

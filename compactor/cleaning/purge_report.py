@@ -1,9 +1,10 @@
-"""Result of a purge."""
+"""Results of a purge: the counts while it runs, and the final report."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -87,4 +88,27 @@ class PurgeReport:
         )
 
 
-__all__ = ["PurgeReport"]
+@dataclass
+class Removed:
+    """Rows and files that a purge has removed so far.
+
+    Attributes:
+        rows: Number of live rows that were deleted.
+        rewritten: Number of data files that were rewritten.
+        deleted: Number of files that were deleted.
+        bytes: Total size of the deleted files.
+        instants: Instants of the commits, compactions and clean operations of the purge.
+        values: Values of the purged rows, encoded like bounds, by partition and column.
+        file_ids: Partitions of the file groups that were searched or lost files, by file id.
+    """
+
+    rows: int = 0
+    rewritten: int = 0
+    deleted: int = 0
+    bytes: int = 0
+    instants: list[str] = field(default_factory=list)
+    values: dict[tuple[str, str], set[Any]] = field(default_factory=dict)
+    file_ids: dict[str, str] = field(default_factory=dict)
+
+
+__all__ = ["PurgeReport", "Removed"]

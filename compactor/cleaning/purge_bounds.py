@@ -1,0 +1,172 @@
+"""Search for values of purged rows that remain as bounds of deleted files in slots, checkpoints and exports."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.compactor.cleaning.key_search import KeySearch
+from hoodoo.compactor.cleaning.purge_report import Removed
+from hoodoo.errors import CorruptTable
+from hoodoo.exports.described_files import described_files
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet.statistics import to_json
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
+from hoodoo.timeline.layout import CHECKPOINTS, slot_key
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots import watermark
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.timeline import TableTimeline
+from hoodoo.timeline.views import checkpoint
+from hoodoo.writers.batches.batch import Batch
+
+_Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by partition and column
+
+
+@dataclass(frozen=True)
+class RemainingBounds:
+    """Files that contain a value of a purged row as a bound of a deleted file.
+
+    Attributes:
+        keys: The keys of slots and of the checkpoint in the watermark.
+        until: The earliest time at which `archive` can delete the files of `keys`; None if there are none.
+        exports: The export files.
+    """
+
+    keys: tuple[str, ...]
+    until: dt.datetime | None
+    exports: tuple[str, ...]
+
+
+class BoundSearch:
+    """Search for values of purged rows in the bounds of deleted files.
+
+    For a file that was deleted before the purge could read its rows, any bound counts unless a live file has an equal
+    bound.
+    """
+
+    def __init__(
+        self, timeline: TableTimeline, config: TableConfig, batch: Batch, search: KeySearch, removed: Removed
+    ) -> None:
+        """Create a search for the values of the keys of `batch` and of the rows in `removed`."""
+        self.timeline, self.store, self.config = timeline, timeline.store, config
+        self.search, self.removed = search, removed
+        self.view = timeline.history.head()
+        self._keys = _key_values(batch, config)
+        self._live: _Values = {}
+        self._there = set[str]()
+        for group in self.view.groups(search.keys):
+            for entry in group.files():
+                self._there.add(entry.file.path)
+                for column, stats in entry.file.stats.items():
+                    self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
+
+    def checkpoints(self) -> Iterator[str]:
+        """Yield the keys of checkpoints that contain a value. The checkpoint in the watermark is not one of them."""
+        for key, _ in list(self.store.list(CHECKPOINTS)):
+            if self._described_in(key):
+                yield key
+
+    def remaining(self) -> RemainingBounds:
+        """Return the slots, the checkpoint in the watermark and the export files that contain a value."""
+        history = self.timeline.history
+        found, last, gone, clear = [], 0, set[str](), set[str]()
+        for seq in range(history.oldest_slot(), self.view.seq + 1):
+            slot = history.slot(seq)
+            held = {file.path for file in slot.files if slot.instant not in self.removed.instants and self._leaks(file)}
+            clear |= {file.path for file in slot.files if file.partition in self.search.keys} - held
+            if held:
+                found.append(slot_key(seq))
+                gone |= held
+            if held or gone.intersection(path for path, _ in slot.victims):
+                last = slot.completed_at
+        mark = watermark.deleted_up_to(self.store)
+        if mark and self._described_in(watermark.state_key(mark)):
+            found.append(watermark.state_key(mark))
+            last = max(last, self.view.completed_at)
+        return RemainingBounds(tuple(found), self._until(last) if found else None, self._exports(self._there | clear))
+
+    def _until(self, last: int) -> dt.datetime:
+        """Return the earliest time at which a slot completed at `last` (milliseconds) can be archived."""
+        options = self.config.options
+        hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
+        return dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
+
+    def _exports(self, clear: set[str]) -> tuple[str, ...]:
+        """Return the export files that describe a deleted file that may have held a purged row.
+
+        A deleted file that no slot describes counts, unless it was searched and held no key. An export file that cannot
+        be read counts too.
+
+        clear: paths of files whose bounds contain no purged value.
+        """
+
+        def leaks(path: str) -> bool:
+            folder = path.rpartition("/")[0]
+            return folder in self.search.keys and path not in clear and self.search.knows(path) is not False
+
+        found = described_files(self.store)
+        return tuple(sorted(key for key, paths in found if paths is None or any(map(leaks, paths))))
+
+    def _leaks(self, file: DataFile) -> bool:
+        """Return whether a bound of a deleted file is, or may be, a value of a purged row."""
+        if file.partition not in self.search.keys or file.path in self._there:
+            return False
+        known = self.search.knows(file.path)
+        if known is None and not self._may_hold(file):
+            return False
+        return any(
+            self._is_purged(value, (file.partition, column), known)
+            for column, stats in file.stats.items()
+            for value in stats[:2]
+            if value is not None
+        )
+
+    def _is_purged(self, value: Any, column: tuple[str, str], known: bool | None) -> bool:
+        """Return whether a bound of a partition's column is, or may be, a value of a purged row.
+
+        known: whether the file held a key when it was searched; None if it was not searched.
+        """
+        if value in self._keys.get(column, ()):
+            return True
+        if value in self._live.get(column, ()):
+            return False
+        return known is None or (known and value in self.removed.values.get(column, ()))
+
+    def _may_hold(self, file: DataFile) -> bool:
+        """Return whether a deleted file may have held a purged key, judging by the bounds of its first key column."""
+        name = self.config.key[0]
+        low, high = file.stats.get(name, (None, None))[:2]
+        if low is None or high is None or file.foreign or pa.types.is_decimal(self.config.schema.field(name).type):
+            return True
+        return any(low <= value <= high for value in self._keys.get((file.partition, name), ()))
+
+    def _described_in(self, key: str) -> bool:
+        """Return whether a checkpoint describes a file with a purged value. False if it is missing or damaged."""
+        try:
+            view = checkpoint.read(self.store, key)
+            return any(self._leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
+        except (FileNotFoundError, CorruptTable):
+            return False
+
+
+def _key_values(batch: Batch, config: TableConfig) -> _Values:
+    """Return the keys of `batch`, encoded like bounds, by partition and column.
+
+    The columns of a composite key are separate entries.
+    """
+    found: _Values = {}
+    for code in np.unique(batch.codes).tolist():
+        rows = batch.rows.filter(pa.array(batch.codes == code))
+        for column in (RECORD_KEY, *config.key):
+            values = {to_json(value) for value in rows[column].to_pylist()} - {None}
+            found[batch.partitions[code], column] = values
+    return found
+
+
+__all__ = ["BoundSearch", "RemainingBounds"]

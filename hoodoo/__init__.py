@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hoodoo import sources
     from hoodoo.compactor.worker import Worker
     from hoodoo.format.transforms import bucket, day, hour, month, truncate, year
-    from hoodoo.ingestion.job import ingest
+    from hoodoo.ingestion.new_job import ingest
     from hoodoo.merge.modes import CustomMerge
     from hoodoo.queries import sql
     from hoodoo.readers.cursor import Cursor
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _HOMES = {
     "create": "hoodoo.table",
-    "ingest": "hoodoo.ingestion.job",
+    "ingest": "hoodoo.ingestion.new_job",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
     "sql": "hoodoo.queries",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -110,3 +111,20 @@ class CheckReport:
     waiting: int
     unit: str
     lag_seconds: float
+
+
+def with_batch(report: IngestReport, batch: BatchReport) -> IngestReport:
+    """Return the report of a job with the counts of one more batch."""
+    return replace(
+        report,
+        batches=report.batches + 1,
+        rows=report.rows + batch.rows,
+        bad=report.bad + batch.bad,
+        unknown=tuple(sorted({*report.unknown, *batch.unknown})),
+        passed_over=batch.passed_over,
+        lost=report.lost + batch.lost,
+        skipped=report.skipped + batch.skipped,
+        bytes=report.bytes + batch.bytes,
+        seconds={phase: report.seconds.get(phase, 0.0) + took for phase, took in batch.seconds.items()},
+        reasons=dict(Counter(report.reasons) + Counter(batch.reasons)),
+    )

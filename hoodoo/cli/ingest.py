@@ -21,8 +21,9 @@ from hoodoo.cli.show import Out
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
-from hoodoo.ingestion.job import Job, ingest
+from hoodoo.ingestion.job import Job
 from hoodoo.ingestion.metrics_endpoint import metrics_of
+from hoodoo.ingestion.new_job import ingest
 from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
 from hoodoo.ingestion.stopping import ended_within, signals_stop

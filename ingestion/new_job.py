@@ -1,0 +1,120 @@
+"""Creation of ingestion jobs: the public function `ingest` and the checks of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hoodoo.arguments import number_from, one_of
+from hoodoo.errors import OptionError
+from hoodoo.ingestion.asking import Asked
+from hoodoo.ingestion.job import Job
+from hoodoo.ingestion.pace import Pace
+from hoodoo.ingestion.reading import Reading, RowTransform
+from hoodoo.ingestion.same_table import require_not_renamed, require_other
+from hoodoo.redact import printable
+from hoodoo.sources.source import Limits, Source
+from hoodoo.table import Table
+from hoodoo.writers.batches.write_options import BadRowLimits
+
+_OPERATIONS = ("upsert", "insert", "bulk_insert")
+
+
+def ingest(
+    source: Source,
+    table: Table,
+    name: str | None = None,
+    operation: str = "upsert",
+    transform: RowTransform | None = None,
+    new_columns: str = "ignore",
+    missing: str = "null",
+    max_rows: int = 500_000,
+    max_bytes: int = 512 << 20,
+    max_bad_rows: int = 1_000,
+    max_bad_share: float = 0.01,
+    min_seconds: float = 5.0,
+    max_rows_per_second: float | None = None,
+) -> Job:
+    """Create a job that copies a source into a table, each row exactly once. Call `run` to start it.
+
+    Args:
+        source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.
+        table: The table.
+        name: Name under which the table stores the position of the source. Jobs with one name are processes of one job.
+            None (default): the name of the source.
+        operation: 'upsert' (default) inserts rows with new keys and replaces rows with known keys. 'insert' and
+            'bulk_insert' keep the stored rows.
+        transform: Function that receives the rows of a batch as a pyarrow Table and returns the rows to write. An
+            upsert deletes the rows whose `_hoodie_is_deleted` is true. None (default): the rows are not changed.
+        new_columns: Handling of columns that the table does not have: 'ignore' (default) leaves them out, 'add' adds
+            them to the table, 'fail' stops the job.
+        missing: Handling of columns that a batch lacks and that have no default: 'null' (default) writes null, 'fail'
+            stops the job, 'keep' lets an upsert keep the stored values.
+        max_rows: Maximum number of rows in a batch, if the source can count rows in advance. Default 500,000.
+        max_bytes: Decoded bytes of the source that are in memory at most. A batch has a third of it, at least one item:
+            the next batch is read while one batch is written from a sorted copy. The process needs about 200 MiB and
+            three times `max_bytes`. Default 512 MiB.
+        max_bad_rows: Maximum number of quarantined rows in a batch. The job stops if there are more. Default 1,000.
+        max_bad_share: Maximum share of quarantined rows in a batch of 100 rows or more. Default 0.01.
+        min_seconds: Minimum time between the starts of two commits of a continuous job (`run(once=False)`), in seconds.
+            Default 5: at most 17,280 commits a day.
+        max_rows_per_second: Maximum average number of rows per second, if the source can count rows in advance. None
+            (default): no limit.
+
+    Returns:
+        The job.
+
+    Raises:
+        OptionError: An argument is invalid, the source is the table itself, or a job has read the source under another
+            path.
+    """
+    bad_limits = BadRowLimits(
+        number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
+        number_from("max_bad_share", max_bad_share, 0, optional=False),
+    )
+    limits = Limits(
+        number_from("max_rows", max_rows, 1, whole=True, optional=False),
+        number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
+        bad_limits.rows,
+    )
+    pace = Pace(
+        number_from("min_seconds", min_seconds, 0, optional=False),
+        number_from("max_rows_per_second", max_rows_per_second, 0),
+    )
+    if pace.rows_per_second == 0:
+        raise OptionError(
+            "max_rows_per_second must be above 0, got 0. Pass None for no limit.", option="max_rows_per_second"
+        )
+    _require(source, table, operation, transform, new_columns, missing)
+    require_other(source, table)
+    reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
+    if name is None:
+        require_not_renamed(source, table)
+    named: Any = getattr(source, "name", None) if name is None else name
+    return Job(reading, source, named, limits, bad_limits, pace)
+
+
+def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
+    """Raise OptionError for an argument that a job cannot take."""
+    for method in ("plan", "read", "lag"):
+        if not callable(getattr(source, method, None)):
+            raise OptionError(
+                f"source must be one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
+                f"{printable(source)}, which has no {method}().",
+                option="source",
+            )
+    if not isinstance(table, Table):
+        raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
+    if transform is not None and not callable(transform):
+        raise OptionError(
+            f"transform must be a function of a pyarrow Table, got {printable(transform)}.", option="transform"
+        )
+    one_of("operation", operation, _OPERATIONS)
+    one_of("new_columns", new_columns, ("ignore", "add", "fail"))
+    one_of("missing", missing, ("null", "fail", "keep"))
+    if missing == "keep" and operation != "upsert":
+        raise OptionError(
+            "missing='keep' keeps stored values, which is only possible with operation='upsert'.", option="missing"
+        )
+
+
+__all__ = ["ingest"]

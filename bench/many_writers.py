@@ -2,8 +2,8 @@
 time (tests/support/virtual_time.py), so that neither this machine nor its cores decide.
 
 Each writer upserts one row after the other to a partition of its own, so nobody conflicts: what is measured is the race
-for the slots. Per number of writers: commits a second, slots lost to others for each commit, pleas, requests for each
-commit, and the seconds from call to acknowledgement. Work between requests costs no virtual time.
+for the slots. Per number of writers: commits a second, slots lost to others for each commit, turn requests, requests
+for each commit, and the seconds from call to acknowledgement. Work between requests costs no virtual time.
 
     python bench/many_writers.py [--writers 1,3,10,30,100,300,1000] [--seconds 30] [--latency-ms 30]
 """
@@ -25,7 +25,7 @@ from virtual_time import FarStore, World  # noqa: E402  # the world of the tests
 
 from hoodoo.table import Table  # noqa: E402
 from hoodoo.timeline import create_table  # noqa: E402
-from hoodoo.timeline.layout import PLEAS, SLOTS  # noqa: E402
+from hoodoo.timeline.layout import SLOTS, TURN_REQUESTS  # noqa: E402
 from hoodoo.timeline.properties import config, table_options  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
@@ -36,11 +36,11 @@ class Figures:
     def __init__(self) -> None:
         self.commits_s: list[float] = []
         self.took_s: list[float] = []
-        self.lost = self.pleas = self.requests = 0
+        self.lost = self.turn_requests = self.requests = 0
 
 
 class CountingStore(FarStore):
-    """Notes slots that somebody else was first to take, and pleas."""
+    """Notes slots that somebody else was first to take, and turn requests."""
 
     figures: Figures
 
@@ -52,7 +52,7 @@ class CountingStore(FarStore):
             raise
 
     def put(self, key: str, data: Any) -> None:
-        self.figures.pleas += key.startswith(PLEAS)
+        self.figures.turn_requests += key.startswith(TURN_REQUESTS)
         super().put(key, data)
 
 
@@ -85,7 +85,7 @@ def measure(count: int, seconds: float, request_s: float) -> dict[str, Any]:
         "writers": count,
         "commits_s": round(len(counted) / seconds, 1),
         "lost_slots_each": round(figures.lost / commits, 1),
-        "pleas_each": round(figures.pleas / commits, 2),
+        "pleas_each": round(figures.turn_requests / commits, 2),
         "requests_each": round(world.requests / commits),
         "median_s": round(took[len(took) // 2], 1),
         "longest_s": round(took[-1], 1),

@@ -26,10 +26,10 @@ from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import archived_timeline, layout_one
+from hoodoo.timeline.hudi import archived_timeline, timeline_v1
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata, compaction_plan
-from hoodoo.timeline.hudi.layout_one import LayoutOneHistory
 from hoodoo.timeline.hudi.publish import data_files_of
+from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 from hoodoo.timeline.hudi.upgraded_instants import upgraded
 from hoodoo.timeline.instant import COMPACTION, State
 from hoodoo.timeline.layout import HOODIE, PROPERTIES, TIMELINE
@@ -83,7 +83,7 @@ def finished(store: Store, config: TableConfig) -> AdoptResult:
 
     This last step may be missing after a crash.
     """
-    for one in layout_one.keys(store):
+    for one in timeline_v1.keys(store):
         store.delete(one)
     return AdoptResult(int(config.raw["hoodie.table.version"]), 0, 0, 0)
 
@@ -94,7 +94,7 @@ class _Upgrade:
     def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
         self.store, self.environment, self.engine = store, environment, engine
         self.config = configuration.load(store)
-        self.history = LayoutOneHistory(store, self.config)
+        self.history = TimelineV1History(store, self.config)
 
     def require_possible(self) -> None:
         """Raise UnsupportedTable if the table cannot be upgraded."""

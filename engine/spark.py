@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from hoodoo import errors
-from hoodoo.engine.parcels import Parcels, pack
+from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.errors import EngineError, HoodooError, TryAgainError
 
 T = TypeVar("T")
@@ -268,9 +268,9 @@ class SparkEngine:
         common, parts = pack(task, work)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            parcels = Parcels(common)
+            tasks = PickledTasks(common)
             for number, part in numbered(batches):
-                done = outcome(functools.partial(parcels.run, part))
+                done = outcome(functools.partial(tasks.run, part))
                 yield pa.RecordBatch.from_pydict({"id": [number], "result": [done]})
 
         found = deal(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()

@@ -32,7 +32,7 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
     if not marked.any():
         return rows
     config = table.handle.newest_config()
-    named = config.spellings.rows(rows)
+    named = config.name_mapping.rows(rows)
     if not set(config.key) <= set(named.column_names):  # the upsert rejects them
         return rows
     keys = named.select(config.key)

@@ -11,13 +11,13 @@ import pyarrow as pa
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CommitUnknown, DataError
 from hoodoo.ingestion.arrival_order import in_arrival_order
-from hoodoo.ingestion.aside import Aside
 from hoodoo.ingestion.change_rows import ChangeContext
+from hoodoo.ingestion.job_quarantine import JobQuarantine
 from hoodoo.ingestion.pace import Stopwatch
 from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.replaying import resolve_deleted
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.stored_places import placeable, placed
+from hoodoo.ingestion.stored_partitions import locatable, located
 from hoodoo.ingestion.unsent_values import completed, lacks_values
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
@@ -32,9 +32,9 @@ class BatchWriter:
         """Create a writer to the table of `reading`. `limits` are the bad rows that a batch may have."""
         self.reading, self.limits, self.table = reading, limits, reading.table
 
-    def quarantine(self, transaction: ApplicationVersion) -> Aside:
+    def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
         """Return the writer of the bad rows of a batch, which `transaction` will commit."""
-        return Aside(self.reading, self.limits, transaction)
+        return JobQuarantine(self.reading, self.limits, transaction)
 
     def commit(
         self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
@@ -67,9 +67,9 @@ class BatchWriter:
         watch.ended("transform")
         if found.unplaced:
             config = table.handle.newest_config()
-            rows, more = aside.fitting(placeable(config.spellings.rows(rows), config), left)
+            rows, more = aside.fitting(locatable(config.name_mapping.rows(rows), config), left)
             bad += more
-            rows = placed(completed(rows, table, config, mode), table, config)
+            rows = located(completed(rows, table, config, mode), table, config)
         if lacks_values(rows, mode):
             rows, more = aside.completable(rows, mode, left)
             bad += more

@@ -41,7 +41,7 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
     columns: tuple[str, ...] = ()
     misfits = found.misfits
     if len(rows):
-        named = reading.table.handle.newest_config().spellings.rows(rows)
+        named = reading.table.handle.newest_config().name_mapping.rows(rows)
         columns = tuple(name for name in named.column_names if name != IS_DELETED)
         more = reading.misfits(named, _LIMITS.bad_rows)
         misfits = together([misfits, more])

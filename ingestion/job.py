@@ -18,17 +18,17 @@ import pyarrow as pa
 from hoodoo.arguments import flag, number_from, port, require_application
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
-from hoodoo.ingestion.ahead import Ahead, Taken
 from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.metrics_endpoint import metrics_of
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
+from hoodoo.ingestion.prefetch import Prefetch, PrefetchedBatch
 from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport, with_batch
 from hoodoo.ingestion.restarts import go_on_from, reset
+from hoodoo.ingestion.scheduler import EachBatch, ScheduledJob, log, run
 from hoodoo.ingestion.stopping import signals_stop
-from hoodoo.ingestion.turns import EachBatch, Turns, log, run
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Source, SourceLag, hudi_place
 from hoodoo.timeline.applications import Application
@@ -64,7 +64,7 @@ class Job:
         self._skipped = set[str]()
         self._level = logging.INFO
         self._stopped = threading.Event()
-        self._ahead = Ahead(self._taken)
+        self._ahead = Prefetch(self._taken)
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
@@ -115,7 +115,7 @@ class Job:
                 f"each_batch must be a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
             )
         with signals_stop(self._stopped), metrics_of([self], metrics_port):
-            run([Turns(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
+            run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
         return self.reported()
 
     def check(self) -> CheckReport:
@@ -270,7 +270,7 @@ class Job:
         self._add(batch)
         return batch
 
-    def _taken(self, position: str) -> Taken | None:
+    def _taken(self, position: str) -> PrefetchedBatch | None:
         """Read the batch after a position; None if the source has no new rows."""
         watch = Stopwatch(time.monotonic)
         planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
@@ -284,7 +284,7 @@ class Job:
         except TooManyBadRows as problem:
             found = problem
         watch.ended("read")
-        return Taken(planned, self._reading.columns(config), found, watch.seconds)
+        return PrefetchedBatch(planned, self._reading.columns(config), found, watch.seconds)
 
     def _bounds(self, schema: pa.Schema) -> Limits:
         """Return the limits of a batch. Its rows must fit into memory with all columns of the table, null or not."""

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from hoodoo.ingestion.report import IngestReport
-from hoodoo.ingestion.turns import Running
+from hoodoo.ingestion.scheduler import Running
 
 _LABELS = ["application", "table"]
 _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {

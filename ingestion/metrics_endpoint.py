@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hoodoo.compactor.service_log import say
-from hoodoo.ingestion.turns import Running, log
+from hoodoo.ingestion.scheduler import Running, log
 
 
 @contextmanager

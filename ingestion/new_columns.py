@@ -28,7 +28,7 @@ def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, .
         The batch without such columns; the names of these columns, as paths for fields of structs; and the
         configuration with the added columns. A column without values is left out too, because its type is unknown.
     """
-    original = set(config.spellings.original_names(config.schema.names))
+    original = set(config.name_mapping.original_names(config.schema.names))
     left_out = list[str]()
     for field in rows.schema:
         if field.name == IS_DELETED or field.name in original or field.name.startswith(NOT_SENT):

@@ -6,11 +6,11 @@ from typing import Any
 
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import OptionError
-from hoodoo.ingestion.asking import Asked
 from hoodoo.ingestion.job import Job
 from hoodoo.ingestion.pace import Pace
 from hoodoo.ingestion.reading import Reading, RowTransform
 from hoodoo.ingestion.same_table import require_not_renamed, require_other
+from hoodoo.ingestion.validated_source import ValidatedSource
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Source
 from hoodoo.table import Table
@@ -86,7 +86,7 @@ def ingest(
         )
     _require(source, table, operation, transform, new_columns, missing)
     require_other(source, table)
-    reading = Reading(Asked(source), table, operation, transform, new_columns, missing, bad_limits.rows)
+    reading = Reading(ValidatedSource(source), table, operation, transform, new_columns, missing, bad_limits.rows)
     if name is None:
         require_not_renamed(source, table)
     named: Any = getattr(source, "name", None) if name is None else name

@@ -233,7 +233,7 @@ class Reading:
             return made, left_out
         if self.transform is None:
             return made, ()
-        hints = self.table.handle.config.spellings.hints(self.table.schema)
+        hints = self.table.handle.config.name_mapping.hints(self.table.schema)
         known = {*self.table.schema.names, *hints.names, IS_DELETED}
         strange = [name for name in made.column_names if name not in known]
         self._require_known(Part(made, unknown=tuple(strange)))
@@ -258,8 +258,8 @@ class Reading:
 
     def _columns(self, config: TableConfig) -> pa.Schema:
         """Return the columns that a source reads. Key columns are required, unless `transform` creates them."""
-        hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
-        if self.transform is not None or config.spellings:  # the key may have another name in the source
+        hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+        if self.transform is not None or config.name_mapping:  # the key may have another name in the source
             return hints
         return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
 
@@ -285,7 +285,7 @@ class Reading:
                 raise
             why = problem
         known = rows.select([name for name in rows.column_names if name in columns.names])
-        bad = self.misfits(config.spellings.rows(known), self.bad_max)
+        bad = self.misfits(config.name_mapping.rows(known), self.bad_max)
         if not bad.count:
             raise why
         if bad.partial:
@@ -351,7 +351,7 @@ def placing_of(config: TableConfig) -> Placing:
     """Return the key, partition and ordering columns of a table, with both names of each column."""
 
     def names(name: str) -> tuple[str, ...]:
-        return (name, *config.spellings.original_names([name]))
+        return (name, *config.name_mapping.original_names([name]))
 
     told = [name for name in config.placing if name not in config.transforms]
     made = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)

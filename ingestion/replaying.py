@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import DataError, HoodooError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.homeless_rows import homeless
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.ingestion.reading import placing_of
-from hoodoo.ingestion.stored_places import placeable, placed
+from hoodoo.ingestion.stored_partitions import locatable, located
+from hoodoo.ingestion.unresolvable_rows import unresolvable
 from hoodoo.ingestion.unsent_values import completed, deletes, lacks_values, with_stored_values
 from hoodoo.merge.modes import MergeMode
 from hoodoo.readers.predicate import checks
@@ -120,7 +120,7 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
         return
     found = quarantine.scan([*KEY, "application", "number"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
     config = table.handle.newest_config()
-    deleted = config.spellings.rows(rows).filter(pa.array(gone)) if not emptied else rows
+    deleted = config.name_mapping.rows(rows).filter(pa.array(gone)) if not emptied else rows
     if not emptied and not {*config.key, *config.order_by} <= {*deleted.column_names}:
         return
     for start in range(0, len(found), ROWS_AT_ONCE):
@@ -249,11 +249,11 @@ def _in_log_order(rows: pa.Table) -> pa.Table:
 def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
     """Convert changes to rows that the table accepts, and leave out the rows that it would reject. Raises DataError."""
     piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
-    piece.rows = config.spellings.rows(piece.rows)
+    piece.rows = config.name_mapping.rows(piece.rows)
     known = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
     piece.rows = piece.rows.select(known)
     if piece.unplaced:
-        piece.rows = placeable(piece.rows, config)
+        piece.rows = locatable(piece.rows, config)
     whole = filled(piece.rows, config, NULL)
     found = bad_rows(piece.rows, whole, config, checks.of(config), len(piece.rows), NULL).found
     at = piece.of[found["row"].to_numpy()]
@@ -264,7 +264,7 @@ def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMod
     if piece.unplaced:
         piece.rows = completed(piece.rows, table, config, mode)
     if lacks_values(piece.rows, mode):
-        positions, stale, told = homeless(piece.rows, table, config, mode)
+        positions, stale, told = unresolvable(piece.rows, table, config, mode)
         lost = piece.of[positions[~stale]]
         problems = dict(zip(lost.tolist(), told["detail"].to_pylist(), strict=True))
         keep = np.ones(len(piece.rows), bool)
@@ -272,7 +272,7 @@ def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMod
         piece.rows, piece.of = piece.rows.filter(pa.array(keep)), piece.of[keep]
         piece.refuse(problems)
     if piece.unplaced and len(piece.rows):
-        piece.rows = placed(piece.rows, table, config)
+        piece.rows = located(piece.rows, table, config)
 
 
 def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
@@ -286,7 +286,7 @@ def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 def _columns(config: TableConfig) -> pa.Schema:
     """Return the columns of the table in the form for a source."""
-    hints = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     return placing_of(config).noted_on(hints)
 
 

@@ -112,12 +112,12 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
     new = flags.pop("", np.zeros(len(made), bool))
     config = table.handle.newest_config()
     masks = dict[str, np.ndarray]()
-    named = config.spellings.rows(made)
+    named = config.name_mapping.rows(made)
     deleted = deletes(named)
     for name in dict.fromkeys((*config.schema.names, *named.column_names)):
         if name in config.key or name in config.transforms or name in config.order_by:
             continue
-        names = (name, *config.spellings.original_names([name]))
+        names = (name, *config.name_mapping.original_names([name]))
         if not computed.isdisjoint(names):  # the transform computed its values
             continue
         mask = np.logical_and.reduce([flags.get(one, deleted) & ~deleted for one in names])

@@ -19,7 +19,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
+from hoodoo.timeline.hudi.external_history import ExternalHistory, Overlay
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slots.slot import COMPLETED
@@ -249,7 +249,7 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
         archived = digits <= archived_timeline.newest(history.store)
-        if (archived or isinstance(history, (ForeignHistory, Overlay))) and (seq := _slot_of(history, digits)):
+        if (archived or isinstance(history, (ExternalHistory, Overlay))) and (seq := _slot_of(history, digits)):
             return seq
         if history.store.exists(CLAIMS + digits):
             if seq := _slot_of(history, digits):

@@ -16,12 +16,12 @@ from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.parquet.base_file import BATCH_ROWS
-from hoodoo.format.spellings import Spellings
 from hoodoo.hints import ROWS, explained, hint_for
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate.tree import Predicate
-from hoodoo.readers.spark_spellings import by_originals
+from hoodoo.readers.spark_names import by_originals
 from hoodoo.readers.task import RenamedTask, Task
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
@@ -72,7 +72,7 @@ class Rows(ABC):
 
     _history: History
     _seq: int
-    _originals: Spellings | None = None
+    _originals: NameMapping | None = None
     """Mapping to the names that the columns were created from. None for the table's current names."""
     cursor: Cursor
 
@@ -102,15 +102,15 @@ class Rows(ABC):
             The tasks. Each is a callable without arguments that returns a pyarrow Table, and can be pickled.
         """
 
-    def _by_originals(self, spellings: Spellings) -> Self:
+    def _by_originals(self, name_mapping: NameMapping) -> Self:
         """Return these rows with the names that their columns were created from."""
         found = copy.copy(self)
-        found._originals = self._spelled(spellings)
+        found._originals = self._spelled(name_mapping)
         return found
 
-    def _spelled(self, spellings: Spellings) -> Spellings:
+    def _spelled(self, name_mapping: NameMapping) -> NameMapping:
         """Convert the name mapping of the table to the name mapping of these rows."""
-        return spellings
+        return name_mapping
 
     def _schema_named(self, schema: pa.Schema) -> pa.Schema:
         """Return `schema` with the requested column names."""
@@ -381,16 +381,16 @@ class Rows(ABC):
         return by_originals(to_spark(stored.tasks(), stored.schema, spark), self._originals)
 
 
-def named(rows: R, names: str, spellings: Spellings) -> R:
+def named(rows: R, names: str, name_mapping: NameMapping) -> R:
     """Choose the column names of `rows`.
 
     Args:
         rows: The rows of a table.
         names: CURRENT for the table's names, or ORIGINAL for the names that the columns were created from.
-        spellings: The mapping between these names.
+        name_mapping: The mapping between these names.
 
     Raises:
         OptionError: `names` is neither CURRENT nor ORIGINAL.
     """
     one_of("names", names, (CURRENT, ORIGINAL))
-    return rows._by_originals(spellings) if names == ORIGINAL and spellings else rows
+    return rows._by_originals(name_mapping) if names == ORIGINAL and name_mapping else rows

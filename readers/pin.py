@@ -68,7 +68,7 @@ class Pin:
         """
         self._lease.require()
         found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
-        return named(found, names, self._config.spellings)
+        return named(found, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
         """Extend the pin to some hours from now.

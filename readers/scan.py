@@ -86,7 +86,7 @@ class Scan(Rows):
             read_optimized,
         )
         self._verified, self._seq, self._where = verified, view.seq, where
-        self._filter = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
+        self._filter = Filter.of(config.name_mapping.text(where), config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = cursor_of(view)
 
@@ -111,7 +111,7 @@ class Scan(Rows):
 
     def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
         return chosen_columns(
-            self._config.spellings.names(columns),
+            self._config.name_mapping.names(columns),
             [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names,
         )
 

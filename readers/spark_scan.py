@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
 from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl, spark_type
+from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.format.convert import is_exact
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import ColumnSource, Resolution
@@ -152,9 +152,9 @@ def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFr
     common, parts = pack(None, tasks)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parcels = Parcels(common)
+        tasks = PickledTasks(common)
         for _, part in numbered(batches):
-            for rows in parcels.item(part).stream(BATCH_ROWS):
+            for rows in tasks.item(part).stream(BATCH_ROWS):
                 yield from rows.to_batches(BATCH_ROWS)
 
     return deal(spark, parts).mapInArrow(read, spark_ddl(schema))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hoodoo.format.spellings import Spellings
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.timeline.slots.slot import DataFile
 
 
@@ -45,16 +45,16 @@ class RenamedTask(Task):
 
     Attributes:
         task: The other task.
-        spellings: The mapping between the names.
+        name_mapping: The mapping between the names.
     """
 
     task: Task
-    spellings: Spellings
+    name_mapping: NameMapping
 
     def __call__(self) -> pa.Table:
         """See `Task`."""
-        return self.spellings.original_rows(self.task())
+        return self.name_mapping.original_rows(self.task())
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
         """See `Task`."""
-        return map(self.spellings.original_rows, self.task.stream(rows))
+        return map(self.name_mapping.original_rows, self.task.stream(rows))

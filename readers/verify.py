@@ -31,7 +31,7 @@ from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
-from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, PROPERTIES, SLOTS, checkpoint_key, slot_key
+from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset, watermark
@@ -212,7 +212,7 @@ class Verifier:
     def _planted(self, head: int) -> None:
         """Report slots beyond the head, which are preceded by a gap."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
-            if key.startswith(PLEAS):
+            if key.startswith(TURN_REQUESTS):
                 continue  # the turn request of a writer
             self._add(
                 "SLOT",

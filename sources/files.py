@@ -27,8 +27,8 @@ from hoodoo.redact import printable
 from hoodoo.sources.file_blocks import RowBatches, TextBlocks
 from hoodoo.sources.file_rows import FileRows, bad_file, damaged, shown
 from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
-from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
 from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
 from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
 

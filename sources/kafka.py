@@ -25,12 +25,12 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
-from hoodoo.sources.kafka_client import KafkaClient, Taken
+from hoodoo.sources.kafka_client import KafkaClient, ReadMessages
 from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
 from hoodoo.sources.kafka_rows import added_columns, of_senders, rows_of_messages
-from hoodoo.sources.places import EARLIEST, LATEST, time_ms
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
+from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -278,7 +278,7 @@ class Kafka(Source):
             rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size, lost=ranges.lost
         )
 
-    def _changes(self, taken: Taken, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
+    def _changes(self, taken: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
         """Convert change events to rows. Messages without a value are skipped: they only serve compacted topics."""
         messages = taken.messages
         values = [message.value() for message in messages]

@@ -53,7 +53,7 @@ _NO_PROTOCOL = (
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReadMessages:
     """Messages that were read.
 
     Attributes:
@@ -268,7 +268,7 @@ class KafkaClient:
         return {one.partition: one.offset for one in found}
 
     # ---- messages
-    def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> Taken:
+    def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> ReadMessages:
         """Read the messages in ranges, up to a maximum number of bytes.
 
         Args:
@@ -296,7 +296,7 @@ class KafkaClient:
                     break
             else:
                 upto = {one: stop for one, (_, stop) in ranges.items()}
-        return Taken([message for those in found.values() for message in those], upto, read.bytes)
+        return ReadMessages([message for those in found.values() for message in those], upto, read.bytes)
 
     def _arriving(
         self, ranges: Mapping[int, tuple[int, int]], read: _Amount
@@ -480,4 +480,4 @@ def _remedies(codes: Any, topic: str) -> dict[int, str]:
     }
 
 
-__all__ = ["KafkaClient", "Taken"]
+__all__ = ["KafkaClient", "ReadMessages"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError, SourceLost
 from hoodoo.redact import printable
-from hoodoo.sources.places import KNOWN
+from hoodoo.sources.start_points import KNOWN
 
 _KIND, _SPARK = "kafka", "spark"
 _SPARK_EARLIEST, _SPARK_LATEST = -2, -1

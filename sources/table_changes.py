@@ -24,8 +24,8 @@ from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
 from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of, require_same_slot
 from hoodoo.redact import printable
-from hoodoo.sources.places import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
+from hoodoo.sources.start_points import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.table import Table
 
 _KIND = "table"

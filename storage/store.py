@@ -45,7 +45,7 @@ class Store(ABC):
     uri: str
     lists_by_prefix: bool = False
     """True if a listing after a given key costs one request, regardless of the number of earlier keys."""
-    travels_once = True  # the driver sends it to its tasks once (engine/parcels)
+    travels_once = True  # the driver sends it to its tasks once (engine/task_pickling)
     changes_unseen: bool = False
     """True for a server, which may be replaced by another version or a proxy while a table exists."""
 

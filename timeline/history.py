@@ -17,7 +17,7 @@ from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpi
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Deferred, Together, in_order
 from hoodoo.timeline.instant import Instant, parse_instant
-from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, TIMELINE, checkpoint_key, slot_key
+from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, TIMELINE, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.slots.slot import Slot, decode, sha
 from hoodoo.timeline.views import checkpoint
@@ -40,7 +40,7 @@ class History:
         self._version = ""  # version of the head's slot in the store, or '' if it is unknown
         self._table = ""
         self.backup_restores = 0  # number of times that the store's history was replaced by a backup
-        self.pleas: tuple[str, ...] = ()  # keys of the turn requests found by the newest listing
+        self.turn_requests: tuple[str, ...] = ()  # keys of the turn requests found by the newest listing
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
         self._fetched: dict[int, bytes] = {}  # bytes of slots that will be read next
@@ -296,8 +296,10 @@ class History:
             return after if there or watermark.deleted_up_to(self.store) <= last else None
         # includes the head itself, so that one listing shows whether it still exists
         listed = dict(self.store.versions(SLOTS, slot_key(seq)[:-1]))
-        self.pleas = tuple(key for key in listed if key.startswith(PLEAS))
-        found = {int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(PLEAS)}
+        self.turn_requests = tuple(key for key in listed if key.startswith(TURN_REQUESTS))
+        found = {
+            int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(TURN_REQUESTS)
+        }
         if not self._is_head(seq, found.pop(seq, "")):
             return None
         found = {number: version for number, version in found.items() if number > seq}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History, replaced
-from hoodoo.timeline.hudi import foreign
-from hoodoo.timeline.hudi.foreign import CompletedInstant
+from hoodoo.timeline.hudi import external_history
+from hoodoo.timeline.hudi.external_history import CompletedInstant
 from hoodoo.timeline.instant import Instant
 from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.properties import config as configuration
@@ -36,7 +36,7 @@ class TableState:
     view: View
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
-    pleas: tuple[str, ...] = ()  # keys of turn requests (plea.py)
+    turn_requests: tuple[str, ...] = ()  # keys of turn requests (turn_request.py)
     backup_restores: int = 0  # number of restores from a backup that this process has noticed
 
     def has(self, instant: Instant) -> bool:
@@ -63,17 +63,17 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     backup_restores = history.backup_restores  # read before the view: too early costs a retry, too late loses a commit
     first, before = not history.known(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
-    names = Deferred(lambda: foreign.names_since(history.store, before))
+    names = Deferred(lambda: external_history.names_since(history.store, before))
     head = Deferred(lambda: before if first else history.head())
     said = Deferred(lambda: kept or configuration.load(history.store))
     history.together([names, head, said])
     view = head.result
-    since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
+    since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
     if since:  # look for slots again, because hoodoo's writers may have published these instants in the meantime
         view = history.head()
-        since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
+        since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
     config = configuration.load(history.store) if kept and history.backup_restores != backup_restores else said.result
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # new slots would continue a history that the store no longer has
     config = config.under(view.settings, view.schemas)
-    return TableState(config, view, tuple(since), frozenset(names.result), history.pleas, backup_restores)
+    return TableState(config, view, tuple(since), frozenset(names.result), history.turn_requests, backup_restores)

@@ -16,13 +16,13 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
 from hoodoo.timeline.columns.rewrites import require_names
 from hoodoo.timeline.commits.draft import SlotDraft
-from hoodoo.timeline.commits.plea import Courtesy
 from hoodoo.timeline.commits.retry import HOUSEKEEPING, Retry
 from hoodoo.timeline.commits.transaction import Draft, Transaction
+from hoodoo.timeline.commits.turn_request import Fairness
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
-from hoodoo.timeline.hudi.neighbour import hudi_lock
+from hoodoo.timeline.hudi.external_history import CompletedInstant, unfinished_adoptions, unknown_plans
+from hoodoo.timeline.hudi.hudi_lock import hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_published
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
@@ -52,7 +52,7 @@ class TableTimeline:
         # on a local disk, a request is faster than starting a thread
         self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
-        self.courtesy = Courtesy(store, environment)
+        self.fairness = Fairness(store, environment)
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:

@@ -28,10 +28,10 @@ from hoodoo.merge.kernels import repeated
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import foreign
-from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
-from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
-from hoodoo.timeline.hudi.foreign_places import ForeignPlaces
+from hoodoo.timeline.hudi import external_history
+from hoodoo.timeline.hudi.external_columns import ExternalColumns
+from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, SoFar
+from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
@@ -201,7 +201,7 @@ class Adopter:
 
     def whole_table(self) -> None:
         """Create the slots of a table that only has Hudi's timeline. Raises UnsupportedTable, TableNotFound."""
-        theirs = ForeignHistory(self.store)
+        theirs = ExternalHistory(self.store)
         head = theirs.head()
         if not head.seq:
             raise TableNotFound(
@@ -235,14 +235,14 @@ class Adopter:
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
             return  # another process has adopted it in the meantime
-        theirs = ForeignHistory(self.store, view.table)
+        theirs = ExternalHistory(self.store, view.table)
         live = {
             entry.file.path for group in theirs.head().groups() for entry in group.files()
         }  # files of other groups may already be cleaned
         self._prepare(theirs)
         self._require_finished()
-        names = foreign.names_since(self.store, view)
-        for plan in foreign.unknown_plans(self.store, view, names):
+        names = external_history.names_since(self.store, view)
+        for plan in external_history.unknown_plans(self.store, view, names):
             if view.seq and plan.time <= found.completed:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
@@ -253,12 +253,12 @@ class Adopter:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, self._completed(slot, view, found, theirs), live)
 
-    def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
+    def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
         """Add the changed columns, the schemas of files, and the position of an application to `slot`."""
-        columns = ForeignColumns(configuration.load(self.store).created, view, self.store)
+        columns = ExternalColumns(configuration.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
-            return ForeignPlaces(view).told(columns.told(slot, record), record)
+            return ExternalPositions(view).told(columns.told(slot, record), record)
         # the record of a restore has no schemas, but earlier commits have; hoodoo's schema ids differ from Hudi's
         then = replace(configuration.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas
@@ -280,7 +280,7 @@ class Adopter:
         files = [group.base.file for group in view.groups() if group.base]
         self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
 
-    def _prepare(self, theirs: ForeignHistory) -> TableConfig:
+    def _prepare(self, theirs: ExternalHistory) -> TableConfig:
         """Return the configuration with the columns of the newest commit."""
         config = configuration.load(self.store)
         _require_known_generator(config)
@@ -367,7 +367,7 @@ class Adopter:
     def _described(self, view: View, found: CompletedInstant) -> Slot:
         """Return the slot after `view` that describes `found`."""
         record = found.record(self.store)
-        return foreign.slot_of(
+        return external_history.slot_of(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
         )
 
@@ -381,7 +381,7 @@ class Adopter:
             )
         return slot
 
-    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: CompletedInstant) -> Slot:
+    def _restored(self, view: View, theirs: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
         """Return the slot of a restore by Hudi.
 
         File groups that changed are replaced by their state in Hudi's timeline.

@@ -27,7 +27,16 @@ from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, Instant, State
-from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, POSITIONS, STAGING, position_key
+from hoodoo.timeline.layout import (
+    CLAIMS,
+    HUDI_HEARTBEATS,
+    INDEX,
+    MARKERS,
+    POSITIONS,
+    STAGING,
+    TURN_REQUESTS,
+    position_key,
+)
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
@@ -105,7 +114,7 @@ _KINDS = {
     STAGING: "staged",
     SCRATCH: "scratch",
     PROBES: "probes",
-    PLEAS: "pleas",
+    TURN_REQUESTS: "turn_requests",
     MARKERS: "markers",
     POSITIONS: "positions",
     HUDI_HEARTBEATS: "heartbeats",
@@ -209,7 +218,7 @@ def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str
     """
     store, kept = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
-        if key.startswith((STAGING, SCRATCH, PROBES, PLEAS)):
+        if key.startswith((STAGING, SCRATCH, PROBES, TURN_REQUESTS)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
                 yield _Orphan(key, size, "")

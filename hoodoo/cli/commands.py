@@ -118,16 +118,16 @@ def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ())
 
     whole: columns that must be present in either all rows or no row.
     """
-    spellings = table.handle.config.spellings
-    columns = spellings.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
-    named = {*whole, *spellings.original_names(whole)}
+    name_mapping = table.handle.config.name_mapping
+    columns = name_mapping.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    named = {*whole, *name_mapping.original_names(whole)}
     return files.read(given.file, columns, given.nulls, named)
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     config, columns = table.handle.config, GIVEN if given.columns == [GIVEN] else given.columns
-    chosen = config.spellings.names(columns)
+    chosen = config.name_mapping.names(columns)
     taken = [one for one in config.columns.columns if chosen is None or is_taken(one.name, config, chosen)]
     rows = _input(given, table, [one.name for one in taken if given.missing != NULL or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):

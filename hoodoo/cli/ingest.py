@@ -26,9 +26,9 @@ from hoodoo.ingestion.metrics_endpoint import metrics_of
 from hoodoo.ingestion.new_job import ingest
 from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
+from hoodoo.ingestion.scheduler import Running, ScheduledJob, log
+from hoodoo.ingestion.scheduler import run as take_turns
 from hoodoo.ingestion.stopping import ended_within, signals_stop
-from hoodoo.ingestion.turns import Running, Turns, log
-from hoodoo.ingestion.turns import run as take_turns
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
 from hoodoo.sources.kafka import FORMATS, OF_REGISTRIES
@@ -91,7 +91,7 @@ def run(
         measured = out.at_terminal or given.metrics_port is not None
         began = time.monotonic()
         turns = [
-            Turns(job, given.once, one.poll_seconds, _told(job, out, count, began), measured)
+            ScheduledJob(job, given.once, one.poll_seconds, _told(job, out, count, began), measured)
             for job, one in zip(jobs, asked, strict=True)
         ]
         take_turns(turns, stopped, failure)

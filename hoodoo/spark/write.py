@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import KeyExists, OptionError
-from hoodoo.format.spellings import Spellings
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
@@ -37,14 +37,14 @@ class Job:
         preparing: The description of how tasks prepare and stage rows.
         known: The columns of the table when the write was planned.
         columns: The indices of the columns to stage. None: all columns.
-        spellings: The current and original names of the table's columns. Rows can use both.
+        name_mapping: The current and original names of the table's columns. Rows can use both.
     """
 
     options: SparkWriteOptions
     preparing: staged.StagingJob
     known: TableSchema  # columns of the table when the write was planned
     columns: tuple[int, ...] | None  # indices of the columns to stage; None: all
-    spellings: Spellings
+    name_mapping: NameMapping
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
         """Prepare and stage the rows of a task.
@@ -57,8 +57,8 @@ class Job:
         """
         chosen = self.columns
         rows = batches if chosen is None else (batch.select(list(chosen)) for batch in batches)
-        if self.spellings:
-            tables = (self.spellings.rows(pa.Table.from_batches([batch])) for batch in rows)
+        if self.name_mapping:
+            tables = (self.name_mapping.rows(pa.Table.from_batches([batch])) for batch in rows)
             rows = (batch for table in tables for batch in table.to_batches())
         return staged.prepare_task(self.preparing, rows)
 
@@ -154,7 +154,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     """
     table = chosen.open()
     config = table.handle.newest_config()
-    rows = config.spellings.schema(arrow_schema_of(schema))
+    rows = config.name_mapping.schema(arrow_schema_of(schema))
     for field in rows:
         require_fields_once(field.type, field.name)  # check all columns, because Spark sends all of them
     delete = chosen.write.delete
@@ -165,7 +165,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
     preparing = staged.StagingJob.of(store, wanted, folder, taken, chosen.write, held, settled)
-    return Job(chosen, preparing, config.columns, columns if delete else None, config.spellings)
+    return Job(chosen, preparing, config.columns, columns if delete else None, config.name_mapping)
 
 
 class HoodooWriter(DataSourceArrowWriter):

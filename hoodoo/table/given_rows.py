@@ -59,30 +59,30 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
     This is the case if it has each key column once, and no column that contains more partition values than the key
     does.
     """
-    from hoodoo.table.keys_given import PartitionsTold
+    from hoodoo.table.keys_given import PartitionsGiven
 
     there = list(frame.columns)
     keyed = all(there.count(name) == 1 for name in config.key)
-    told = PartitionsTold.by(there, config)
+    told = PartitionsGiven.by(there, config)
     return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
 
 
 def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
     """Return `options` with the current column names of the table, for tables with renamed columns."""
-    return replace(options, columns=config.spellings.names(options.columns)) if config.spellings else options
+    return replace(options, columns=config.name_mapping.names(options.columns)) if config.name_mapping else options
 
 
 def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
     options = spelled(options, config)
 
     def whole(name: str) -> bool:  # whether a missing value must not be read as null
-        name = config.spellings.taken.name(name)
+        name = config.name_mapping.taken.name(name)
         if options.columns is not None and not is_taken(name, config, options.columns):
             return False
         column = config.columns.by_name.get(name)
         return options.missing == FAIL or column is not None and column.has_default
 
-    return to_arrow(data, config.spellings.hints(config.schema), whole)
+    return to_arrow(data, config.name_mapping.hints(config.schema), whole)
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
@@ -108,7 +108,7 @@ def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tup
 
     The batch has the columns of `config`. With `evolve`, it has the columns after schema evolution.
     """
-    given, options = config.spellings.rows(given), spelled(options, config)
+    given, options = config.name_mapping.rows(given), spelled(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)
     evolution = None

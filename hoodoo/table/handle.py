@@ -35,8 +35,8 @@ from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
-from hoodoo.timeline.hudi.layout_one import LayoutOneHistory
+from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, Overlay, unfinished_adoptions
+from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import config as configuration
@@ -105,7 +105,7 @@ class TableHandle:
         try:
             state = self.timeline.look(properties=False)
         except TableNotFound:
-            if not isinstance(self.seen.history, ForeignHistory):
+            if not isinstance(self.seen.history, ExternalHistory):
                 raise
             self.seen = seen = self._foreign(self.seen.config, self.seen.history)  # not adopted yet
             return seen
@@ -157,16 +157,18 @@ class TableHandle:
         found = unfinished_adoptions(ours, archived.result) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
-    def _foreign(self, config: TableConfig, known: ForeignHistory | None = None) -> Seen:
+    def _foreign(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
         """Return the state of a table that has only Hudi's timeline, because no write has adopted it yet.
 
         known: the history that this process has already read.
         """
-        theirs = known or (LayoutOneHistory(self.store, config) if config.layout_one else ForeignHistory(self.store))
+        theirs = known or (
+            TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
+        )
         view = theirs.head()
-        if config.layout_one and not (now := configuration.load(self.store)).layout_one:
+        if config.is_timeline_v1 and not (now := configuration.load(self.store)).is_timeline_v1:
             return self._foreign(now)  # Hudi upgraded the table, perhaps during this read
-        if not view.seq and config.created.columns and not config.table_id and not config.layout_one:
+        if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
             return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(

@@ -39,7 +39,7 @@ class GivenKeys(NamedTuple):
     in_partitions: bool
 
 
-class PartitionsTold(NamedTuple):
+class PartitionsGiven(NamedTuple):
     """The information about partitions that the columns of a batch contain.
 
     Attributes:
@@ -51,13 +51,13 @@ class PartitionsTold(NamedTuple):
     partly: str
 
     @staticmethod
-    def by(names: Sequence[str], config: TableConfig) -> PartitionsTold:
+    def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
         """Inspect the column names of a batch."""
         made = to_make(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
         partly = next((name for name in told if name not in by_key), "")
-        return PartitionsTold(len(told) == len(config.partition_by), partly)
+        return PartitionsGiven(len(told) == len(config.partition_by), partly)
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
@@ -69,10 +69,10 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
     known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
-    given = config.spellings.rows(to_arrow(_as_rows(keys, config), config.spellings.hints(known)))
+    given = config.name_mapping.rows(to_arrow(_as_rows(keys, config), config.name_mapping.hints(known)))
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # an empty list has no column names
-    told = PartitionsTold.by(given.schema.names, config)
+    told = PartitionsGiven.by(given.schema.names, config)
     if told.wholly:
         return GivenKeys(given, True)
     if told.partly:

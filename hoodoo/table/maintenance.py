@@ -301,7 +301,7 @@ class Maintained:
                 find out.
         """
         from hoodoo.compactor.cleaning import purge as purging
-        from hoodoo.readers.spark_spellings import by_table_names
+        from hoodoo.readers.spark_names import by_table_names
         from hoodoo.table.quarantine.purge import purge_beside
         from hoodoo.timeline.properties import metadata_properties
 
@@ -310,11 +310,11 @@ class Maintained:
         state = context.timeline.heal()
         config = state.config
         if is_frame(data):
-            data = by_table_names(data, config.spellings)
+            data = by_table_names(data, config.name_mapping)
             named = dict.fromkeys((*config.key, *config.placing))
             data = data.select(*(name for name in named if name in data.columns)).toArrow()
         known = pa.schema([config.schema.field(name) for name in config.key])
-        keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
+        keys = config.name_mapping.rows(to_arrow(data, config.name_mapping.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
         beside: list[tuple[PurgeReport | None, int]] = []
 
@@ -373,7 +373,7 @@ class Maintained:
             UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
         """
         from hoodoo.readers.verify import Verifier
-        from hoodoo.timeline.hudi.foreign import Overlay
+        from hoodoo.timeline.hudi.external_history import Overlay
 
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
             seen = self.handle.heal()

@@ -20,7 +20,7 @@ from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionErr
 from hoodoo.hints import explained, hint_for
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
-from hoodoo.readers.spark_spellings import by_table_names
+from hoodoo.readers.spark_names import by_table_names
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
@@ -224,7 +224,7 @@ class Merge:
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
-            frame = by_table_names(self._source, config.spellings)
+            frame = by_table_names(self._source, config.name_mapping)
             schema = merge_schema(frame, config)
             clauses(schema, config)  # check the clauses before the frame is evaluated
             with staged_for_merge(context, config, frame) as (context, staged):
@@ -245,7 +245,7 @@ class Merge:
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, only, staged
 
-            frame = by_table_names(self._source, config.spellings)
+            frame = by_table_names(self._source, config.name_mapping)
             frame = only(frame, _taken(merge_schema(frame, config), config))
             options = WriteOptions(duplicates="fail")
             with staged(context, config, frame, options, held) as (context, rows, _):
@@ -268,14 +268,16 @@ class Merge:
 
 
 def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
-    rows = config.spellings.rows(to_arrow(source, config.spellings.hints(config.schema)))
+    rows = config.name_mapping.rows(to_arrow(source, config.name_mapping.hints(config.schema)))
     if not rows.num_columns and not len(rows):
         return config.schema.empty_table()  # an empty list has no column names
     return source_rows(rows, config)
 
 
 def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
-    said = replace(said, values=config.spellings.expressions(said.values), where=config.spellings.text(said.where))
+    said = replace(
+        said, values=config.name_mapping.expressions(said.values), where=config.name_mapping.text(said.where)
+    )
     seen = seen_schema(
         source if said.kind is not Kind.NOT_MATCHED_BY_SOURCE else None,
         config.schema if said.kind is not Kind.NOT_MATCHED else None,

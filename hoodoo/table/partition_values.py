@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, PartitionValueError
 from hoodoo.format.keys import partition_paths
-from hoodoo.format.spellings import Spellings
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
@@ -37,7 +37,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
         PartitionValueError: The table is unpartitioned, an entry does not have exactly the partition columns, or a
             value cannot be converted to its column type or is not a valid folder name.
     """
-    rows = _rows(config.partition_by, partitions, config.spellings)
+    rows = _rows(config.partition_by, partitions, config.name_mapping)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
     try:
         table = _as_columns(rows, schema)
@@ -86,7 +86,7 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.table([cast(given[field.name], field) for field in schema], schema=schema)
 
 
-def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spellings) -> list[Mapping[str, Any]]:
+def _rows(columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping) -> list[Mapping[str, Any]]:
     """Return each partition as a dict from column to value."""
     if not columns:
         raise PartitionValueError(
@@ -100,7 +100,7 @@ def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spelli
         )
     rows: list[Mapping[str, Any]] = []
     for given in partitions:
-        row = spellings.keys(given) if isinstance(given, Mapping) else {columns[0]: given}
+        row = name_mapping.keys(given) if isinstance(given, Mapping) else {columns[0]: given}
         if set(row) != set(columns):
             raise PartitionValueError(
                 f"A partition of this table must be a dict with {', '.join(columns)}, got {printable(given)}.",

@@ -86,7 +86,7 @@ class Readable:
         seen = self.handle.at(as_of)
         flag("meta", meta), flag("read_optimized", read_optimized), flag("verified", verified)
         found = Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
-        return named(found, names, seen.config.spellings)
+        return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
         """Return the slot after which a range starts, and the table as of the end of the range."""
@@ -183,7 +183,7 @@ class Readable:
         """
         after, seen = self._between(since, until)
         found = rows_changed(seen, after, columns, where, meta, deletes)
-        return named(found, names, seen.config.spellings)
+        return named(found, names, seen.config.name_mapping)
 
     def changes(
         self,
@@ -227,7 +227,7 @@ class Readable:
 
         after, seen = self._between(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
-        return named(found, names, seen.config.spellings)
+        return named(found, names, seen.config.name_mapping)
 
     def diff(
         self,
@@ -267,7 +267,7 @@ class Readable:
 
         config, history, view = self.handle.at(b)
         found = Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
-        return named(found, names, config.spellings)
+        return named(found, names, config.name_mapping)
 
     def get(
         self,
@@ -315,7 +315,7 @@ class Readable:
         one_of("names", names, (CURRENT, ORIGINAL))
         flag("meta", meta)
         config, history, view = self.handle.at(as_of)
-        columns = config.spellings.names(columns)
+        columns = config.name_mapping.names(columns)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
         given = keys_given(keys, config)
         if given.in_partitions and config.partition_by and not config.folders_tell_values:
@@ -339,7 +339,7 @@ class Readable:
             lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
         found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
-        return config.spellings.original_rows(found) if names == ORIGINAL else found
+        return config.name_mapping.original_rows(found) if names == ORIGINAL else found
 
     def follow(
         self,

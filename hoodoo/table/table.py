@@ -18,7 +18,7 @@ from hoodoo.arguments import flag, names, one_of
 from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
-from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
+from hoodoo.format.name_mapping import NameMapping, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import TABLE, explained, hint_for, takes
 from hoodoo.readers.cursor import Cursor, cursor_of
@@ -27,11 +27,11 @@ from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
+from hoodoo.table.exporting import Exportable
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.interchange import Interchanged
-from hoodoo.table.keeping import Keeping
 from hoodoo.table.maintenance import Maintained
 from hoodoo.table.reading import Readable
+from hoodoo.table.snapshots import Restorable
 from hoodoo.table.writing import Writable
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
@@ -145,7 +145,7 @@ def create(
     if rename is not None:
         one_of("rename", rename, _RENAMES)
         declared = pa.schema(with_allowed_names(given))
-        said = _spellings(given, normalise(declared))
+        said = _name_mapping(given, normalise(declared))
         keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
         partitions = partitioning.columns
         checks = said.checks(checks)
@@ -169,7 +169,7 @@ def create(
         tuple(field.name for field in declared if not field.nullable),
     )
     properties |= to_properties(held)
-    properties |= original_names.to_properties(_spellings(given, fitted).originals)
+    properties |= original_names.to_properties(_name_mapping(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     require_place_of_its_own(store)
     require_no_table_inside(store)
@@ -209,10 +209,10 @@ def open(
     return Table(open_store(path, storage))
 
 
-def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:
+def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
     """Return the mapping between the column names of `schema` and their original names in `given`."""
     columns = TableSchema.first(schema).columns
-    return Spellings(columns, originals_of(given, columns))
+    return NameMapping(columns, originals_of(given, columns))
 
 
 def _table_name(name: str | None, store: Store) -> str:
@@ -304,7 +304,7 @@ def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
 
 
 @explained
-class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
+class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
     """An open table.
 
     `create` and `open` return it. A table does not pin a snapshot: every read and every write looks for the newest slot
@@ -460,7 +460,7 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
 
         See `rename` of `create`. Struct fields appear by path, such as 's.f'.
         """
-        return dict(self.handle.newest_config().spellings.paths)
+        return dict(self.handle.newest_config().name_mapping.paths)
 
     @property
     def checks(self) -> dict[str, str]:
@@ -490,7 +490,7 @@ class Table(Writable, Readable, Maintained, Keeping, Interchanged, Alterable):
         from hoodoo.timeline import settings
 
         def held(config: TableConfig) -> dict[str, str]:
-            said = config.spellings.checks(checks)
+            said = config.name_mapping.checks(checks)
             return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
 
         settings.change_checks(self.handle.context().timeline, held)

@@ -116,10 +116,10 @@ class Updatable:
 def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:
     from hoodoo.readers.predicate.filter import Filter
 
-    return Filter.of(config.spellings.text(where), config.schema, now)
+    return Filter.of(config.name_mapping.text(where), config.schema, now)
 
 
 def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:
     from hoodoo.writers.batches.computed import NewValues
 
-    return NewValues.of(config.spellings.expressions(set), config, now)
+    return NewValues.of(config.name_mapping.expressions(set), config, now)

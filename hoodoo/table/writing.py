@@ -345,7 +345,7 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        from hoodoo.readers.spark_spellings import by_table_names
+        from hoodoo.readers.spark_names import by_table_names
 
         version = application_version(transaction)
         if isinstance(data, str) and where is None:
@@ -374,7 +374,7 @@ class Writable(Updatable):
             return operations.upsert(context, source, "DELETE", options.transaction)
 
         if is_frame(data):
-            data = by_table_names(data, self.handle.config.spellings)
+            data = by_table_names(data, self.handle.config.name_mapping)
         staged = is_frame(data) and not is_without_partition(data, self.handle.config)
         if staged or isinstance(data, Prepared):
             return self._write(data, options, write)
@@ -522,12 +522,12 @@ class Writable(Updatable):
 
     def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
         """Write a Spark DataFrame, whose rows Spark tasks prepare and stage."""
-        from hoodoo.readers.spark_spellings import by_table_names
+        from hoodoo.readers.spark_names import by_table_names
         from hoodoo.writers.staging.staged import staged
 
         context = self.handle.context()
         config = self.handle.timeline.ready().config  # newest columns, because staging is expensive
-        frame, options = by_table_names(frame, config.spellings), spelled(options, config)
+        frame, options = by_table_names(frame, config.name_mapping), spelled(options, config)
         with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
             return self._committed(context, source, bad, options, write)
 
@@ -568,9 +568,9 @@ class Writable(Updatable):
             context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
         reasons: Mapping[str, int] = {}
         if bad.count:
-            from hoodoo.table.quarantine.setting_aside import set_aside
+            from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows
 
-            reasons = dict(set_aside(self.handle, bad, options))
+            reasons = dict(quarantine_bad_rows(self.handle, bad, options))
         result = self.handle.finished(context, write(context, source))
         return replace(result, quarantined=sum(reasons.values()), reasons=reasons)
 

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from hoodoo.arguments import one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, SnapshotExpired
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
-from hoodoo.format.spellings import Spellings
 from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
 from hoodoo.readers.cursor import cursor_of
@@ -162,8 +162,8 @@ class Changes(Rows):
         config.require_commit_times()
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
-            chosen_columns(config.spellings.names(columns), (config.file_schema if meta else config.schema).names),
-            Filter.of(config.spellings.text(where), config.schema),
+            chosen_columns(config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names),
+            Filter.of(config.name_mapping.text(where), config.schema),
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
@@ -212,8 +212,8 @@ class Changes(Rows):
         images = [pa.field("before", image), pa.field("after", image)]
         return self._schema_named(pa.schema([pa.field("op", pa.string()), *timed, *images]))
 
-    def _spelled(self, spellings: Spellings) -> Spellings:
-        return spellings.beneath(["before", "after"])
+    def _spelled(self, name_mapping: NameMapping) -> NameMapping:
+        return name_mapping.beneath(["before", "after"])
 
     def tasks(self) -> list[Task]:
         """Split the read into tasks that can run anywhere.

@@ -88,7 +88,7 @@ class IncrementalRows(Rows):
     ) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
-        self._where = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
+        self._where = Filter.of(config.name_mapping.text(where), config.file_schema if meta else config.schema)
         identity = (*config.key, *config.partition_by, *config.order_by)
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         offered = config.file_schema if meta else config.schema

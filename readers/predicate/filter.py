@@ -50,7 +50,7 @@ class Filter:
     columns: frozenset[str]
     rest: Expression | None = None
     tree_decides: bool = True
-    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
     @staticmethod
     def of(where: Where | None, schema: pa.Schema, now: dt.datetime | None = None) -> Filter | None:

@@ -36,7 +36,7 @@ class Range:
 
     since: int
     instants: frozenset[str] | None
-    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
 
 @dataclass(frozen=True)

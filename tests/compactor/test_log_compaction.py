@@ -14,7 +14,7 @@ import hoodoo
 from hoodoo.compactor.compaction import log_compaction, plans, triggers
 from hoodoo.compactor.compaction.log_compaction import compact_logs, split
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.timeline.hudi.foreign import ForeignHistory
+from hoodoo.timeline.hudi.external_history import ExternalHistory
 from hoodoo.timeline.views.view import View
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
@@ -101,7 +101,7 @@ def test_the_merged_logs_are_cleaned_and_other_readers_see_the_same_rows_before_
     assert len([path for path in Path(table.path).iterdir() if ".log." in path.name]) == 2
     assert others() == expected
     assert table.verify().ok
-    theirs = ForeignHistory(table.handle.store).head()  # what is left when our own folder is lost
+    theirs = ExternalHistory(table.handle.store).head()  # what is left when our own folder is lost
     (group,) = theirs.groups()
     assert [log.file.path for log in group.logs] == [
         log.file.path for group in table.handle.history.head().groups() for log in group.logs

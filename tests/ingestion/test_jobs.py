@@ -28,7 +28,7 @@ from hoodoo.errors import (
     SourceLost,
     TooManyBadRows,
 )
-from hoodoo.ingestion import turns
+from hoodoo.ingestion import scheduler
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.sources import BAD, Files, Limits, Part, Planned
 from hoodoo.timeline.layout import POSITIONS
@@ -228,7 +228,7 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(Second(10_000), hoodoo.open(table.path))
     with pytest.raises(CommitConflict, match="Another process of application 'numbers' committed first"):
         job.run()
-    assert job.report.lost_races == turns.RACES_MAX and ids(table) == []
+    assert job.report.lost_races == scheduler.RACES_MAX and ids(table) == []
 
 
 def test_a_job_tells_hudis_streamer_its_place_and_stops_at_once_where_that_one_read_on(

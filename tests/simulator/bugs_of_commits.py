@@ -16,8 +16,8 @@ from hoodoo.errors import StoreUnavailable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits import conflicts, transaction
-from hoodoo.timeline.commits.plea import Courtesy
 from hoodoo.timeline.commits.transaction import Transaction
+from hoodoo.timeline.commits.turn_request import Fairness
 from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.slots import watermark
@@ -382,4 +382,4 @@ _PLEADING = Scene(("slow_writer", "slow_writer", "busy_writer"), UNSURE, pleads_
 
 @bug("pleas", "a plea never grows old", _PLEADING)
 def pleas_never_old(patch: Patch) -> None:
-    patch(Courtesy, "_is_old", lambda self, key: False)
+    patch(Fairness, "_is_old", lambda self, key: False)

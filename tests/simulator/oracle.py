@@ -23,7 +23,7 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import digest
 
 SLOTS, PUBLISHED = ".hoodie/.hoodoo/commits/", ".hoodie/.hoodoo/published/"
-PLEAS = SLOTS + "plea-"
+TURN_REQUESTS = SLOTS + "turn-request-"
 WATERMARKS = ".hoodie/.hoodoo/watermark/slots-"
 _MAY_CHANGE = (".hoodie/.", ".hoodie/timeline/history/_version_")
 _COMPLETES_AS = {"compaction": "commit"}
@@ -126,7 +126,7 @@ class Oracle:
     # ---- what changes in the store
     def watch(self, what: str, key: str, before: bytes | None) -> None:
         try:
-            if key.startswith(PLEAS):
+            if key.startswith(TURN_REQUESTS):
                 return
             if key.startswith(SLOTS):
                 self._slot_changed(what, key, before)

@@ -39,7 +39,7 @@ from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.index.bloom import index as bloom_index
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
-from hoodoo.timeline.commits import plea
+from hoodoo.timeline.commits import turn_request
 from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
@@ -50,11 +50,11 @@ from hoodoo.timeline.layout import (
     METADATA_TABLE,
     OURS,
     OVERLAYS,
-    PLEAS,
     PROPERTIES,
     PUBLISHED,
     SLOTS,
     TIMELINE,
+    TURN_REQUESTS,
     WATERMARKS,
 )
 from hoodoo.timeline.properties import config, table_options
@@ -177,10 +177,10 @@ _IN_PLACE = (
 
 
 @contextmanager
-def in_place(pleads_after: int = plea.AFTER_LOST) -> Iterator[None]:
+def in_place(pleads_after: int = turn_request.AFTER_LOST) -> Iterator[None]:
     """Tasks of an engine run one after the other, parsed bytes are remembered, warnings are not shown."""
-    after_s = plea.AFTER_S if pleads_after == plea.AFTER_LOST else 0.0
-    changed = (*_IN_PLACE, (plea, "AFTER_LOST", pleads_after), (plea, "AFTER_S", after_s))
+    after_s = turn_request.AFTER_S if pleads_after == turn_request.AFTER_LOST else 0.0
+    changed = (*_IN_PLACE, (turn_request, "AFTER_LOST", pleads_after), (turn_request, "AFTER_S", after_s))
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in changed]
     for owner, name, value in changed:
         setattr(owner, name, value)
@@ -203,7 +203,7 @@ class Scene:
     crew: tuple[str, ...] = ()
     faults: tuple[tuple[str, float], ...] = ()
     shuffled: bool = False
-    pleads_after: int = plea.AFTER_LOST
+    pleads_after: int = turn_request.AFTER_LOST
     metadata_table: bool = False
 
     def __str__(self) -> str:
@@ -407,7 +407,7 @@ def left_over(oracle: Oracle, key: str) -> str:
     """Why nobody needs `key`, or ''."""
     if any(instant in key for instant in oracle.open_plans):
         return ""
-    if key.startswith(PLEAS):
+    if key.startswith(TURN_REQUESTS):
         return "nobody is there to plead"
     if is_change_log(key):
         if not any(key in file.get("changes", ()) and oracle.is_needed(path) for path, file in oracle.added.items()):

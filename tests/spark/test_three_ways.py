@@ -17,7 +17,7 @@ import pytest
 from three_ways import TasksHere, agreed, all_staged, copies, frame_of, written
 
 import hoodoo
-from hoodoo.engine.parcels import Parcels, pack
+from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.writers.batches.batch import Terms, prepare
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.staging import staged
@@ -377,7 +377,7 @@ def test_terms_travel_once_with_all_tasks_of_a_job(table: Path) -> None:
     terms = Terms.of(SCHEMA, config, False)
     common, parts = pack(len, [(terms, number) for number in range(3)])
     assert max(map(len, parts)) < 100 < len(common)
-    assert Parcels(common).item(parts[2]) == (terms, 2)
+    assert PickledTasks(common).item(parts[2]) == (terms, 2)
 
 
 NOT_OURS = {

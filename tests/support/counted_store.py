@@ -15,7 +15,7 @@ from hoodoo.timeline import layout
 _ABOUT = {
     layout.PROPERTIES: "properties",
     layout.TIMELINE: "timeline",
-    layout.PLEAS: "pleas",
+    layout.TURN_REQUESTS: "turn_requests",
     layout.SLOTS: "slots",
     layout.CLAIMS: "claims",
     layout.WATERMARKS: "watermark",

@@ -23,10 +23,10 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
-from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.session import is_frame
 from hoodoo.engine.spark import dumps, loads, outcome, result
 from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.spark.write import HoodooWriter, planned
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.input import to_arrow
@@ -60,7 +60,7 @@ class TasksHere:
 
     def map(self, task: Any, items: Sequence[Any], at_once: int | None = None, waiting: bool = False) -> list[Any]:
         common, parts = pack(task, list(items))
-        done = [outcome(functools.partial(Parcels(common).run, part)) for part in parts]
+        done = [outcome(functools.partial(PickledTasks(common).run, part)) for part in parts]
         return [result(one) for one in done]
 
 

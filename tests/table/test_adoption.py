@@ -222,7 +222,7 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     path = golden.unpack("mor_unordered", tmp_path)
     before = rows_of(hoodoo.open(path).scan())
     store = hoodoo.open(path).handle.store
-    from hoodoo.timeline.hudi.foreign import completed_in
+    from hoodoo.timeline.hudi.external_history import completed_in
     from hoodoo.timeline.layout import TIMELINE
 
     old = [one for one in completed_in(store.names(TIMELINE))][:2]

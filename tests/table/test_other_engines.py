@@ -27,7 +27,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata
-from hoodoo.timeline.hudi.foreign import completed_in
+from hoodoo.timeline.hudi.external_history import completed_in
 from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties import table_options

@@ -17,7 +17,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.foreign import ForeignHistory
+from hoodoo.timeline.hudi.external_history import ExternalHistory
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
 
@@ -201,7 +201,7 @@ def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Pat
         for one in instants(table.handle.store)
         if one.state is State.COMPLETED
     }
-    rows_before = ForeignHistory(table.handle.store).head()
+    rows_before = ExternalHistory(table.handle.store).head()
     assert table.archive(keep_instants=2).instants > 0
     archived = {
         one.time: (one.completed, one.action, one.metadata) for one in archived_timeline.read(table.handle.store)
@@ -212,7 +212,7 @@ def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Pat
         "commit",
         "replacecommit",
     }  # a compaction's, an overwrite's
-    after = ForeignHistory(table.handle.store).head()
+    after = ExternalHistory(table.handle.store).head()
     assert {p: sorted(groups) for p, groups in after.partitions.items()} == {
         p: sorted(groups) for p, groups in rows_before.partitions.items()
     }

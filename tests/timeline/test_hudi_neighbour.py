@@ -19,7 +19,7 @@ from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import neighbour as hudi_neighbour
+from hoodoo.timeline.hudi import hudi_lock as hudi_neighbour
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

@@ -14,7 +14,7 @@ from slots import make_slot
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.table_schema import TableSchema, by_names
-from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
+from hoodoo.timeline.hudi.external_columns import ExternalColumns
 from hoodoo.timeline.hudi.internal_schema import by_ids, ids_by_path, numbered_by_hudi
 from hoodoo.timeline.slots.slot import DataFile, Slot
 from hoodoo.timeline.views.view import View, apply
@@ -160,7 +160,7 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
     view = apply(
         apply(View(), commit(1, "20260101000000000"), ""), commit(2, "20260101000000009", "clean", "CLEAN"), ""
     )
-    columns = ForeignColumns(TableSchema.first(flat("a")), view)
+    columns = ExternalColumns(TableSchema.first(flat("a")), view)
     slot = columns.told(commit(3, "20260101000000005"), record(flat("a", "n")))
     assert columns.now and columns.now.arrow == flat("a", "n")
     assert (slot.columns["id"], slot.files[0].schema) == (2, 2)
@@ -168,7 +168,7 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
 
 def test_a_commit_that_overlapped_a_change_counts_no_more_and_its_files_have_the_columns_that_it_knew() -> None:
     """Its files were taken to have the columns of now: an int was looked for in a file that has text."""
-    columns = ForeignColumns(TableSchema.first(flat("a")), View())
+    columns = ExternalColumns(TableSchema.first(flat("a")), View())
     columns.told(commit(1, "20260101000000009"), record(pa.schema([("a", pa.string())])))
     slot = columns.told(commit(2, "20260101000000005"), record(flat("a")))
     assert columns.now and columns.now.arrow == pa.schema([("a", pa.string())])

@@ -22,7 +22,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import metadata_table
-from hoodoo.timeline.hudi.foreign import ForeignHistory
+from hoodoo.timeline.hudi.external_history import ExternalHistory
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties import table_options
@@ -157,7 +157,7 @@ def readable(store: MemoryStore, before: set[str]) -> None:
     """What a reader of Hudi finds at this moment: each file that published instants need is listed, and statistics are
     in use only where no instant was published since they were made.
     """
-    need = {entry.file.path for group in ForeignHistory(store).head().groups() for entry in group.files()}
+    need = {entry.file.path for group in ExternalHistory(store).head().groups() for entry in group.files()}
     found = listed(store)
     assert found is None or need <= found.keys()
     if "column_stats" in in_use(store):

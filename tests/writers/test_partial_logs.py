@@ -25,7 +25,7 @@ from hoodoo.readers.lookup import look_up_in
 from hoodoo.readers.slices import slices
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.slots.slot import PARTIAL, DataFile
-from hoodoo.writers.merging import meeting
+from hoodoo.writers.merging import group_merge
 
 
 @pytest.fixture(params=["avro", "parquet"])
@@ -149,7 +149,7 @@ def test_stored_rows_are_not_read_for_an_upsert_of_some_columns_unless_a_check_n
         read.append("a slice")
         return look_up_in(*given)
 
-    monkeypatch.setattr(meeting, "look_up_in", noted)
+    monkeypatch.setattr(group_merge, "look_up_in", noted)
     same = some(4, word=before[4]["word"])
     assert table.upsert([same, some(6, word="x")], columns="given").updated == 2, "equal rows are logged, too"
     assert found(table) == before | {6: before[6] | {"word": "x"}} and not read

@@ -17,10 +17,10 @@ from hoodoo.format.avro.schema import normalise
 from hoodoo.format.column_names import NAME
 from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_exact
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.retype import is_retype
-from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.nearest import hint
 from hoodoo.redact import printable
@@ -147,22 +147,22 @@ def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> li
 
     Raises SchemaError for an invalid change, like `altered`.
     """
-    spellings, found = config.spellings, list[Alteration]()
-    if not spellings:
+    name_mapping, found = config.name_mapping, list[Alteration]()
+    if not name_mapping:
         return list(alterations)
     work = _Altering(config, config.columns)
     for one in alterations:
-        found.append(_by_table_names(one, replace(spellings, columns=work.columns)))
+        found.append(_by_table_names(one, replace(name_mapping, columns=work.columns)))
         work.apply(found[-1])
     return found
 
 
-def _by_table_names(one: Alteration, spellings: Spellings) -> Alteration:
-    one = replace(one, name=spellings.path(one.name))
+def _by_table_names(one: Alteration, name_mapping: NameMapping) -> Alteration:
+    one = replace(one, name=name_mapping.path(one.name))
     if not isinstance(one, (AddColumn, MoveColumn)) or not isinstance(one.after, str):
         return one
     around = one.name.rpartition(".")[0]
-    after = spellings.path(f"{around}.{one.after}" if around else one.after)
+    after = name_mapping.path(f"{around}.{one.after}" if around else one.after)
     return replace(one, after=after.removeprefix(f"{around}.") if around else after)
 
 

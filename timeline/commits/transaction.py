@@ -37,10 +37,10 @@ from hoodoo.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline.commits.conflicts import conflict, under_plan
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_place
-from hoodoo.timeline.commits.plea import Courtesy, Plea
+from hoodoo.timeline.commits.turn_request import Fairness, TurnRequest
 from hoodoo.timeline.environment import Deferred, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
+from hoodoo.timeline.hudi.hudi_lock import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, taken_back
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
@@ -63,7 +63,7 @@ class CommitCore(Protocol):
     environment: Environment
     history: History
     publisher: Publisher
-    courtesy: Courtesy
+    fairness: Fairness
     entry_keys: Callable[[str], np.ndarray]
 
     def look(self) -> TableState: ...
@@ -80,7 +80,7 @@ class Transaction:
         self.slot: Slot | None = None  # set when the transaction is completed
         self._checked = state.view.seq
         self._backup_restores = state.backup_restores
-        self._plea, self._gave_way = Plea(timeline.store, timeline.environment, nonce), False
+        self._turn_request, self._gave_way = TurnRequest(timeline.store, timeline.environment, nonce), False
         self._tried = 0  # the newest slot that this attempt tried to write
         self._version = ""  # the version of that slot in the store, if known
         self._seen = state.config  # the configuration at the newest look
@@ -139,7 +139,7 @@ class Transaction:
             try:
                 self.slot = self._complete(draft, environment.elapsed() + options.commit_timeout_s)
             finally:
-                self._plea.withdraw()
+                self._turn_request.withdraw()
         return self.slot
 
     def _complete(self, draft: Draft, deadline: float) -> Slot:
@@ -172,14 +172,14 @@ class Transaction:
         if self._put(slot, deadline):
             late = Deferred(lambda: self._came_too_late(slot, deadline))
             stands = Deferred(lambda: self._known_not_rolled_back(slot))
-            self.timeline.history.together([late, stands, self._plea.withdraw])
+            self.timeline.history.together([late, stands, self._turn_request.withdraw])
             if late.result:
                 return None  # an earlier request may be among the archived slots, so the attempt stays sealed
             self._stands = stands.result
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
         archived = Deferred(lambda: watermark.deleted_up_to(self.store))
-        self.timeline.history.together([archived, self._plea.lost_a_race])
+        self.timeline.history.together([archived, self._turn_request.lost_a_race])
         self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
 
@@ -187,9 +187,9 @@ class Transaction:
         """Return the state to commit on. Pauses once before if a slower writer has a turn request."""
         state = self.timeline.look()
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
-        if state.pleas and not (turns or self._gave_way or self._plea.made):
+        if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
             self._gave_way = True
-            return self.timeline.courtesy.give_way(state, self.timeline.look)
+            return self.timeline.fairness.give_way(state, self.timeline.look)
         return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:

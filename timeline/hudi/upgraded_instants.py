@@ -15,7 +15,7 @@ from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi.archived_timeline import Archived
 from hoodoo.timeline.hudi.commit_metadata import clean_metadata, clean_plan
-from hoodoo.timeline.hudi.layout_one import ActiveInstant, LayoutOneHistory, commit_in_avro
+from hoodoo.timeline.hudi.timeline_v1 import ActiveInstant, TimelineV1History, commit_in_avro
 from hoodoo.timeline.instant import CLEAN, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE
 from hoodoo.timeline.slots.slot import CLUSTER, COMPLETED, LOG, Slot
@@ -36,7 +36,7 @@ class UpgradedTimeline:
     archived: tuple[Archived, ...]
 
 
-def upgraded(history: LayoutOneHistory) -> UpgradedTimeline:
+def upgraded(history: TimelineV1History) -> UpgradedTimeline:
     """Return the version 9 timeline of the table of `history`, which must have no pending instants.
 
     Raises UnsupportedTable, CorruptTable.
@@ -78,7 +78,7 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
     yield Instant(done.time, done.action, State.COMPLETED, completed).key, one.in_avro(store)
 
 
-def _lost_past(history: LayoutOneHistory, at: int) -> Iterator[tuple[str, bytes]]:
+def _lost_past(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a clean operation that deleted nothing and records the first readable instant.
 
     In version 9, the name of a log shows when it was written. In version 6, it does not. Snapshots of archived commits

@@ -19,9 +19,9 @@ from hoodoo.format import properties as java
 from hoodoo.format.avro.schema import arrow_schema, avro_schema
 from hoodoo.format.log import change_log_block as change_logs
 from hoodoo.format.log.change_log_block import mode_of
+from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
-from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
@@ -90,7 +90,7 @@ class TableConfig:
     options: Options
     raw: Mapping[str, str]
     schemas: SchemaHistory = SchemaHistory()
-    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/task_pickling)
 
     @cached_property
     def columns(self) -> TableSchema:
@@ -153,9 +153,9 @@ class TableConfig:
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property
-    def spellings(self) -> Spellings:
+    def name_mapping(self) -> NameMapping:
         """The mapping between column names and the original names of columns."""
-        return Spellings(self.columns.columns, original_names.stored(self.raw))
+        return NameMapping(self.columns.columns, original_names.stored(self.raw))
 
     @property
     def placing(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class TableConfig:
         return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
 
     @property
-    def layout_one(self) -> bool:
+    def is_timeline_v1(self) -> bool:
         """True if Hudi's timeline has layout 1, as in table version 6."""
         return LAYOUT_OF.get(self.raw["hoodie.table.version"]) == "1"
 
@@ -188,7 +188,7 @@ class TableConfig:
 
     def require_writable(self) -> None:
         """Raise UnsupportedTable if hoodoo can read the table, but not write to it."""
-        if self.layout_one:
+        if self.is_timeline_v1:
             raise UnsupportedTable(
                 f"This table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. "
                 "adopt() (hoodoo adopt PATH) upgrades it to version 9; no other process may write during the "

@@ -50,7 +50,7 @@ class Terms:
         absent: The ids of the columns that the batch lacked.
     """
 
-    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/parcels)
+    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/task_pickling)
 
     unconditional: bool
     columns: TableSchema

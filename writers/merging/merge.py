@@ -23,7 +23,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import Clause, Kind
-from hoodoo.writers.merging.meeting import Meeting, MetRows, Unread
+from hoodoo.writers.merging.group_merge import GroupMerge, MatchedRows, Unread
 from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.operations import Committed, commit
@@ -119,7 +119,7 @@ class MergeRows(Protocol[S]):
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
         """Return `count` of the new rows in the chunks, as `ChunkRows` does."""
 
-    def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MetRows]:
+    def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
         """Return a function that loads the matching source rows in `parts`, in the task that writes the file group."""
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
@@ -134,7 +134,7 @@ class _RowsInMemory:
     def sample(self, new: Sequence[Chunk[Positions]], count: int) -> pa.Table:
         return BatchRows(self.inserts).sample(new, count)
 
-    def met(self, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], MetRows]:
+    def met(self, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], MatchedRows]:
         return _MetInMemory(self.source, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
@@ -148,9 +148,9 @@ class _MetInMemory:
     source: MergeSource
     positions: Positions
 
-    def __call__(self) -> MetRows:
+    def __call__(self) -> MatchedRows:
         keys = self.source.keys.rows[RECORD_KEY].take(pa.array(self.positions)).combine_chunks()
-        return MetRows(take(self.source.rows, self.positions), keys, self.source.keys.hashes[self.positions])
+        return MatchedRows(take(self.source.rows, self.positions), keys, self.source.keys.hashes[self.positions])
 
 
 def planned(
@@ -238,7 +238,7 @@ class _Parts(Generic[S]):
         if source and partial and not partial.reads:
             return Unread(self.rules.config, source, partial.sets)
         sets = partial.sets if partial else ()
-        return Meeting(self.context.store, self.context.index, self.rules, group, source, new, sets)
+        return GroupMerge(self.context.store, self.context.index, self.rules, group, source, new, sets)
 
 
 def _rows_of(parts: Iterable[ChunkSlice[_Part[S]]]) -> list[ChunkSlice[S]]:

@@ -31,7 +31,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.batches.column_alignment import default_of
 from hoodoo.writers.batches.computed import NewValues
-from hoodoo.writers.batches.folding import Folded, MergeRows, folded
+from hoodoo.writers.batches.deduplicate import DeduplicatedBatch, MergeRows, deduplicated
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.batches.write_options import NewKeys
 from hoodoo.writers.context import Context
@@ -118,7 +118,7 @@ class PartialInMemory:
 
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
-) -> Folded:
+) -> DeduplicatedBatch:
     """Merge the rows of each key into one row, after converting the batch to the current columns of the table.
 
     Raises:
@@ -128,7 +128,7 @@ def one_per_key(
     given = fitted(batch, config)
     _require_ordering_sent(given, config, mode)
     timely = _without_stale(store, index, given, view, config)
-    return folded(timely, config, mode, _merging(config, mode))
+    return deduplicated(timely, config, mode, _merging(config, mode))
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
@@ -188,7 +188,7 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
     return merge_rows
 
 
-def source_of(rows: Folded) -> MergeSource:
+def source_of(rows: DeduplicatedBatch) -> MergeSource:
     """Convert the batch to the source of a merge, with a column for the delete flag."""
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]

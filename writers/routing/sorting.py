@@ -38,7 +38,7 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
     Raises ColumnError for an unknown column or one that cannot be sorted. Raises OptionError, which names the
     `argument`, for too many or repeated columns.
     """
-    names = config.spellings.names(column_names(argument, given))
+    names = config.name_mapping.names(column_names(argument, given))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(
             f"{argument} accepts up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument

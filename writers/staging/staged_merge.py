@@ -26,7 +26,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Terms
 from hoodoo.writers.batches.partial_columns import names_of
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.meeting import MetRows
+from hoodoo.writers.merging.group_merge import MatchedRows
 from hoodoo.writers.merging.merge import planned
 from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
@@ -184,7 +184,7 @@ class _RowsStaged:
     def sample(self, new: Sequence[Chunk[Piece]], count: int) -> pa.Table:
         return self._new.sample(new, count)
 
-    def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MetRows]:
+    def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MatchedRows]:
         return _MetStaged(self.store, tuple(parts))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
@@ -202,11 +202,11 @@ class _MetStaged:
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
 
-    def __call__(self) -> MetRows:
+    def __call__(self) -> MatchedRows:
         rows = pa.concat_tables(
             [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         )
-        return MetRows(compact(unmarked(rows)), rows[KEY].combine_chunks(), rows[HASH].to_numpy())
+        return MatchedRows(compact(unmarked(rows)), rows[KEY].combine_chunks(), rows[HASH].to_numpy())
 
 
 @dataclass(frozen=True)

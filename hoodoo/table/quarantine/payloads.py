@@ -50,13 +50,13 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
     """
     if (row := row_in(content)) is not None or not content:
         return None if row is not None and EVENT in (row.schema.metadata or {}) else row
-    columns = config.spellings.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    columns = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     kind = "json" if content.lstrip().startswith(b"{") else "csv"
     text = content.strip().replace(b"\n", b" ") if kind == "json" else content
     try:
         rows = rows_of(kind, pa.py_buffer(text + b"\n"), columns, lambda name: False)
         known = [name for name in rows.column_names if name in columns.names]
-        return config.spellings.rows(rows.select(known)) if len(rows) == 1 and known else None
+        return config.name_mapping.rows(rows.select(known)) if len(rows) == 1 and known else None
     except (pa.ArrowException, ValueError, DataError):
         return None
 

@@ -26,7 +26,7 @@ from hoodoo.timeline.slots.slot import BASE, COLUMNS, DataFile, Slot
 from hoodoo.timeline.views.view import View
 
 
-class ForeignColumns:
+class ExternalColumns:
     """The columns in a sequence of commits. Each change of the columns gets ids.
 
     Columns are matched by name. If a commit contains Hudi's internal schema, they are matched by the ids in it.
@@ -167,4 +167,4 @@ def _ids_ended(store: Store, instant: str) -> bool:
     return not (newest.get("extraMetadata") or {}).get("latest_schema")
 
 
-__all__ = ["ForeignColumns"]
+__all__ = ["ExternalColumns"]

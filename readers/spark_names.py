@@ -1,23 +1,23 @@
 """Renaming of Spark DataFrame columns between the table's names and the names that the columns were created from.
 
-See format/spellings.py. Only columns are selected; no rows are read.
+See format/name_mapping.py. Only columns are selected; no rows are read.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hoodoo.format.spellings import Level, Spellings
+from hoodoo.format.name_mapping import Level, NameMapping
 
 
-def by_table_names(frame: Any, spellings: Spellings) -> Any:
+def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
     """Return the batch `frame` with the table's column names. Raises ColumnError if it has both names of one column."""
-    return _renamed(frame, spellings.taken) if spellings else frame
+    return _renamed(frame, name_mapping.taken) if name_mapping else frame
 
 
-def by_originals(frame: Any, spellings: Spellings) -> Any:
+def by_originals(frame: Any, name_mapping: NameMapping) -> Any:
     """Return rows of the table with the names that their columns were created from."""
-    return _renamed(frame, spellings.given_back) if spellings else frame
+    return _renamed(frame, name_mapping.given_back) if name_mapping else frame
 
 
 def _renamed(frame: Any, level: Level) -> Any:

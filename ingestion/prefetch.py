@@ -18,7 +18,7 @@ from hoodoo.sources.source import Planned
 
 
 @dataclass(frozen=True)
-class Taken:
+class PrefetchedBatch:
     """A batch that was read.
 
     Attributes:
@@ -34,10 +34,10 @@ class Taken:
     seconds: dict[str, float]
 
 
-Take = Callable[[str], Taken | None]
+Take = Callable[[str], PrefetchedBatch | None]
 
 
-class Ahead:
+class Prefetch:
     """Prefetched batch of one job."""
 
     def __init__(self, take: Take) -> None:
@@ -49,7 +49,7 @@ class Ahead:
         self._take = take
         self._thread = ThreadPoolExecutor(1, "hoodoo-ingest-ahead")
         self._key = ""
-        self._reading: Future[Taken | None] | None = None
+        self._reading: Future[PrefetchedBatch | None] | None = None
 
     def begin(self, key: str, position: str) -> None:
         """Start to read the next batch in another thread.
@@ -60,7 +60,7 @@ class Ahead:
         """
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
-    def of(self, key: str, columns: Callable[[], pa.Schema]) -> Taken | None:
+    def of(self, key: str, columns: Callable[[], pa.Schema]) -> PrefetchedBatch | None:
         """Wait for the prefetched batch and return it.
 
         Args:
@@ -95,4 +95,4 @@ class Ahead:
         self._reading = None
 
 
-__all__ = ["Ahead", "Take", "Taken"]
+__all__ = ["Prefetch", "Take", "PrefetchedBatch"]

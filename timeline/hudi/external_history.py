@@ -21,8 +21,8 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
-from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
-from hoodoo.timeline.hudi.foreign_places import ForeignPlaces
+from hoodoo.timeline.hudi.external_columns import ExternalColumns
+from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
@@ -228,7 +228,7 @@ def digest_of(store: Store, more: str = "") -> str:
     return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
 
 
-class ForeignHistory(History):
+class ExternalHistory(History):
     """History of a table whose slots are derived from Hudi's timeline. It is read again for each call of `head`."""
 
     def __init__(self, store: Store, table: str = "") -> None:
@@ -236,7 +236,7 @@ class ForeignHistory(History):
         self._table = table or digest_of(store)
         self._all: list[Slot] = []
         self._parsed: dict[str, dict[str, Any]] = {}
-        self._columns = ForeignColumns()
+        self._columns = ExternalColumns()
 
     def head(self) -> View:
         with self._lock:
@@ -288,7 +288,7 @@ class ForeignHistory(History):
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
-        self._columns, places = ForeignColumns(), ForeignPlaces(View())
+        self._columns, places = ExternalColumns(), ExternalPositions(View())
         for found in ordered:
             previous, record = slots[-1].completed_at if slots else 0, self._record(found)
             slot = self._slot(len(slots) + 1, previous, found, record, _Listed(slots))
@@ -328,7 +328,7 @@ class Overlay(History):
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
             self._more = []
-            columns, places = ForeignColumns(self._created, view, self.store), ForeignPlaces(view)
+            columns, places = ExternalColumns(self._created, view, self.store), ExternalPositions(view)
             since = completed_in(names, instant_of_ms(view.completed_at))
             found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):

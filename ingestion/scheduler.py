@@ -48,8 +48,8 @@ class Running(Protocol):
     def ended(self) -> None: ...
 
 
-class Turns:
-    """Turns of one job.
+class ScheduledJob:
+    """Schedule of one job: it takes batches when its turn is due.
 
     Attributes:
         job: The job.
@@ -131,28 +131,30 @@ class Turns:
 
 
 def run(
-    turns: Sequence[Turns], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None = None
+    jobs: Sequence[ScheduledJob],
+    stopped: threading.Event,
+    each_failure: Callable[[Running, HoodooError], None] | None = None,
 ) -> None:
     """Run jobs in turn until all jobs have ended.
 
     Args:
-        turns: Turns of each job.
+        jobs: The scheduled jobs.
         stopped: Event that stops all jobs after the current batch.
         each_failure: Function that receives a job that ended with an error; the other jobs continue. None: the error is
             raised.
     """
     try:
-        _run(turns, stopped, each_failure)
+        _run(jobs, stopped, each_failure)
     finally:
-        for one in turns:
+        for one in jobs:
             one.job.ended()
 
 
 def _run(
-    turns: Sequence[Turns], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None
+    jobs: Sequence[ScheduledJob], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None
 ) -> None:
     while not stopped.is_set():
-        left = [one for one in turns if not one.over]
+        left = [one for one in jobs if not one.over]
         if not left:
             return
         first = min(left, key=lambda one: one.due)
@@ -169,4 +171,4 @@ def _run(
             each_failure(first.job, problem)
 
 
-__all__ = ["RACES_MAX", "EachBatch", "Running", "Turns", "log", "run"]
+__all__ = ["RACES_MAX", "EachBatch", "Running", "ScheduledJob", "log", "run"]

@@ -14,16 +14,16 @@ import pyarrow as pa
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
 from hoodoo.ingestion.change_rows import ChangeContext, as_changes
-from hoodoo.ingestion.homeless_rows import homeless
 from hoodoo.ingestion.reading import Read, Reading, named_by_file
+from hoodoo.ingestion.unresolvable_rows import unresolvable
 from hoodoo.merge.modes import MergeMode
-from hoodoo.table.quarantine.setting_aside import set_aside, set_aside_messages
+from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows, quarantine_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
 
 @dataclass(frozen=True)
-class Aside:
+class JobQuarantine:
     """Quarantine writer for one batch.
 
     Attributes:
@@ -41,7 +41,7 @@ class Aside:
     def first_messages(self, problem: TooManyBadRows) -> None:
         """Quarantine the first bad messages. `problem` is the error with which the source stopped."""
         if (found := problem.details.get("found")) is not None:
-            set_aside_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
+            quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
     def read(self, found: Read) -> None:
         """Quarantine the bad messages and rows of a batch. Raises TooManyBadRows."""
@@ -50,10 +50,10 @@ class Aside:
         handle, messages, misfits = self.reading.table.handle, found.messages, found.misfits
         too_many = self.limits.exceeded(found.bad, len(found.rows) + found.bad)
         if len(messages):
-            set_aside_messages(handle, messages.slice(0, KEPT) if too_many else messages, self.transaction)
+            quarantine_messages(handle, messages.slice(0, KEPT) if too_many else messages, self.transaction)
         limits = self.limits if too_many else BadRowLimits(misfits.count, 1.0)
         if misfits.count and not (too_many and len(messages)):
-            set_aside(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))
+            quarantine_bad_rows(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))
         if too_many:
             first = _first_of(messages) if len(messages) else f": {misfits.found['detail'][0]}"
             raise self._too_many(found.bad, first, len(found.rows))
@@ -76,13 +76,13 @@ class Aside:
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
         rows, bad = self.fitting(rows, limits)
-        positions, _, lost = homeless(rows, table, config, mode, self.changes)
+        positions, _, lost = unresolvable(rows, table, config, mode, self.changes)
         if len(positions):
             too_many = limits.exceeded(bad.total() + len(lost), count)
             if len(lost):
                 places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
                 lost = lost.set_column(0, lost.schema.field("place"), pa.array(places, pa.string()))
-                set_aside_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
+                quarantine_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
             if too_many:
                 more = bad.total() + len(lost)
                 raise self._too_many(more, _first_of(lost), count - more)
@@ -106,13 +106,13 @@ class Aside:
             TooManyBadRows: There are more than `limits`.
         """
         handle = self.reading.table.handle
-        rows = handle.newest_config().spellings.rows(rows)
+        rows = handle.newest_config().name_mapping.rows(rows)
         if self.reading.missing == "keep":
             return rows, Counter()
         bad = named_by_file(self.reading.misfits(rows, limits.rows), origins)
         if self.changes is not None:
             bad = as_changes(bad, rows, self.changes)
-        reasons = set_aside(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
+        reasons = quarantine_bad_rows(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
         return without(rows, bad.found["row"].to_numpy()), reasons
 
     def _too_many(self, bad: int, first: str, good: int) -> TooManyBadRows:
@@ -129,4 +129,4 @@ def _first_of(messages: pa.Table) -> str:
     return f" at {messages['place'][0]}: {messages['detail'][0]}"
 
 
-__all__ = ["Aside"]
+__all__ = ["JobQuarantine"]

@@ -23,7 +23,7 @@ _EARLIER_PLACE = "deltastreamer.checkpoint.key"  # in tables before version 8
 _SHAPE = {"app": str, "n": int, "position": str}
 
 
-class ForeignPlaces:
+class ExternalPositions:
     """The source positions in a sequence of commits."""
 
     def __init__(self, before: View) -> None:
@@ -76,4 +76,4 @@ class ForeignPlaces:
         return (said["app"], said["n"], said["position"]) if newer else None
 
 
-__all__ = ["ForeignPlaces"]
+__all__ = ["ExternalPositions"]

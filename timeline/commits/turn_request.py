@@ -16,7 +16,7 @@ from contextlib import suppress
 from hoodoo.errors import HoodooError
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.layout import PLEAS
+from hoodoo.timeline.layout import TURN_REQUESTS
 from hoodoo.timeline.state import TableState
 
 AFTER_LOST = 3  # lost races before a turn request
@@ -25,11 +25,11 @@ _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.5)  # 3 s in total; after each pause, check w
 _OLD_MS = 60_000
 
 
-class Plea:
+class TurnRequest:
     """Turn request of one commit attempt."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
-        self.store, self.environment, self.key = store, environment, PLEAS + nonce
+        self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def lost_a_race(self) -> None:
@@ -55,7 +55,7 @@ class Plea:
                 self.store.delete(self.key)
 
 
-class Courtesy:
+class Fairness:
     """Reaction of a process to the turn requests of other writers on one table."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
@@ -69,21 +69,21 @@ class Courtesy:
 
         state: the state that contains the turn requests. look: returns the current state.
         """
-        if self._paused or not self._any_fresh(state.pleas):
+        if self._paused or not self._any_fresh(state.turn_requests):
             self._paused = False
             return state
         self._paused = True
         for pause in _PAUSES_S:
             self.environment.sleep(pause)
             state = look()
-            if not state.pleas:
+            if not state.turn_requests:
                 break
         return state
 
-    def _any_fresh(self, pleas: Sequence[str]) -> bool:
+    def _any_fresh(self, turn_requests: Sequence[str]) -> bool:
         """Delete old turn requests, and return whether a recent one is left. A live writer writes its request again."""
         fresh = False
-        for key in pleas:
+        for key in turn_requests:
             with suppress(HoodooError, OSError):
                 if self._is_old(key):
                     self.store.delete(key)

@@ -15,9 +15,9 @@ from virtual_time import FarStore, World
 from hoodoo.errors import StoreUnavailable
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
-from hoodoo.timeline.commits import plea
+from hoodoo.timeline.commits import turn_request
 from hoodoo.timeline.environment import SYSTEM, Environment
-from hoodoo.timeline.layout import PLEAS, SLOTS
+from hoodoo.timeline.layout import SLOTS, TURN_REQUESTS
 from hoodoo.timeline.properties import config, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
@@ -73,8 +73,8 @@ def race(world: World, *writers: Writer, until: Callable[[], bool]) -> None:
     world.run(195, until)
 
 
-def pleas(world: World) -> list[str]:
-    return [key for key in world.store.data if key.startswith(PLEAS)]
+def turn_requests(world: World) -> list[str]:
+    return [key for key in world.store.data if key.startswith(TURN_REQUESTS)]
 
 
 def test_a_writer_whose_requests_take_half_a_second_commits_beside_one_that_commits_every_third_of_a_second() -> None:
@@ -84,14 +84,14 @@ def test_a_writer_whose_requests_take_half_a_second_commits_beside_one_that_comm
     race(world, one, other, until=lambda: len(one.ended_s) == 2)
     assert len(one.ended_s) == 2 and one.ended_s[1] < 60
     assert len(other.ended_s) > 2 * one.ended_s[1], "the fast one goes on"
-    assert not pleas(world)
+    assert not turn_requests(world)
     record("plea", first_s=round(one.ended_s[0], 1), second_s=round(one.ended_s[1], 1), beside=len(other.ended_s))
 
 
 @pytest.mark.deep
 def test_without_pleas_such_a_writer_starves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the world of the test above is one in which pleas are needed."""
-    monkeypatch.setattr(plea.Courtesy, "give_way", lambda self, state, look: state)
+    """So the world of the test above is one in which turn requests are needed."""
+    monkeypatch.setattr(turn_request.Fairness, "give_way", lambda self, state, look: state)
     world = world_with_a_table()
     one = slow(world)
     race(world, one, fast(world), until=lambda: bool(one.ended_s))
@@ -107,8 +107,8 @@ def test_two_slow_writers_that_both_plead_do_not_wait_for_each_other() -> None:
 
 def test_a_dead_writers_plea_costs_others_every_second_commit_a_pause_until_it_is_old_and_then_nothing() -> None:
     world = world_with_a_table()
-    world.store.put(PLEAS + "dead", b"")
-    world.written_ms[PLEAS + "dead"] = int(world.now_s * 1000)
+    world.store.put(TURN_REQUESTS + "dead", b"")
+    world.written_ms[TURN_REQUESTS + "dead"] = int(world.now_s * 1000)
     writer = fast(world)
     world.start(writer)
     world.run(100)
@@ -116,7 +116,7 @@ def test_a_dead_writers_plea_costs_others_every_second_commit_a_pause_until_it_i
     paused = [number for number, gap in enumerate(gaps) if gap > 1]
     assert len(paused) > 10 and max(gaps) < 3.5
     assert {after - before for before, after in itertools.pairwise(paused)} == {2}, "never two in a row"
-    assert writer.ended_s[paused[-1]] < 61 and not pleas(world), "whoever finds it old deletes it"
+    assert writer.ended_s[paused[-1]] < 61 and not turn_requests(world), "whoever finds it old deletes it"
 
 
 # ---- request by request
@@ -134,7 +134,7 @@ class Racing(CountedStore):
 
     def put(self, key: str, data: Any) -> None:
         super().put(key, data)
-        if key.startswith(PLEAS) and self.refuses_pleas:
+        if key.startswith(TURN_REQUESTS) and self.refuses_pleas:
             raise StoreUnavailable("no answer", key=key)
 
 
@@ -155,23 +155,23 @@ def loser(races: int, seconds: float = 2) -> tuple[Table, Racing]:
 def test_a_writer_pleads_after_every_third_lost_race_and_takes_its_plea_away(races: int, made: int) -> None:
     table, store = loser(races)
     assert table.upsert(rows("a", 2)).retries == 0
-    assert store.requests["put", "pleas"] == made
-    assert store.requests["delete", "pleas"] == bool(made)
-    assert not [key for key in store.data if key.startswith(PLEAS)]
+    assert store.requests["put", "turn_requests"] == made
+    assert store.requests["delete", "turn_requests"] == bool(made)
+    assert not [key for key in store.data if key.startswith(TURN_REQUESTS)]
 
 
 def test_a_writer_that_loses_races_as_quickly_as_others_win_them_does_not_plead() -> None:
     """Thirty of them made each other pause: 8.6 commits a second instead of 10.4."""
     table, store = loser(9, seconds=0.05)
     table.upsert(rows("a", 2))
-    assert store.requests["put", "pleas"] == 0
+    assert store.requests["put", "turn_requests"] == 0
 
 
 def test_a_plea_that_nobody_hears_of_harms_no_commit() -> None:
     table, store = loser(4)
     store.refuses_pleas = True
     assert table.upsert(rows("a", 2)).inserted == 1
-    assert not [key for key in store.data if key.startswith(PLEAS)], "it may have arrived all the same"
+    assert not [key for key in store.data if key.startswith(TURN_REQUESTS)], "it may have arrived all the same"
 
 
 def test_a_plea_is_taken_away_when_its_writer_rebases_or_fails() -> None:
@@ -182,24 +182,24 @@ def test_a_plea_is_taken_away_when_its_writer_rebases_or_fails() -> None:
     store.others.insert(0, lambda: rival.upsert(rows("a", 7)))
     store.requests.clear()
     assert table.upsert(rows("a", 7)).retries == 1
-    assert store.requests["put", "pleas"] == 1
-    assert not [key for key in store.data if key.startswith(PLEAS)]
+    assert store.requests["put", "turn_requests"] == 1
+    assert not [key for key in store.data if key.startswith(TURN_REQUESTS)]
 
 
 def test_pleas_stand_in_no_ones_way(tmp_path: Any) -> None:
     """Readers, verify and new processes take them for no slot; a sweep takes old ones away."""
     table, store = loser(0)
-    store.put(PLEAS + "somebody", b"")
+    store.put(TURN_REQUESTS + "somebody", b"")
     again = Table(store)
     assert again.scan().to_arrow().num_rows == 1
     assert again.verify().problems == []
-    assert again.sweep(older_than_hours=1).kinds == {"pleas": 1}
-    assert not [key for key in store.data if key.startswith(PLEAS)]
+    assert again.sweep(older_than_hours=1).kinds == {"turn_requests": 1}
+    assert not [key for key in store.data if key.startswith(TURN_REQUESTS)]
 
 
 def test_what_stands_after_a_gap_is_found_by_verify_beside_a_plea() -> None:
     table, store = loser(0)
-    store.put(PLEAS + "somebody", b"")
+    store.put(TURN_REQUESTS + "somebody", b"")
     head = table.cursor.seq
     store.data[f"{SLOTS}{head + 2:020d}"] = b"planted"
     assert [problem.file for problem in table.verify().problems] == [f"{SLOTS}{head + 1:020d}"]

@@ -158,7 +158,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Spellings:
+class NameMapping:
     """Mapping between the names and the original names of a table's columns.
 
     Attributes:
@@ -168,7 +168,7 @@ class Spellings:
 
     columns: tuple[Column, ...]
     originals: Mapping[int, str]
-    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/parcels)
+    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
     def __bool__(self) -> bool:
         """Return True if a column has an original name."""
@@ -302,7 +302,7 @@ class Spellings:
         """Convert rows of the table to the original names of their columns."""
         return _rows(rows, self.given_back) if self else rows
 
-    def beneath(self, names: Iterable[str]) -> Spellings:
+    def beneath(self, names: Iterable[str]) -> NameMapping:
         """Return the mapping for rows in which each of `names` is a struct of the columns."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
@@ -381,4 +381,4 @@ def _path(level: Level, given: str) -> str:
     return given
 
 
-__all__ = ["Level", "Spellings", "originals_of", "with_allowed_names"]
+__all__ = ["Level", "NameMapping", "originals_of", "with_allowed_names"]

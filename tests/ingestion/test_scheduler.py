@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavailable, StoreFull, StoreUnavailable
-from hoodoo.ingestion import stopping, turns
+from hoodoo.ingestion import scheduler, stopping
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.turns import RACES_MAX, Running, Turns
+from hoodoo.ingestion.scheduler import RACES_MAX, Running, ScheduledJob
 from hoodoo.sources import Limits
 
 
@@ -72,16 +72,16 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(turns, "time", clock)
-    monkeypatch.setattr(turns.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(scheduler, "time", clock)
+    monkeypatch.setattr(scheduler.random, "uniform", lambda low, high: high)
     return clock
 
 
 def run(
     clock: Clock, *jobs: Job, once: bool = False, failure: Callable[[Running, HoodooError], None] | None = None
 ) -> None:
-    each: Any = [Turns(job, once, 5.0) for job in jobs]  # type: ignore[arg-type]
-    turns.run(each, clock, failure)  # type: ignore[arg-type]
+    each: Any = [ScheduledJob(job, once, 5.0) for job in jobs]  # type: ignore[arg-type]
+    scheduler.run(each, clock, failure)  # type: ignore[arg-type]
 
 
 def test_a_job_looks_again_at_once_after_a_batch_and_after_a_while_where_nothing_was_new(clock: Clock) -> None:
@@ -183,8 +183,8 @@ def test_a_batch_is_told_though_nobody_can_say_what_waits(clock: Clock, monkeypa
         raise SourceUnavailable("no answer")
 
     monkeypatch.setattr(job, "measure_lag", away)
-    each: Any = [Turns(job, True, 5.0, told.append, measure_lag=True)]  # type: ignore[arg-type]
-    turns.run(each, clock)  # type: ignore[arg-type]
+    each: Any = [ScheduledJob(job, True, 5.0, told.append, measure_lag=True)]  # type: ignore[arg-type]
+    scheduler.run(each, clock)  # type: ignore[arg-type]
     assert [batch.rows for batch in told] == [7] and job.fine and job.report.retries == 0
 
 

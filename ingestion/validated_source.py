@@ -13,7 +13,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
-class Asked(Source):
+class ValidatedSource(Source):
     """Source whose results are checked against the types of `Source`.
 
     Attributes:
@@ -137,4 +137,4 @@ class Asked(Source):
         )
 
 
-__all__ = ["Asked"]
+__all__ = ["ValidatedSource"]

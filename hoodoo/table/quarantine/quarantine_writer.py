@@ -37,7 +37,7 @@ _UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # not a
 _TRIES = 20
 
 
-def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
+def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
     """Store the bad rows of a write in the quarantine, before the other rows are committed.
 
     A row that is already waiting in the quarantine is not stored again, so a write can be retried. Bad rows of
@@ -84,7 +84,7 @@ def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> Count
     return bad.reasons
 
 
-def set_aside_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:
+def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:
     """Store undecodable messages of a source in the quarantine, before the rows of the same batch are committed.
 
     Messages that are already stored are skipped, so that a part of the source can be read again.

@@ -24,7 +24,7 @@ MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
 
 
 @dataclass(frozen=True)
-class Folded:
+class DeduplicatedBatch:
     """A batch with one row per key.
 
     Attributes:
@@ -65,7 +65,9 @@ class _Chains:
         return self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
 
-def folded(batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None) -> Folded:
+def deduplicated(
+    batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
+) -> DeduplicatedBatch:
     """Merge the rows of each key into one row.
 
     Args:
@@ -79,7 +81,7 @@ def folded(batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: Merge
     """
     chains = _chains(batch, config)
     if chains is None:
-        return Folded(batch, np.zeros(len(batch), bool))
+        return DeduplicatedBatch(batch, np.zeros(len(batch), bool))
     kept = np.sort(np.append(chains.others, chains.last))
     where = np.searchsorted(kept, chains.last)
     anew = np.zeros(len(kept), bool)
@@ -89,7 +91,7 @@ def folded(batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: Merge
     else:
         rows = _replaced(take(batch.rows, kept), where, _by_function(batch.rows, chains, merge_rows))
     stale = batch.stale + chains.stale
-    return Folded(replace(batch.take(kept), rows=rows, stale=stale), anew)
+    return DeduplicatedBatch(replace(batch.take(kept), rows=rows, stale=stale), anew)
 
 
 def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
@@ -152,4 +154,4 @@ def _replaced(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)
 
 
-__all__ = ["Folded", "MergeRows", "folded"]
+__all__ = ["DeduplicatedBatch", "MergeRows", "deduplicated"]

@@ -11,8 +11,8 @@ import pytest
 
 import hoodoo
 from hoodoo.engine import spark as spark_engine
-from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import SparkEngine, dumps
+from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.storage.local import LocalStore
 
@@ -78,7 +78,7 @@ def test_a_task_s_own_part_has_neither_store_nor_configuration_nor_filter(tmp_pa
     common, parts = pack(len, tasks)
     for word in (b"LocalStore", b"TableConfig", b"Filter"):
         assert word in common and not any(word in part for part in parts)
-    parcels = Parcels(common)
+    parcels = PickledTasks(common)
     back = [parcels.item(part) for part in parts]
     assert [task.group for task in back] == [task.group for task in tasks]
     assert len({id(task.store) for task in back}) == len({id(task.config) for task in back}) == 1
@@ -89,7 +89,7 @@ def test_things_that_travel_once_are_told_apart_by_identity(tmp_path: Path) -> N
     one, other, schema = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b"), pa.schema([("x", pa.int8())])
     items = [(one, 1, [schema]), (other, 2, {"deep": (one, schema)})]
     common, parts = pack(str, items)
-    first, second = (Parcels(common).item(part) for part in parts)
+    first, second = (PickledTasks(common).item(part) for part in parts)
     assert (first[0].uri, first[1], first[2]) == (one.uri, 1, [schema])
     assert (second[0].uri, second[2]["deep"][0].uri, second[2]["deep"][1]) == (other.uri, one.uri, schema)
-    assert Parcels(common).run(pack(None, [7])[1][0]) == "7"
+    assert PickledTasks(common).run(pack(None, [7])[1][0]) == "7"

@@ -18,7 +18,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.generated_columns import with_places
 
 
-def placeable(rows: pa.Table, config: TableConfig) -> pa.Table:
+def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Add missing partition columns and the delete flag to rows.
 
     Deletes may only have key columns, and a transform may remove an unused delete flag.
@@ -38,7 +38,7 @@ def placeable(rows: pa.Table, config: TableConfig) -> pa.Table:
     return rows
 
 
-def placed(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
+def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     """Convert changes to changes with the correct partitions.
 
     Args:
@@ -88,4 +88,4 @@ def _deletes(rows: pa.Table, both: pa.Table, gone: np.ndarray, by: np.ndarray, c
     return pa.table(columns, schema=rows.schema)
 
 
-__all__ = ["placeable", "placed"]
+__all__ = ["locatable", "located"]

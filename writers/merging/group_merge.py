@@ -30,7 +30,7 @@ from hoodoo.writers.stored_rows import deletes_of
 
 
 @dataclass(frozen=True)
-class MetRows:
+class MatchedRows:
     """Source rows that match stored rows of one file group.
 
     Attributes:
@@ -55,7 +55,7 @@ class Unread:
     """
 
     config: TableConfig
-    source: Callable[[], MetRows]
+    source: Callable[[], MatchedRows]
     sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
@@ -69,7 +69,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class GroupMerge:
     """Callable that returns the changes of a merge in one file group.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
@@ -88,7 +88,7 @@ class Meeting:
     index: KeyIndex
     rules: MergeRules
     group: FileGroup
-    source: Callable[[], MetRows] | None
+    source: Callable[[], MatchedRows] | None
     new: Callable[[], KeyedChanges] | None
     sets: tuple[str, ...]
 
@@ -137,7 +137,7 @@ class Meeting:
     def _names(self) -> list[str]:
         return [RECORD_KEY, *self._columns]
 
-    def _stored(self, met: MetRows | None, whole: bool) -> pa.Table:
+    def _stored(self, met: MatchedRows | None, whole: bool) -> pa.Table:
         schema = slices.schema_of(self._config, self._names)
         if whole or met is None:
             return slices.read_slice(self.store, self._config, self.group, schema)
@@ -182,4 +182,4 @@ class Meeting:
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 
-__all__ = ["Meeting", "MetRows", "Unread"]
+__all__ = ["GroupMerge", "MatchedRows", "Unread"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize a task and its items for `Parcels`.
+    """Serialize a task and its items for `PickledTasks`.
 
     Returns the bytes of `task` and of the shared objects, and the bytes of each item without them.
     """
@@ -39,7 +39,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
     return whole.getvalue(), parts
 
 
-class Parcels:
+class PickledTasks:
     """Deserializer for the results of `pack`, for use in tasks. The shared part is loaded with the first item."""
 
     def __init__(self, common: bytes) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @explained
-class Interchanged:
+class Exportable:
     """Base class with the methods of `Table` for other formats."""
 
     handle: TableHandle
@@ -191,7 +191,7 @@ class Interchanged:
 
         handle, engine = self.handle, LocalEngine()
         config = handle.look().config
-        if config.layout_one:
+        if config.is_timeline_v1:
             done = upgrade.upgrade(handle.store, handle.environment, engine)
         else:
             done = upgrade.finished(handle.store, config)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @explained
-class Keeping:
+class Restorable:
     """Base class with the methods of `Table` that protect and restore snapshots."""
 
     handle: TableHandle

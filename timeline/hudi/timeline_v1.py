@@ -17,7 +17,7 @@ from hoodoo.format.names import BaseName, LogName, instant_of_ms, ms_of_instant,
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
-from hoodoo.timeline.hudi.foreign import DESCRIBED, Before, CompletedInstant, ForeignHistory, digest_of
+from hoodoo.timeline.hudi.external_history import DESCRIBED, Before, CompletedInstant, ExternalHistory, digest_of
 from hoodoo.timeline.instant import COMMIT, COMPACTION, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE, PROPERTIES
 from hoodoo.timeline.properties.config import TableConfig
@@ -76,7 +76,7 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 
 @dataclass(frozen=True)
-class ToldInstant(CompletedInstant):
+class ListedInstant(CompletedInstant):
     """An instant without a file. `told` is its record.
 
     If `before` is set, the instant represents the archived commits that began before it.
@@ -89,7 +89,7 @@ class ToldInstant(CompletedInstant):
         return dict(self.told)
 
 
-class LayoutOneHistory(ForeignHistory):
+class TimelineV1History(ExternalHistory):
     """History of a table of version 6.
 
     Slots are numbered from the oldest instant that is not archived. Cursors therefore change when more instants are
@@ -99,13 +99,13 @@ class LayoutOneHistory(ForeignHistory):
     def __init__(self, store: Store, config: TableConfig) -> None:
         super().__init__(store)
         self._config = config
-        self._archived: dict[str, ToldInstant | None] = {}
-        self._told: list[ToldInstant] = []
+        self._archived: dict[str, ListedInstant | None] = {}
+        self._told: list[ListedInstant] = []
 
     def instants(self) -> list[Instant]:
         return instants(self.store)
 
-    def archived(self) -> list[ToldInstant]:
+    def archived(self) -> list[ListedInstant]:
         """Return the instants that represent archived commits, as of the newest read."""
         return self._told
 
@@ -133,23 +133,23 @@ class LayoutOneHistory(ForeignHistory):
         self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
     ) -> Slot:
         slot = super()._slot(seq, previous_ms, found, record, before)
-        archived = found.before if isinstance(found, ToldInstant) else ""
+        archived = found.before if isinstance(found, ListedInstant) else ""
         blocks = f"<{archived}" if archived else found.time
         files = tuple(replace(file, blocks=blocks) if file.kind == LOG else file for file in slot.files)
         # the files left by archived commits are not a snapshot; only later snapshots need them
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
-    def _creation(self) -> Iterator[ToldInstant]:
+    def _creation(self) -> Iterator[ListedInstant]:
         """Yield an instant for a table without commits, if it was created with columns. Such a table is empty."""
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
-            yield ToldInstant(created, created, self._config.write_action, "", told=told)
+            yield ListedInstant(created, created, self._config.write_action, "", told=told)
 
     # ---- archived commits
     def _archived_before(
         self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
-    ) -> list[ToldInstant]:
+    ) -> list[ListedInstant]:
         """Return instants that represent archived commits.
 
         All commits before the oldest active one are archived. If savepoints keep some commits active, the commits
@@ -173,7 +173,7 @@ class LayoutOneHistory(ForeignHistory):
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
-    def _listed(self, time: str, active: set[str], begun: set[str]) -> ToldInstant | None:
+    def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
         """Return the newest slices of the files begun before `time`, as one commit, or None if there are none.
 
         As in Hudi, an instant that is older than the timeline is committed.
@@ -202,7 +202,7 @@ class LayoutOneHistory(ForeignHistory):
             return None
         before = instant_of_ms(ms_of_instant(time) - 1)
         record = {"partitionToWriteStats": told, "operationType": _ARCHIVED}
-        return ToldInstant(before, before, self._config.write_action, "", told=record, before=time)
+        return ListedInstant(before, before, self._config.write_action, "", told=record, before=time)
 
 
-__all__ = ["ActiveInstant", "LayoutOneHistory", "ToldInstant", "commit_in_avro", "instants", "keys"]
+__all__ = ["ActiveInstant", "TimelineV1History", "ListedInstant", "commit_in_avro", "instants", "keys"]

@@ -28,7 +28,7 @@ _COMMITS = 30
 """Number of commits that are searched for versions of deleted rows."""
 
 
-def homeless(
+def unresolvable(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
     """Find the rows that cannot be completed.
@@ -131,4 +131,4 @@ def _plain(value: pa.Scalar) -> object:
         return str(value)
 
 
-__all__ = ["homeless"]
+__all__ = ["unresolvable"]

@@ -187,6 +187,7 @@ _WRITES = (
     "upsert(rows) replaces rows of existing keys, insert(rows) adds new keys, insert_overwrite(rows) replaces "
     "partitions, or all rows with whole_table=True"
 )
+_CREATES = "if_exists='open' opens an existing table; the default raises TableExists"
 _SENTENCES: Mapping[tuple[str, str], str] = {
     **{("merge", word): f"{_BY_KEY}; pass other conditions as where= of a clause" for word in ("predicate", "on")},
     **{("merge", word): f"{_BY_KEY}; pass other conditions as where= of a clause" for word in ("condition", "how")},
@@ -199,7 +200,6 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     },
     **{("scan", word): "scan(...).head(rows)" for word in ("limit", "n", "rows", "n_rows", "nrows", "head")},
     **{("scan", word): _ENGINE for word in ("order_by", "sort", "sort_by")},
-    ("count", "where"): "scan(where=...).count()",
     ("head", "where"): "scan(where=...).head(rows)",
     ("insert_overwrite", "predicate"): "delete(where=...), then upsert(rows)",
     (
@@ -209,7 +209,7 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     ("open", "version"): "hoodoo.open(path).scan(as_of=version)",
     ("open", "as_of"): "hoodoo.open(path).scan(as_of=...)",
     ("clean", "dry_run"): "services() shows what cleaning would delete",
-    ("create", "mode"): "create() fails if the path has a table; hoodoo.open(path) opens it",
+    **{("create", word): _CREATES for word in ("mode", "exist_ok", "ignore_existing", "if_not_exists", "existing")},
 }
 """Suggestions by call and unknown argument, for arguments without an equivalent argument."""
 

@@ -29,7 +29,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     """
     now, token = environment.now_ms(), environment.token()
     config = configuration.parse(properties)
-    if store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE)):
+    if exists(store):
         raise TableExists(f"{store.uri} already contains a table. Open it with hoodoo.open(path).", path=store.uri)
     try:
         store.put_if_absent(PROPERTIES, configuration.render({**properties, TABLE_ID: token}, now))
@@ -47,6 +47,11 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
             f"{store.uri} was created by another process at the same time. Open it with hoodoo.open(path).",
             path=store.uri,
         )
+
+
+def exists(store: Store) -> bool:
+    """Return whether `store` contains a table of hoodoo or of another engine."""
+    return store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE))
 
 
 def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:

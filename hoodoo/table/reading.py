@@ -112,8 +112,11 @@ class Readable:
         """Return True, also for a table without rows."""
         return True
 
-    def count(self) -> int:
+    def count(self, where: Where | None = None) -> int:
         """Count the rows of the newest snapshot.
+
+        Args:
+            where: The condition on the rows, see `scan`. None (default): all rows.
 
         Returns:
             The number of rows.
@@ -122,7 +125,7 @@ class Readable:
             SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
-        return self.scan().count()
+        return self.scan(where=where).count()
 
     def head(self, rows: int = 10) -> pa.Table:
         """Return a few rows of the newest snapshot, as a preview.

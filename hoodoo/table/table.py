@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from hoodoo.arguments import flag, names, one_of
-from hoodoo.errors import OptionError, SchemaError
+from hoodoo.errors import OptionError, SchemaError, TableExists
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
 from hoodoo.format.name_mapping import NameMapping, originals_of, with_allowed_names
@@ -55,6 +55,7 @@ rows that have the columns.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 _RENAMES = ("snake",)
+_IF_EXISTS = ("error", "open")
 _LINE = 110  # maximum number of characters in a repr line
 
 
@@ -72,6 +73,7 @@ def create(
     checks: Mapping[str, str] | None = None,
     allow_moving_keys: bool = False,
     rename: str | None = None,
+    if_exists: str = "error",
     **options: object,
 ) -> Table:
     """Create a table and open it.
@@ -105,10 +107,13 @@ def create(
             table remembers the original name. Both names are accepted in batches, in `columns`, in `where` (quoted:
             "Order ID" = 5), in schema changes and in the arguments of this call. `scan(names="original")` returns the
             original names. None (default): invalid names raise an error that lists all of them.
+        if_exists: 'error' (default) raises TableExists if there is a table at the path. 'open' opens that table, and
+            ignores `schema` and `options`. The key, the partitions, `order_by` and `type` of the table must match the
+            arguments.
         **options: Table options by name. `Options` describes each.
 
     Returns:
-        The new table, which is empty.
+        The new table, which is empty. Or, with if_exists='open', the existing table.
 
     Warns:
         UserWarning: A partition column is a timestamp, so every distinct timestamp gets its own folder.
@@ -120,7 +125,8 @@ def create(
         OptionError: An argument or an option has an invalid value, an option is unknown, or a transform uses an
             `order_by` column.
         PredicateError: A check cannot be parsed or does not match the columns.
-        TableExists: There is already a table at the path.
+        TableExists: There is already a table at the path. With if_exists='open': its key, partitions, order or type
+            differ from the arguments.
         NestedTable: The path is inside another table, or another table is inside the path.
         StoreRefused: The store does not support the operations that commits need, or the path is on a network file
             system.
@@ -133,6 +139,7 @@ def create(
     from hoodoo.timeline import create_table
 
     one_of("type", type, _TYPES)
+    one_of("if_exists", if_exists, _IF_EXISTS)
     if change_log is not None:
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
     keys, partitioning = names("key", key), Partitioning.of(partition_by)
@@ -171,10 +178,17 @@ def create(
     properties |= to_properties(held)
     properties |= original_names.to_properties(_name_mapping(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
+    if if_exists == "open" and create_table.exists(store):
+        return _opened(store, properties)
     require_place_of_its_own(store)
     require_no_table_inside(store)
     require_conforming(store)
-    create_table.create(store, properties, SYSTEM)
+    try:
+        create_table.create(store, properties, SYSTEM)
+    except TableExists:
+        if if_exists == "open" and create_table.exists(store):  # another process created it at the same time
+            return _opened(store, properties)
+        raise
     table = Table(store)
     table._created = True
     return table
@@ -207,6 +221,35 @@ def open(
         CredentialsError: The store rejects the credentials, or no credentials are available.
     """
     return Table(open_store(path, storage))
+
+
+def _opened(store: Store, properties: Mapping[str, str]) -> Table:
+    """Open an existing table. Raises TableExists if its key, partitions, order or type differ from `properties`."""
+    table, wanted = Table(store), configuration.parse(properties)
+    there = table.handle.config
+    for name in ("key", "partition_by", "order_by", "type"):
+        found, expected = getattr(there, name), getattr(wanted, name)
+        if found != expected or name == "partition_by" and _transforms(there) != _transforms(wanted):
+            raise TableExists(
+                f"The table at {store.uri} has {name} {_shown(there, found)}: expected {_shown(wanted, expected)}. "
+                f"Pass its {name}, or choose another path.",
+                path=store.uri,
+                option=name,
+            )
+    return table
+
+
+def _transforms(config: TableConfig) -> dict[str, str]:
+    """Return the transforms of the partition columns as text, by column."""
+    return {name: str(transform) for name, transform in config.transforms.items()}
+
+
+def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
+    """Return a property for an error. Partition columns with a transform are shown as the transform."""
+    if isinstance(value, str):
+        return repr(value)
+    names = [_transforms(config).get(name, name) for name in value]
+    return repr(names[0]) if len(names) == 1 else repr(names) if names else "None"
 
 
 def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:

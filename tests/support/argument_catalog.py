@@ -112,6 +112,7 @@ LINES: dict[str, dict[str, str]] = {
         "checks": "plain",
         "allow_moving_keys": "plain",
         "rename": "plain",
+        "if_exists": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage"},
@@ -236,6 +237,7 @@ LINES: dict[str, dict[str, str]] = {
         "poll_s": "plain",
         "timeout_s": "plain",
     },
+    "Table.count": {"where": "where"},
     "Table.files": {"as_of": "position"},
     "Table.duplicates": {"as_of": "position"},
     "Table.timeline": {"newest": "plain"},
@@ -308,7 +310,6 @@ LINES: dict[str, dict[str, str]] = {
 """The kind of each parameter (a key of MORE), by call. Every option of `**options` has an entry."""
 
 WITHOUT_ARGUMENTS = {
-    "Table.count",
     *(
         f"Table.{name}"
         for name in (

@@ -111,7 +111,6 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
         (lambda t: t.cluster(z_order_columns=["n"]), "did you mean 'by'"),
         (lambda t: t.rename_column("n", new_name="m"), "did you mean 'to'"),
         (lambda t: t.scan().head(limit=3), "did you mean 'rows'"),
-        (lambda t: t.count(where="n = 1"), "scan(where=...).count()"),
         (lambda t: hoodoo.open(t.path, storage_options={}), "did you mean 'storage'"),
         (lambda t: hoodoo.open(t.path, version=1), "hoodoo.open(path).scan(as_of=version)"),
         (lambda t: hoodoo.create(f"{t.path}2", SCHEMA, keys="id"), "did you mean 'key'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import pickle
 import uuid
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
+from hoodoo.timeline import create_table
 
 ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -249,3 +251,49 @@ def test_periods_of_pandas_are_refused_and_not_taken_for_numbers(tmp_path: Path)
     frame = pd.DataFrame({"id": ["a"], "month": pd.PeriodIndex(["2026-01"], freq="M")})
     with pytest.raises(hoodoo.ColumnError, match=r"'month' contains pandas periods.*to_timestamp"):
         hoodoo.create(tmp_path / "t", frame, key="id")
+
+
+def test_create_opens_an_existing_table_if_asked(tmp_path: Path) -> None:
+    def start(**more: Any) -> hoodoo.Table:
+        given = {"key": "id", "partition_by": hoodoo.day("at"), "order_by": "n", "if_exists": "open"} | more
+        return hoodoo.create(tmp_path / "t", "id string, n bigint, at timestamp", **given)
+
+    assert start().insert([{"id": "a", "n": 1, "at": dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)}]).inserted == 1
+    start().add_column("note", "string")
+    again = start(clean_every=7)
+    assert (again.count(), again.schema.names[-1], again.options.clean_every) == (
+        1,
+        "note",
+        hoodoo.Options().clean_every,
+    )
+    for name, value, expected in (
+        ("key", ["id", "n"], r"has key 'id': expected \['id', 'n'\]"),
+        ("partition_by", None, r"has partition_by 'day\(at\)': expected None"),
+        ("partition_by", hoodoo.hour("at"), r"has partition_by 'day\(at\)': expected 'hour\(at\)'"),
+        ("order_by", None, "has order_by 'n': expected None"),
+        ("type", "copy_on_write", "has type 'merge_on_read': expected 'copy_on_write'"),
+    ):
+        with pytest.raises(hoodoo.TableExists, match=expected):
+            start(**{name: value})
+    with pytest.raises(hoodoo.TableExists, match="already contains a table"):
+        start(if_exists="error")
+    with pytest.raises(hoodoo.OptionError, match="if_exists must be 'error' or 'open'"):
+        start(if_exists="replace")
+
+
+def test_of_two_processes_that_create_a_table_both_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = create_table.create
+
+    def late(*given: Any) -> None:
+        made(*given)  # the other process
+        made(*given)
+
+    monkeypatch.setattr(create_table, "create", late)
+    assert hoodoo.create(tmp_path / "t", SCHEMA, key="id", if_exists="open").insert(ROWS).inserted == 2
+    assert hoodoo.open(tmp_path / "t").count() == 2
+
+
+def test_count_counts_the_rows_that_match_a_condition(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table.insert(ROWS)
+    assert [table.count(), table.count(where="n > 1"), table.count("n > 2")] == [2, 1, 0]

@@ -57,8 +57,8 @@ _GUESS = re.compile(r"^\| (?:pandas|polars|DuckDB|deltalake) \| `(.*)` \| (?:wor
 GUESSES = _GUESS.findall((ROOT / "docs/from-dataframes.md").read_text())
 
 
-def test_of_fifty_first_guesses_at_least_forty_work() -> None:
-    assert len(GUESSES) == 50 and sum(not line for _, line in GUESSES) >= 40
+def test_of_at_least_fifty_first_guesses_four_in_five_work() -> None:
+    assert len(GUESSES) >= 50 and sum(not line for _, line in GUESSES) >= 0.8 * len(GUESSES)
 
 
 @pytest.mark.parametrize(("guess", "line"), GUESSES)

@@ -15,7 +15,7 @@ SLACK = 8
 
 
 def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the contiguous chunks of a column. An Array is one chunk, and a ChunkedArray may have none."""
+    """Return the contiguous chunks of a column. An Array is one chunk. A ChunkedArray can be empty."""
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 

@@ -34,7 +34,8 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """
     if keys.null_count:
         raise KeyValueError(
-            f"{keys.null_count} of {len(keys)} record keys are null; a null key has no hash. Fill or drop those rows."
+            f"{keys.null_count} of {len(keys)} record keys are null: expected a value in every row. Fill or "
+            "drop these rows."
         )
     parts = [_hash_array(chunk) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
@@ -73,7 +74,7 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
 
 
 def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
-    """Return the hashes of `keys` keys, all of `length` bytes. The steps are those of the specification."""
+    """Return the hashes of `keys` keys, all of `length` bytes, by the steps of the specification."""
     with np.errstate(over="ignore"):
         acc = _stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):

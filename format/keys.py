@@ -296,7 +296,7 @@ def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
     try:
         _from_text(value, type_)
     except (ValueError, ArithmeticError):
-        raise _refused(name, value, "lies outside the years 1 to 9999") from None
+        raise _refused(name, value, "is outside the years 1 to 9999") from None
     return value.translate(_URL_ENCODED) if url_encode else value
 
 
@@ -343,7 +343,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
 
 
 def _from_text(text: str, type_: pa.DataType) -> Any:
-    """Return the value of a text. This is the inverse of `_texts`."""
+    """Return the value of a string. This is the inverse of `_texts`."""
     types = pa.types
     if _is_text(type_):
         return text

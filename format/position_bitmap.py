@@ -83,7 +83,7 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
         (count,) = struct.unpack_from("<I", data, at)
         at += 4
     else:
-        raise ValueError("it is no roaring bitmap")
+        raise ValueError("it is not a roaring bitmap")
     if count > _CONTAINERS_MAX:
         raise ValueError(f"it claims {count} containers")
     heads = np.frombuffer(data, "<u2", 2 * count, at).reshape(count, 2).astype(np.int64)

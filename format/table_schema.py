@@ -128,7 +128,7 @@ class Column:
     def from_json(said: Any) -> Column:
         """Return the column for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
         if not isinstance(said, dict) or not isinstance(said["name"], str) or type(said["id"]) is not int:
-            raise ValueError(f"{str(said)[:50]} is no column")
+            raise ValueError(f"{str(said)[:50]} is not a column")
         kind, inner = _kind(said)
         return Column(
             said["id"],
@@ -226,7 +226,7 @@ class TableSchema:
     def from_json(said: Any) -> TableSchema:
         """Return the schema for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
         if not isinstance(said, dict) or type(said["id"]) is not int or type(said["max"]) is not int:
-            raise ValueError(f"{str(said)[:50]} is no schema")
+            raise ValueError(f"{str(said)[:50]} is not a schema")
         pairs = said.get("hudi")
         hudi = None if pairs is None else tuple((int(own), int(theirs)) for own, theirs in pairs)
         schema = TableSchema(said["id"], tuple(map(Column.from_json, said["columns"])), said["max"], hudi)

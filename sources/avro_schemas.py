@@ -137,7 +137,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     except RecursionError:
         raise DataError("it is nested too deeply.") from None
     if not isinstance(top, dict) or top["type"] != "record":
-        raise DataError("it is no record, of which a row could be made.")
+        raise DataError("it is not a record: a row needs a record.")
     columns = tuple(
         AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _type(field)) for field in top["fields"]
     )
@@ -170,7 +170,7 @@ def _json(text: str) -> Any:
     except (ValueError, RecursionError):
         if text.strip().replace(".", "").isidentifier():  # some registries return the name of a type without quotes
             return text.strip()
-        raise DataError("it is no JSON.") from None
+        raise DataError("it is not JSON.") from None
 
 
 def _type(field: dict[str, Any]) -> AvroType | None:
@@ -225,7 +225,7 @@ class _WritingOut:
                 raise DataError("an array or a map has items of no bytes, so that a short message could be endless.")
             return avro if avro == "null" or avro in PLAIN else self._referred(avro, space, depth, repeated)
         if not isinstance(avro, dict):
-            raise DataError(f"{reprlib.repr(avro)} is no type of Avro.")
+            raise DataError(f"{reprlib.repr(avro)} is not an Avro type.")
         kind = avro.get("type")
         if kind in ("record", "error", "enum", "fixed"):
             return self._defined(avro, space, depth, repeated)
@@ -247,7 +247,7 @@ class _WritingOut:
     def _defined(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
         name, own = avro.get("name"), avro.get("namespace", space)
         if not isinstance(name, str) or not name or not isinstance(own, str):
-            raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
+            raise DataError(f"a type lacks its name: {reprlib.repr(avro)}.")
         full = name if "." in name or not own else f"{own}.{name}"
         if self._named.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
             raise DataError(f"it says twice what {reprlib.repr(full)} is.")
@@ -261,7 +261,7 @@ class _WritingOut:
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):
-                raise DataError(f"the symbols of {reprlib.repr(full)} are none.")
+                raise DataError(f"the symbols of {reprlib.repr(full)} are not a list of names.")
             return found | {"symbols": symbols}
         if avro["type"] == "fixed":
             size = avro.get("size")
@@ -278,11 +278,11 @@ class _WritingOut:
         for one in fields if isinstance(fields, list) else ():
             name, aliases = (one.get("name"), one.get("aliases", ())) if isinstance(one, dict) else (None, ())
             if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
-                raise DataError(f"a field of {reprlib.repr(full)} has no name.")
+                raise DataError(f"a field of {reprlib.repr(full)} lacks its name.")
             kind = self._node(one.get("type"), space, depth + 1, repeated)
             found.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
         if not found or len({one["name"] for one in found}) < len(found):
-            raise DataError(f"the record {reprlib.repr(full)} has no fields, or two of one name.")
+            raise DataError(f"the record {reprlib.repr(full)} lacks fields, or has two fields with one name.")
         return found
 
     # ---- logical types

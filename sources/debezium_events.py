@@ -289,14 +289,14 @@ class EventReader:
             return False
         if is_none(event.keys()):
             return True
-        raise ValueError("no change event: it has no op")
+        raise ValueError("it is not a change event: it lacks op")
 
     def _plain_image(self, image: Any) -> dict[str, Any] | None:
         """Return the image of a row, with values in their JSON encoding. Raises ValueError."""
         if image is None:
             return None
         if not isinstance(image, dict):
-            raise ValueError(f"{printable(image)} is no row")
+            raise ValueError(f"{printable(image)} is not a row")
         found = {}
         for name, value in image.items():
             field = self.known.get(name)

@@ -123,7 +123,7 @@ class Kafka(Source):
         """
         for option, value in (("servers", servers), ("topic", topic), ("unavailable", unavailable)):
             if not isinstance(value, str) or not value:
-                raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
+                raise OptionError(f"{option} must be a string, got {printable(value)}.", option=option)
         one_of("start", start, ("earliest", "latest"))
         one_of("on_loss", on_loss, ("fail", "skip"))
         one_of("tombstones", tombstones, ("quarantine", "skip"))
@@ -189,7 +189,7 @@ class Kafka(Source):
         """Return the first offset to read of each partition."""
         known = was.offsets if was else {}
         if was and was.id and topic_id and was.id != topic_id:
-            raise self._client.lost("the topic was deleted and made anew")
+            raise self._client.lost("the topic was deleted and created again")
         if gone := sorted(set(known) - set(bounds)):
             raise self._client.lost(f"partition {gone[0]} is gone")
         begin = {}

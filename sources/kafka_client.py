@@ -425,8 +425,8 @@ class KafkaClient:
             return self.lost(problem.str(), can_skip=True)
         if problem.code() in gone:
             return SourceLost(
-                f"Kafka at {self.servers} has no topic {self.topic!r}. Nothing was read. Make the topic, or name one "
-                "that is there. A job whose topic was deleted and made anew needs another name.",
+                f"Kafka at {self.servers} has no topic {self.topic!r}. Nothing was read. Create the topic, or name an "
+                "existing topic. A job needs another name if its topic was deleted and created again.",
                 topic=self.topic,
             )
         if problem.code() in self._remedies:

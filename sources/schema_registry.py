@@ -65,9 +65,12 @@ class SchemaRegistry:
             user, password = unquote(parts.username), unquote(parts.password or "")
         for option, value in (("user", user), ("password", password)):
             if value is not None and not isinstance(value, str):
-                raise OptionError(f"{option} takes a text, got a {type(value).__name__}.", option=option)
+                raise OptionError(f"{option} must be a string, got {type(value).__name__}.", option=option)
         if user is None and password is not None or user is not None and ":" in user:
-            raise OptionError("A password needs a user, whose name has no colon.", option="user")
+            raise OptionError(
+                "user is missing or contains a colon: a password needs a user without a colon in the name.",
+                option="user",
+            )
         host = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
         self.timeout_s = number_from("timeout_s", timeout_s, 0, optional=False)
@@ -113,7 +116,7 @@ class SchemaRegistry:
             if (kind := said.get("schemaType") or "AVRO") != "AVRO":
                 raise DataError(f"Of the registry at {self.url}, {what} is {printable(kind)}, not Avro.", schema=what)
             if not isinstance(text := said.get("schema"), str):
-                raise self._no_registry(f"its answer to {what} has no schema")
+                raise self._no_registry(f"its answer to {what} lacks the schema")
             for name, version in self._references(said, what):
                 if (name, version) in seen:
                     continue
@@ -137,7 +140,7 @@ class SchemaRegistry:
         except (KeyError, TypeError):
             sound = False
         if not sound:
-            raise self._no_registry(f"what {what} refers to has no subjects and versions")
+            raise self._no_registry(f"a reference of {what} lacks its subject or version")
         return found
 
     # ---- HTTP
@@ -165,7 +168,7 @@ class SchemaRegistry:
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
-            raise self._no_registry(f"its answer to {what} is no JSON object")
+            raise self._no_registry(f"its answer to {what} is not a JSON object")
         return said
 
     def _content(self, answer: Any) -> bytes:
@@ -210,7 +213,8 @@ class SchemaRegistry:
 
     def _no_registry(self, why: str) -> OptionError:
         return OptionError(
-            f"At {self.url} there is no schema registry: {why}. Give the address below which /schemas/ids/1 lies.",
+            f"{self.url} is not the address of a schema registry: {why}. Pass the address that is followed by "
+            "/schemas/ids/1.",
             option="registry",
         )
 

@@ -1,7 +1,7 @@
 """Detection of the columns of a source from its first rows, for creating a table.
 
-Types that the source knows are kept: those of Parquet, Avro, a registry, or Debezium's schemas. Text has no types. Its
-type is the one that matches all inspected values.
+Parquet, Avro, a registry and Debezium's schemas declare types, which are kept. The type of a text column is the type
+that matches all inspected values.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
         The columns of the source.
 
     Raises:
-        DataError: The source has no rows, or none of them can be read.
+        DataError: The source is empty, or its rows cannot be read.
         ColumnError: A column has values of several types.
     """
     planned = source.plan("", Limits(rows=rows, bytes=_BYTES_MAX, bad_rows=rows))

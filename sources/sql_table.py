@@ -61,7 +61,7 @@ class SqlTable(Source):
         """
         for option, value in (("table", table), ("column", column), ("key", key)):
             if not isinstance(value, str) or not value:
-                raise OptionError(f"{option} takes a text, got {printable(value)}.", option=option)
+                raise OptionError(f"{option} must be a string, got {printable(value)}.", option=option)
         if not callable(connect):
             raise OptionError(
                 f"connect must be a function that opens a connection, got {printable(connect)}. Write lambda: "

@@ -293,7 +293,7 @@ class S3Store(Store):
             ) from None
         except ParamValidationError as problem:
             raise OptionError(
-                f"Bucket {self.bucket!r} and key {key!r} are no place on S3: {printable(redact(str(problem)))}. Choose "
+                f"S3 rejects bucket {self.bucket!r} with key {key!r}: {printable(redact(str(problem)))}. Choose "
                 "another path.",
                 option="path",
                 **self._named,

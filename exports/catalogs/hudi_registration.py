@@ -181,7 +181,7 @@ class HudiRegistration:
             )
         if not found.input_format.startswith(_HUDI):
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} is no Hudi table: its files are read by "
+                f"The catalog's entry {identifier!r} is not a Hudi table: its files are read by "
                 f"{found.input_format or 'nothing'}. Register under another name, or drop that entry.",
                 identifier=identifier,
             )

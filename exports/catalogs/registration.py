@@ -103,7 +103,7 @@ class Registration:
         if old != ours["location"] and there.io.new_input(f"{old}/{HINT}").exists():
             raise CatalogRefused(
                 f"The catalog's entry {self.identifier!r} is this table at {old}, of which this one is a copy. "
-                "Register the copy under another name; or, if it is the one to go on with, drop that entry.",
+                "Register the copy under another name. If the copy replaces that table, drop the entry first.",
                 identifier=self.identifier,
             )
 

@@ -1,6 +1,6 @@
 """Columns of a table as an Iceberg schema: types, ids and the name mapping. Also checks which types Iceberg supports.
 
-The ids are those of hoodoo's slots, which hoodoo's base files also contain. Base files of other engines contain no ids,
+The ids come from hoodoo's slots, and hoodoo's base files contain them too. Base files of other engines contain no ids,
 so readers find their columns by the name mapping.
 """
 
@@ -44,7 +44,8 @@ def require_promotable(file: TableSchema, now: TableSchema) -> None:
         if not _is_promotable(was.kind, column.kind):
             raise SchemaError(
                 f"Column {column.name!r} is {column.kind}, and base files from before have it as {was.kind}, which "
-                f"Iceberg does not read as {column.kind}. Write them anew, for example by cluster(by={column.name!r}), "
+                f"Iceberg does not read as {column.kind}. Rewrite these files, for example by "
+                f"cluster(by={column.name!r}), "
                 "and export again.",
                 columns=[column.name],
                 format="iceberg",

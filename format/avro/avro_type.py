@@ -119,7 +119,7 @@ class _Parser:
             return _plain(avro) or self._reference(avro, namespace)
         if isinstance(avro, dict) and "type" in avro:
             return self._object(avro, namespace, depth)
-        raise CorruptTable(f"{reprlib.repr(avro)} is no Avro type.")
+        raise CorruptTable(f"An Avro type is invalid: got {reprlib.repr(avro)}. Restore the file from a backup.")
 
     def _count(self, types: int) -> None:
         self._nodes += types
@@ -170,7 +170,7 @@ class _Parser:
     def _define(self, kind: str, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         name, space = avro.get("name"), avro.get("namespace", namespace)
         if not isinstance(name, str) or not isinstance(space, str):
-            raise CorruptTable(f"An Avro {kind} has no name.")
+            raise CorruptTable(f"An Avro {kind} lacks its name. Restore the file from a backup.")
         full = name if "." in name or not space else f"{space}.{name}"
         if full in self._named:
             raise CorruptTable(f"An Avro schema defines {reprlib.repr(full)} twice.")
@@ -185,9 +185,12 @@ class _Parser:
         if not isinstance(fields, list) or not all(
             isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields
         ):
-            raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has no proper list of fields.")
+            raise CorruptTable(
+                f"The fields of the Avro record {reprlib.repr(avro['name'])} are not a list. Restore the file "
+                "from a backup."
+            )
         if not fields:
-            raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} has no fields.")
+            raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} is not supported: it lacks fields.")
         if bad := [f["name"] for f in fields if not NAME.match(f["name"])]:
             raise UnsupportedTable(
                 f"The Avro record {reprlib.repr(avro['name'])} has fields whose names Avro does not allow: "
@@ -218,7 +221,10 @@ def _fixed(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
 def _enum(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
     symbols = avro.get("symbols")
     if not isinstance(symbols, list) or not symbols or not all(isinstance(s, str) and NAME.match(s) for s in symbols):
-        raise CorruptTable(f"The Avro enum {reprlib.repr(avro['name'])} has no proper list of symbols.")
+        raise CorruptTable(
+            f"The symbols of the Avro enum {reprlib.repr(avro['name'])} are not a list of names. Restore the "
+            "file from a backup."
+        )
     return AvroType("enum", pa.string(), symbols=tuple(symbols))
 
 

@@ -175,7 +175,7 @@ def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     elif pa.types.is_decimal128(kind):
         matrix = _values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
     else:
-        raise SchemaError(f"A column of type {kind} has no Avro form here; normalise the schema first.", type=str(kind))
+        raise SchemaError(f"Avro cannot store a column of type {kind}: normalise the schema first.", type=str(kind))
     return matrix, np.full(len(column), matrix.shape[1], np.int64)
 
 
@@ -248,7 +248,7 @@ def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list
 def _struct(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     dense = column.drop_null()
     if dense.type.num_fields == 0:
-        raise SchemaError("A struct without fields has no Avro form here; normalise the schema first.")
+        raise SchemaError("Avro cannot store a struct without fields: normalise the schema first.")
     body = encode_columns([dense.field(i) for i in range(dense.type.num_fields)])
     return [_branches(valid, len(column)), _spread(body, valid)]
 

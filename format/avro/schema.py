@@ -221,9 +221,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
             "namespace": namespace,
             "fields": [_avro_field(f, f"{namespace}.{name}") for f in kind],
         }
-    raise SchemaError(
-        f"Column {name!r} has type {kind}, which has no Avro form here; normalise the schema first.", column=name
-    )
+    raise SchemaError(f"Avro cannot store column {name!r} of type {kind}: normalise the schema first.", column=name)
 
 
 _AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}

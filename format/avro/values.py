@@ -25,7 +25,7 @@ def demand(holds: np.ndarray, otherwise: str) -> None:
 
 
 def dense_positions(present: np.ndarray) -> pa.Array:
-    """Return for each row the position of its value among those that are present, null where the row has none.
+    """Return for each row the position of its value among the present values, or null for a row without a value.
 
     Values of the present rows alone, taken at these positions, become one value or null for each row.
     present: bool[n], which rows have a value.
@@ -49,7 +49,7 @@ def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: n
 
     MARGIN bytes around them must be readable.
     """
-    demand((lengths > 0) & (lengths <= 16), "a decimal has no bytes, or more than 16")
+    demand((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
     return fixed_width(kind, _two_words(data, begins, lengths))
 
 

@@ -117,7 +117,7 @@ def encode_log(
         rows: Rows with the columns of `schema`.
         deletes: The deleted records.
         positions: The row positions of `rows` in the base file, ascending.
-        base_instant: The instant of the base file in which all the records have their positions. The positions are
+        base_instant: The instant of the base file that contains all the records, for their positions. The positions are
             those
             of `rows`, `blocks` and `deletes`, and ascend in each. It is '' if the positions of some records are not
             known.
@@ -242,7 +242,7 @@ def decode_log(
         positions: True to also return the row position in the base file (int64) of each record.
 
     Raises:
-        CorruptTable: The file is damaged, or a block has no positions although `positions` is True.
+        CorruptTable: The file is damaged, or a block lacks positions although `positions` is True.
         UnsupportedTable: There is a block that hoodoo does not read, or one of more than `max_block` bytes.
     """
     return list(iter_log(data, columns, max_block, strict, positions))
@@ -276,7 +276,7 @@ def decode_logs(
     """Return the blocks of several sound log files, in order.
 
     Small blocks of rows under one schema are decoded together, because decoding each alone spends most of its time in
-    a few calls per column. Those of them that follow each other are returned as one block.
+    a few calls per column. Consecutive blocks are returned as one block.
     """
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
     together: dict[str, list[int]] = {}
@@ -372,9 +372,9 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """Return the offset of the next magic at or after `start`, or the length of `data` where there is none.
+    """Return the offset of the next magic at or after `start`, or the length of `data` if none follows.
 
-    `data` is searched one window after the other, because a memoryview has no `find`.
+    The search copies one window after the other, because a memoryview lacks `find`.
     """
     window = 1 << 20
     for first in range(start, len(data), window):
@@ -460,7 +460,9 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
     """Return the one block of `blocks` with the row position in the base file of each of its records."""
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
-        raise CorruptTable(f"A log block of type {frame.kind} has no row positions for its records.")
+        raise CorruptTable(
+            f"A log block of type {frame.kind} lacks the row positions of its records. Restore the file from a backup."
+        )
     count = len(block.rows) if isinstance(block, DataBlock) else len(block.keys)
     return [replace(block, positions=_positions(frame, count))]
 

@@ -133,7 +133,8 @@ def _check(rows: pa.Table, instant: str) -> None:
     """Raise CorruptTable unless each change has a known operation, the images that belong to it, and a key."""
     if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
         raise CorruptTable(
-            f"A change log of instant {instant} holds an operation that is none of {', '.join(_OPS)}.", instant=instant
+            f"A change log of instant {instant} contains an unknown operation: expected {', '.join(_OPS)}.",
+            instant=instant,
         )
     wrong = [
         pc.not_equal(rows[name].is_null(), pc.equal(rows[OP], none))

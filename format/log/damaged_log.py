@@ -1,4 +1,4 @@
-"""What can still be read of a damaged log, and what cannot: per block, and per record within a block.
+"""Recovery of the readable blocks and records of a damaged log.
 
 The length of each record says where the next one begins, so an unreadable record does not affect the others. Its key
 can usually be read, because the key comes before the table's columns.
@@ -37,7 +37,7 @@ class Unreadable:
 
     Attributes:
         row: The number of the first of them in the block, or None if it is not known.
-        count: How many there are, or 0 if that is not known.
+        count: Number of unreadable records, or 0 if it is unknown.
         why: The reason why they cannot be read.
         known: The columns of these rows that could be read.
         deletes: True if the records are deletes.
@@ -95,7 +95,7 @@ def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[st
 
 
 def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
-    """Yield the records of an Avro block. Those that cannot be read together are read in smaller parts."""
+    """Yield the records of an Avro block. If a read of all records fails, smaller parts are read."""
     count, content = _counted(frame)
     record, raw = parse_record(frame.text(_SCHEMA)), np.frombuffer(content, np.uint8)
     starts, ends = _walked(raw, count)

@@ -108,7 +108,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
     Raises:
         KeyValueError: A key or a partition path is null.
-        OrderingError: An ordering value is null or has no wrapper.
+        OrderingError: An ordering value is null, or its type has no wrapper.
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
     if keys.null_count or partitions.null_count:
@@ -174,7 +174,7 @@ def _value(ordering: pa.Array, count: int) -> pa.Array:
         return _rebranched(encode_columns([_minimal(ordering)]), _DECIMAL)
     if ordering.type not in _WRITTEN:
         raise OrderingError(
-            f"Hudi's delete blocks have no wrapper for an ordering value of type {ordering.type}.",
+            f"Hudi's delete blocks cannot store an ordering value of type {ordering.type}.",
             type=str(ordering.type),
         )
     return _rebranched(encode_columns([ordering]), _WRITTEN[ordering.type])
@@ -241,7 +241,7 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
 
 
 class _Spans(NamedTuple):
-    """Where the records of a list begin and end, and the kind of each.
+    """Return the beginning, the end and the kind of each record of a list.
 
     The kind is the branch of the union `orderingVal`. For a record with several values it is _ARRAY or more, as in
     `shapes`.
@@ -256,7 +256,7 @@ class _Spans(NamedTuple):
 def _walk(avro: bytes) -> _Spans:
     """Return where the records of a list of deletes lie.
 
-    The format has no lengths of records, so this loop in Python finds them. The values are then read by column. Each
+    The format does not store the lengths of records, so this loop finds them. The values are then read by column. Each
     record takes at least three bytes and no step goes back, so the loop ends at the end of the bytes even if a count is
     wrong.
     """
@@ -316,14 +316,14 @@ def _number(avro: bytes, at: int) -> tuple[int, int]:
 def _after_sized(avro: bytes, at: int) -> int:
     size, at = _number(avro, at)
     if size < 0:
-        raise Damaged(f"a text has {size} bytes")
+        raise Damaged(f"a string has {size} bytes")
     return at + size
 
 
 def _after_text(avro: bytes, at: int) -> int:
     branch, at = _number(avro, at)
     if branch not in (0, 1):
-        raise Damaged(f"a text has branch {branch}")
+        raise Damaged(f"a string has branch {branch}")
     return _after_sized(avro, at) if branch else at
 
 
@@ -376,7 +376,7 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
         at, record = kinds == kind, _record_of_several(shape) if shape else _RECORDS[kind]
         records = decode_spans(raw, starts[at], ends[at], record)
         if records["recordKey"].null_count:
-            raise Damaged("a record has no key")
+            raise Damaged("a record lacks its key")
         blocks += [_block(instant, records, _several(records, shape))] if shape else _blocks(instant, kind, records)
     return blocks
 

@@ -212,7 +212,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """What the table knows of a file's footer, which has no checksum in Parquet.
+    """Expected content of a file's footer, as the slot stores it. Parquet has no checksum of the footer.
 
     Attributes:
         rows: The number of rows.
@@ -253,8 +253,8 @@ def decode(
         schema: The columns to return; a string column may be a dictionary. One that the file lacks is null.
         may_match: Called with the statistics and the number of rows of each row group; a row group for which it is
             false is left out. None: all are read.
-        footer: What the table knows of the footer, which is checked. None: the footer is not checked.
-        resolution: How the columns of the file become those of `schema`.
+        footer: The expected content of the footer. None: the footer is not checked.
+        resolution: Mapping from the columns of the file to the columns of `schema`.
 
     Raises:
         CorruptTable: The file is damaged; the error names `path`.
@@ -351,7 +351,7 @@ class RowGroups:
         time is held whole.
 
         Args:
-            seen: The columns that the condition looks at, of those of the schema.
+            seen: The columns of the schema that the condition uses.
             condition: Returns the positions, ascending, of the rows of a table that match.
             may_match: As `decode` takes it.
 

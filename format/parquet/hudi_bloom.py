@@ -99,7 +99,7 @@ def has_room(keys: int, added: int) -> bool:
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
     """Return the `entries` of a file with the keys `added` to them.
 
-    Return {} if the filter has no room left, or cannot be extended, and must be built again.
+    Return {} if the filter is full or cannot be extended, and must be built again.
     """
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}

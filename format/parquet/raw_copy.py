@@ -1,6 +1,6 @@
 """Builds base files without decoding: row groups are copied as raw bytes.
 
-Only the constant column of file names is encoded again. Columns that the caller gives replace those of the same name.
+Only the constant column of file names is encoded again. Columns of the caller replace the columns with their names.
 The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
 outside the pages (page index, Parquet's own bloom filters) are dropped from the footer.
 
@@ -56,7 +56,7 @@ class CopySource:
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
         length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
         if not 0 < length <= len(buffer) - 12:
-            raise CannotCopy("a file has no plain Parquet footer")
+            raise CannotCopy("a file lacks a plain Parquet footer")
         try:
             source = CopySource(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
@@ -78,7 +78,7 @@ class CopySource:
                     or _FILE_PATH in chunk
                     or any(field in chunk for field in _CRYPTO)
                 ):
-                    raise CannotCopy("a column chunk lies outside its file")
+                    raise CannotCopy("a column chunk is outside its file")
             if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
                 raise CannotCopy("row groups differ in their columns")
 

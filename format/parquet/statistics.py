@@ -57,7 +57,7 @@ def to_json(value: Any) -> Any:
 def from_json(value: Any, kind: pa.DataType) -> Any:
     """Return the bound for which `to_json` gave `value`, in a column of type `kind`.
 
-    Return None, which is no bound, for a time that Python cannot represent.
+    Return None (no bound) for a time that Python cannot represent.
     """
     if value is None:
         return None
@@ -83,7 +83,7 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
 def bound(value: pa.Scalar) -> Any:
     """Return `to_json` of one Arrow value.
 
-    Return None also if Python has no such value, as in years before 1 or after 9999.
+    Return None for a value that Python cannot represent, such as a year before 1 or after 9999.
     """
     try:
         return to_json(value.as_py())

@@ -99,12 +99,14 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
     except CorruptTable:
         raise
     except Exception as error:  # noqa: BLE001  whatever a parser makes of arbitrary bytes, they are no schema
-        raise CorruptTable(f"A timeline file carries a schema that is none: {error!r}.") from None
+        raise CorruptTable(
+            f"The schema in a timeline file is invalid: {error!r}. Restore the file from a backup."
+        ) from None
     return name, parsed, _own(name)[1] if name in SCHEMAS else None
 
 
 def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
-    """Refuse schemas by which the decoder could recurse or loop without using up bytes.
+    """Refuse schemas that let the decoder recurse or loop without reading bytes.
 
     These are deep or recursive types, and arrays of items without bytes. `known` says for each record defined so far
     whether it always has at least one byte.

@@ -22,7 +22,7 @@ def in_avro(kind: str, said: Any) -> bytes:
     try:
         return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))
     except (AttributeError, KeyError, TypeError, OverflowError) as problem:
-        raise ValueError(f"it is no {kind}: {problem}") from None
+        raise ValueError(f"it is not a {kind}: {problem}") from None
 
 
 def _shaped(value: Any, schema: Any) -> Any:

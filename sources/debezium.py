@@ -272,7 +272,7 @@ class DebeziumDecoder:
             if op in (_TRUNCATE, _MESSAGE):
                 self._passed_over += 1
             else:
-                bad_rows[at] = f"no change event: its op is {printable(op)}"
+                bad_rows[at] = f"it is not a change event: its op is {printable(op)}"
 
     def _keys_of_deleted(
         self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]

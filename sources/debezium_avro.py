@@ -195,12 +195,12 @@ def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
     """Return why a record with these fields is not an event, or '' if it is one."""
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
-        return "no change event: it has no op"
+        return "it is not a change event: it lacks op"
     if kinds.get("op") not in ("string", "enum"):
-        return "no change event: its op is no text"
+        return "it is not a change event: its op is not a string"
     for name in ("after", "before", "source"):
         if name in columns and kinds.get(name) != "record":
-            return f"no change event that can be read: {name!r} is no record of single types"
+            return f"the change event cannot be read: {name!r} must be a record without unions of several types"
     return ""
 
 

@@ -233,7 +233,7 @@ def test_a_topic_that_was_made_anew_is_another_one(kafka: Broker, anew: int, on_
     _, position = read(Kafka(kafka.address, topic))
     make_anew(kafka, topic)
     kafka.put(topic, *rows(*range(anew)))
-    with pytest.raises(SourceLost, match=r"deleted and made anew.*give the job another name"):
+    with pytest.raises(SourceLost, match=r"deleted and created again.*give the job another name"):
         Kafka(kafka.address, topic, on_loss=on_loss).plan(position, Limits())
 
 
@@ -289,7 +289,7 @@ def test_a_topic_that_was_made_anew_after_the_plan_brings_no_rows(kafka: Broker,
     hoodoo.ingest(Kafka(kafka.address, topic), table).run()
     kafka.put(topic, *rows(5))
     source.meanwhile = meanwhile
-    with pytest.raises(SourceLost, match="deleted and made anew"):
+    with pytest.raises(SourceLost, match="deleted and created again"):
         hoodoo.ingest(source, table).run()
     assert inserted(table) == [str(number) for number in range(5)]
 
@@ -306,7 +306,7 @@ def test_a_topic_that_is_gone_is_lost(kafka: Broker) -> None:
 
 def test_a_name_that_no_topic_has_is_told_as_one(kafka: Broker, table: hoodoo.Table) -> None:
     """A slip of the keyboard was told to give the job another name."""
-    with pytest.raises(SourceLost, match=f"Kafka at {kafka.address} has no topic 'nonesuch'.*name one that is there"):
+    with pytest.raises(SourceLost, match=f"Kafka at {kafka.address} has no topic 'nonesuch'.*name an existing topic"):
         hoodoo.ingest(Kafka(kafka.address, "nonesuch"), table).run()
 
 

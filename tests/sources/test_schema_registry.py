@@ -96,19 +96,19 @@ def test_who_is_refused_is_told_so_at_once(server: RegistryServer, status: int) 
         (404, b"<html>", "it answers 404"),
         (404, b'{"error_code": 404}', "it answers 404"),
         (405, b"", "it answers 405"),
-        (200, b"<html>", "is no JSON object"),
-        (200, b"[" * 100_000, "is no JSON object"),
-        (200, b"[]", "is no JSON object"),
-        (200, b"{}", "has no schema"),
-        (200, b'{"schema": {"type": "int"}}', "has no schema"),
-        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "has no subjects and versions"),
+        (200, b"<html>", "is not a JSON object"),
+        (200, b"[" * 100_000, "is not a JSON object"),
+        (200, b"[]", "is not a JSON object"),
+        (200, b"{}", "lacks the schema"),
+        (200, b'{"schema": {"type": "int"}}', "lacks the schema"),
+        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "lacks its subject or version"),
         (200, b" " * (5 << 20), "more than 4 MiB"),
     ],
     ids=range(11),
 )
 def test_what_is_no_registry_is_named_at_once(server: RegistryServer, status: int, content: bytes, why: str) -> None:
     server.instead = lambda path: (status, content, {"Location": "http://u:hush@elsewhere/"})
-    with pytest.raises(OptionError, match=f"there is no schema registry: .*{why}") as refused:
+    with pytest.raises(OptionError, match=f"not the address of a schema registry: .*{why}") as refused:
         SchemaRegistry(server.url).schema(1)
     assert "hush" not in str(refused.value)
 

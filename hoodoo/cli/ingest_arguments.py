@@ -12,7 +12,7 @@ def ingest(command: Command) -> None:
     """Define the arguments of `hoodoo ingest` and `hoodoo applications`."""
     taking = command(
         "ingest",
-        "ingest new files of a folder, messages of a topic, or changes of another table, each row exactly once",
+        "load files, messages or changes of a table; each row exactly once",
         "The read position is stored in the table, in the same commit as the rows. Bad rows go to the table's "
         "quarantine. Exit codes: 3 too many bad rows, 4 unread data was deleted from the source, 5 another "
         "process runs the same job, 6 the current batch did not finish in time.",
@@ -26,9 +26,7 @@ def ingest(command: Command) -> None:
     taking.add_argument("path", metavar="PATH", nargs="?", help="path of the table")
     of_process(taking)
     of_job(taking)
-    shown = command(
-        "applications", "list the applications that store their position in the table, and the position of each"
-    )
+    shown = command("applications", "list the applications that store their position in the table; also the positions")
     shown.add_argument("path", metavar="PATH")
 
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from hoodoo.cli import ingest_arguments, service_arguments
 from hoodoo.cli.argument_types import POSITION, amount, count, names, pair, partitioning, setting, time_unit
 from hoodoo.cli.examples import EXAMPLES
+from hoodoo.cli.overview import overview
 from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
 
@@ -50,15 +51,34 @@ def _common(stored: bool) -> WordsParser:
     return common
 
 
+class _TopParser(WordsParser):
+    """Parser of the command name, whose help groups the commands by task.
+
+    Attributes:
+        summaries: The summary of each command.
+    """
+
+    summaries: dict[str, str] = {}
+
+    def format_help(self) -> str:
+        """Return the help text."""
+        return (
+            f"usage: {self.prog} COMMAND ...\n\n{self.description}\n\n{overview(self.summaries)}\n\n"
+            f"{self.prog} COMMAND --help shows the arguments of a command.\n{self.prog} --version prints the version.\n"
+        )
+
+
 def parser() -> argparse.ArgumentParser:
-    top = WordsParser(
+    top = _TopParser(
         prog="hoodoo",
-        description="Keyed-upsert tables on Apache Hudi's open format. PATH is a folder or s3://bucket/prefix.",
+        description="Keyed-upsert tables on Apache Hudi's open format. PATH is a folder or\ns3://bucket/prefix.",
     )
     top.add_argument("--version", action="store_true", help="print the version")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=WordsParser)
+    top.summaries = {}
 
     def command(name: str, what: str, more: str = "", stored: bool = True) -> argparse.ArgumentParser:
+        top.summaries[name] = what
         return commands.add_parser(
             name,
             parents=[_common(stored)],
@@ -71,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     _demo(
         command(
             "demo",
-            "run an example job on a year of real flights, check its result and keep the table",
+            "run an example job on a year of real flights; the table is kept and its result checked",
             stored=False,
         )
     )
@@ -159,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
     )
     deleting = command(
         "delete",
-        "delete the rows whose keys are in a file, or the rows that match a condition",
+        "delete the rows with the keys in a file, or with a condition",
         _ROWS_FILE + "; only the key and partition columns are used.",
     )
     _rows_in(deleting, optional=True)
@@ -190,10 +210,11 @@ def parser() -> argparse.ArgumentParser:
 
 def _about(command: Command) -> None:
     shown = command(
-        "info", "show a table: key, partitions, ordering, columns, rows, size, newest slot, and due table services"
+        "info",
+        "show the key, columns and size of a table; also ordering, newest slot and due table services",
     )
     shown.add_argument("path", metavar="PATH")
-    options = command("options", "show the options of a table, or set options for all future writes")
+    options = command("options", "show or set the options of a table; new values apply to all future writes")
     options.add_argument("path", metavar="PATH")
     options.add_argument(
         "settings",
@@ -470,7 +491,7 @@ def _reading(command: Command) -> None:
     timeline.add_argument(
         "--wide", action="store_true", help="show all columns without truncation; --json includes them, too"
     )
-    files = command("files", "list the file groups of a snapshot: rows and bytes of their base files, and their logs")
+    files = command("files", "list the file groups of a snapshot; rows and bytes of their base files, and their logs")
     files.add_argument("path", metavar="PATH")
     files.add_argument("--as-of", metavar="POSITION", help=f"list an earlier snapshot: {POSITION}")
     files.add_argument(

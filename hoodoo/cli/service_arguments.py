@@ -72,7 +72,7 @@ def services(command: Command) -> None:
     _limits(cluster)
     worker = command(
         "worker",
-        "compact, cluster, clean and archive tables until SIGTERM, in parallel to writers",
+        "compact, cluster, clean and archive tables until SIGTERM; writers continue",
         "Log records are written one per line: to stderr, or with --json to stdout.",
     )
     worker.add_argument("paths", metavar="PATH", nargs="+")
@@ -118,7 +118,7 @@ def services(command: Command) -> None:
         help="update the entry that `hoodoo register` creates; once per PATH",
     )
     _catalog(worker)
-    services = command("services", "show due table services, workers, and what to do about services that lag")
+    services = command("services", "show due table services and workers; also what to do about services that lag")
     services.add_argument("path", metavar="PATH")
     clean = command("clean", "delete files that no snapshot within retention needs")
     clean.add_argument("path", metavar="PATH")
@@ -135,7 +135,7 @@ def services(command: Command) -> None:
     )
     sweep = command(
         "sweep",
-        "roll back writes that never finished, and delete files of dead writers",
+        "roll back unfinished writes, delete files of dead writers",
         "Lists all files of the table.",
     )
     sweep.add_argument("path", metavar="PATH")
@@ -146,9 +146,7 @@ def services(command: Command) -> None:
         metavar="H",
         help="keep files that are younger than H hours (default: 24)",
     )
-    archive = command(
-        "archive", "delete slots that are no longer needed, and move old instants of Hudi's timeline into its history"
-    )
+    archive = command("archive", "delete old slots; also move old instants of Hudi's timeline into its history folder")
     archive.add_argument("path", metavar="PATH")
     archive.add_argument(
         "--older-than-hours",
@@ -166,14 +164,14 @@ def services(command: Command) -> None:
     )
     adopt = command(
         "adopt",
-        "prepare a table that Apache Hudi wrote for writes by hoodoo; version 6 becomes version 9",
+        "prepare a table of Apache Hudi for writes by hoodoo; version 6 becomes version 9",
         "The first write does this automatically, except for version 6. While a version 6 table is upgraded, "
         "no other process may write to it. Run the command again after a crash.",
     )
     adopt.add_argument("path", metavar="PATH")
     export = command(
         "export",
-        "write Delta or Iceberg metadata next to the table, so that their readers can read the newest commit",
+        "write Delta or Iceberg metadata of the newest commit; it is stored next to the table",
         "No row is copied. Readers see the base files of a merge-on-read table, so updates become visible "
         "after compaction. With --mode merged they see all current rows.",
     )
@@ -201,7 +199,7 @@ def services(command: Command) -> None:
     _catalog(export)
     register = command(
         "register",
-        "create or update the table's entry in a Hive metastore or in Glue, for readers of Apache Hudi",
+        "create or update the entry in a Hive metastore or Glue; readers of Apache Hudi use it",
         "A merge-on-read table gets three entries: NAME and NAME_rt show all rows, NAME_ro only the base "
         "files. New rows are visible at once. Run the command again after changes of columns or partitions.",
     )
@@ -228,12 +226,11 @@ def services(command: Command) -> None:
     rollback.add_argument("instant", metavar="INSTANT")
     resolve = command(
         "resolve",
-        "determine whether an instant with an unknown outcome is committed; if it is not, it can no longer be "
-        "committed",
+        "find out whether an instant is committed; if it is not, it can no longer be committed",
     )
     resolve.add_argument("path", metavar="PATH")
     resolve.add_argument("instant", metavar="INSTANT")
-    check = command("check-store", "check that a store has the properties that commits depend on; exit code 1 if not")
+    check = command("check-store", "check that a store supports the operations of commits; exit code 1 if not")
     check.add_argument("path", metavar="URL")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from figures import record
 from patience import PATIENCE_S, wait_for
 
 import hoodoo
+from hoodoo.cli.main import parser
+from hoodoo.cli.overview import GROUPS
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.log import block as log_block
 
@@ -448,33 +452,16 @@ def hoodoo_process(*arguments: Any, **options: Any) -> subprocess.CompletedProce
     )
 
 
-def test_help_names_every_command() -> None:
+def test_help_shows_every_command_once_and_grouped_by_task() -> None:
     began = time.monotonic()
     said = hoodoo_process("--help")
     record("command line, help", seconds=round(time.monotonic() - began, 2))
-    assert said.returncode == 0
-    for name in [
-        "demo",
-        "create",
-        "upsert",
-        "delete",
-        "scan",
-        "incremental",
-        "timeline",
-        "compact",
-        "cluster",
-        "worker",
-        "services",
-        "clean",
-        "expire",
-        "purge",
-        "sweep",
-        "verify",
-        "salvage",
-        "rollback",
-        "check-store",
-    ]:
-        assert name in said.stdout
+    lines = said.stdout.splitlines()
+    assert said.returncode == 0 and len(lines) <= 60 and max(map(len, lines)) <= 80
+    commands = next(one.choices for one in parser()._actions if isinstance(one, argparse._SubParsersAction))
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(commands)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [*chain(*GROUPS.values())]
+    assert [line[:-1] for line in lines if line.endswith(":")] == [*GROUPS]
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -13,13 +13,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import about, files, ingest, quarantine, schema_commands, service_commands
+from hoodoo.cli import files
 from hoodoo.cli.show import Out, log_to
 from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
@@ -100,7 +101,9 @@ def _create(given: argparse.Namespace, out: Out) -> None:
             rename=given.rename,
             **dict(given.options),
         )
-    out.document(about.about(table), "created")
+    from hoodoo.cli.about import about
+
+    out.document(about(table), "created")
 
 
 @contextlib.contextmanager
@@ -413,6 +416,8 @@ def _resolve(given: argparse.Namespace, out: Out) -> None:
 
 
 def _verify(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.cli import quarantine
+
     table = _open(given)
     with out.working("reading the whole table"):
         report = table.verify()
@@ -495,20 +500,42 @@ def _demo(given: argparse.Namespace, out: Out) -> int:
     return int(not all(story.checks.values()))
 
 
+def _ingest(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.cli import ingest
+
+    return ingest.run(given, out, lambda path: _open(given, path), _storage(given))
+
+
+def _worker(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.cli import service_commands
+
+    return service_commands.worker(given, out, lambda path: _open(given, path))
+
+
+def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
+    """Return a command that opens the table and calls a function of a module, which is loaded when the command runs."""
+
+    def run(given: argparse.Namespace, out: Out) -> int | None:
+        found: int | None = getattr(import_module(f"hoodoo.cli.{module}"), function)(given, out, _open(given))
+        return found
+
+    return run
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "demo": _demo,
-    "info": lambda given, out: about.info(given, out, _open(given)),
-    "options": lambda given, out: about.options(given, out, _open(given)),
-    "schema": lambda given, out: schema_commands.schema(given, out, _open(given)),
-    "alter": lambda given, out: schema_commands.alter(given, out, _open(given)),
+    "info": _of("about", "info"),
+    "options": _of("about", "options"),
+    "schema": _of("schema_commands", "schema"),
+    "alter": _of("schema_commands", "alter"),
     "create": _create,
     "upsert": _upsert,
     "update": _update,
     "delete": _delete,
     "purge": _purge,
-    "ingest": lambda given, out: ingest.run(given, out, lambda path: _open(given, path), _storage(given)),
+    "ingest": _ingest,
     "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).applications()]),
-    "quarantine": lambda given, out: quarantine.run(given, out, _open(given)),
+    "quarantine": _of("quarantine", "run"),
     "scan": _scan,
     "incremental": _incremental,
     "changes": _changes,
@@ -518,17 +545,17 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "history": _history,
     "timeline": _timeline,
     "files": _files,
-    "compact": lambda given, out: service_commands.compact(given, out, _open(given)),
-    "cluster": lambda given, out: service_commands.cluster(given, out, _open(given)),
-    "worker": lambda given, out: service_commands.worker(given, out, lambda path: _open(given, path)),
-    "services": lambda given, out: service_commands.services(given, out, _open(given)),
-    "clean": lambda given, out: service_commands.clean(given, out, _open(given)),
-    "expire": lambda given, out: service_commands.expire(given, out, _open(given)),
-    "sweep": lambda given, out: service_commands.sweep(given, out, _open(given)),
-    "adopt": lambda given, out: service_commands.adopt(given, out, _open(given)),
-    "export": lambda given, out: service_commands.export(given, out, _open(given)),
-    "register": lambda given, out: service_commands.register(given, out, _open(given)),
-    "archive": lambda given, out: service_commands.archive(given, out, _open(given)),
+    "compact": _of("service_commands", "compact"),
+    "cluster": _of("service_commands", "cluster"),
+    "worker": _worker,
+    "services": _of("service_commands", "services"),
+    "clean": _of("service_commands", "clean"),
+    "expire": _of("service_commands", "expire"),
+    "sweep": _of("service_commands", "sweep"),
+    "adopt": _of("service_commands", "adopt"),
+    "export": _of("service_commands", "export"),
+    "register": _of("service_commands", "register"),
+    "archive": _of("service_commands", "archive"),
     "savepoint": _savepoint,
     "restore": _restore,
     "verify": _verify,

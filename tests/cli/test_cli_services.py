@@ -473,6 +473,20 @@ def test_help_loads_nothing_heavy() -> None:
     assert said.stdout.endswith("[]\n")
 
 
+def test_a_command_that_reads_history_loads_no_ingestion_and_no_other_engine(tmp_path: Path) -> None:
+    """`hoodoo history` loaded 318 modules of hoodoo, Kafka and Debezium among them, before it showed three lines."""
+    hoodoo.create(tmp_path / "t", "id int", key="id")
+    code = (
+        f"import sys, hoodoo.cli.main; hoodoo.cli.main.main(['history', {str(tmp_path / 't')!r}]); "
+        "print(*[m for m in sys.modules if m.startswith(('hoodoo.ingestion', 'hoodoo.sources', 'hoodoo.cli.ingest', "
+        "'hoodoo.compactor.service_loop', 'confluent_kafka', 'duckdb', 'pandas', 'polars', 'pyspark', 'boto3'))]); "
+        "print(sum(m.startswith('hoodoo.') for m in sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    *_, loaded, number = said.stdout.splitlines()
+    assert loaded == "hoodoo.cli.ingest_arguments" and int(number) < 240, said.stdout
+
+
 def test_the_version_is_the_packages() -> None:
     assert hoodoo_process("--version").stdout == f"{hoodoo.__version__}\n"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.errors import HoodooError
+from hoodoo.errors import HoodooError, SnapshotExpired
 from hoodoo.format import properties as java
 from hoodoo.format import transforms
 from hoodoo.format.equality import equal_values
@@ -38,6 +38,8 @@ from hoodoo.timeline.slots import keyset, watermark
 from hoodoo.timeline.slots.slot import DataFile, Slot
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import FileGroup, View, apply
+
+_CHECKS = 5  # more are not needed, because each one takes a newer snapshot
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,43 @@ class Report:
     def ok(self) -> bool:
         """True if there are no problems."""
         return not self.problems
+
+
+def verified(store: Store, config: TableConfig) -> Report:
+    """Verify a table that other processes may change during the check.
+
+    If the table changed, a problem may only be the trace of a newer commit or of cleaning. The table is then checked
+    again, and the report contains the problems that both checks found.
+
+    Raises:
+        SnapshotExpired: Files of the table were deleted during every check.
+    """
+    first: Report | None = None
+    for _ in range(_CHECKS):
+        before = _newest_slots(store)
+        try:
+            report = Verifier(store, config).run()
+        except FileNotFoundError:
+            continue  # cleaning or archiving deleted the file after it was listed
+        if report.ok or _newest_slots(store) == before:
+            return report
+        if first is not None:
+            known = {(one.code, one.file) for one in first.problems}
+            report.problems = [one for one in report.problems if (one.code, one.file) in known]
+            return report
+        first = report
+    raise SnapshotExpired(
+        "Files of the table were deleted during the check. Run it again while fewer writers and workers are active.",
+        path=store.uri,
+    )
+
+
+def _newest_slots(store: Store) -> tuple[int, int]:
+    """Return the last archived slot and the newest slot; zeros if they cannot be read."""
+    try:
+        return watermark.deleted_up_to(store), History(store).head().seq
+    except (FileNotFoundError, HoodooError):
+        return 0, 0
 
 
 class Verifier:
@@ -262,6 +301,8 @@ class Verifier:
         try:
             if checkpoint.read(self.store, key, heal=False) != view:
                 self._add("CHECKPOINT", key, "it differs from the slots. Delete it: the slots are authoritative")
+        except FileNotFoundError:
+            return  # archiving has deleted it
         except HoodooError as problem:
             self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots are authoritative")
 

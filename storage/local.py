@@ -120,10 +120,15 @@ def _root_of(text: str) -> str:
 
 
 def _require_no_file(root: str) -> None:
-    """Raise OptionError if `root` or one of its parents is a file."""
+    """Raise OptionError if `root` or one of its parents is a file or a link to a missing folder."""
     path = root
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
+    if os.path.islink(path) and not os.path.exists(path):
+        raise OptionError(
+            f"{printable(path)} is a symbolic link to a missing folder. Create the folder, or remove the link.",
+            option="path",
+        )
     if os.path.exists(path) and not os.path.isdir(path):
         raise OptionError(
             f"{printable(path)} is a file, and a table is a folder. Choose another path; upsert() takes the rows of "
@@ -322,16 +327,16 @@ class LocalStore(Store):
             raise _read_error(problem, folder) from None
         for entry in entries:
             key = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if key.startswith(prefix) or f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
-                    yield from self._walk(key, prefix, after)
-            elif (
-                key.startswith(prefix) and key > after
-            ):  # looked at before asking for the size: a folder may hold a long history
-                try:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if key.startswith(prefix) or f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
+                        yield from self._walk(key, prefix, after)
+                elif key.startswith(prefix) and key > after:  # before the size: a folder may hold a long history
                     yield key, entry.stat(follow_symlinks=False).st_size
-                except FileNotFoundError:
-                    continue  # deleted after the folder was read
+            except FileNotFoundError:
+                continue  # deleted after the folder was read
+            except OSError as problem:
+                raise _read_error(problem, key) from None
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
         try:
@@ -383,6 +388,8 @@ class LocalStore(Store):
             mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return
+        except OSError as problem:
+            raise _read_error(problem, ".hoodie") from None
         if mode & stat.S_IWOTH:
             raise StoreRefused(
                 (

@@ -19,6 +19,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import Superseded, View
 
 # the oldest slot may be archived in the meantime
+_NOT_DELETED = "this process may not delete the files. A process with permission deletes them when it opens the table"
 _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 
@@ -31,7 +32,7 @@ class CleanResult:
         files: Number of data files that were deleted.
         bytes: Total size of the deleted files, in bytes.
         instant: The instant of the clean operation, or '' if it wrote no slot.
-        why: The reason why `Table.clean` deleted nothing, as text. '' if it deleted files.
+        why: The reason why this process deleted nothing, as text. '' if it deleted files.
     """
 
     min_readable: int
@@ -101,6 +102,8 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
             return None if waits else draft_of(newest, oldest, held, forgets)
 
         slot = attempt.complete(draft)
+    if timeline.publisher.owes(slot.seq):
+        return CleanResult(oldest, instant=slot.instant, why=_NOT_DELETED)
     sizes = {entry.path: entry.size for entry in doomed}
     return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
 

@@ -7,6 +7,7 @@ Their implementation is in hoodoo.cli.commands, which is loaded when a command r
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -524,8 +525,19 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
     )
 
 
+def _prepare_streams() -> None:
+    """Escape characters that the encoding of an output stream lacks, and discard output to a closed stream."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # it stays open until the process ends
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return the exit code. arguments: default `sys.argv[1:]`."""
+    _prepare_streams()
     top = parser()
     WordsParser.as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)[1:]  # after the command
     try:

@@ -371,8 +371,9 @@ class Maintained:
 
         Raises:
             UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
+            SnapshotExpired: Other processes deleted files of the table during every check.
         """
-        from hoodoo.readers.verify import Verifier
+        from hoodoo.readers.verify import verified
         from hoodoo.timeline.hudi.external_history import Overlay
 
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
@@ -381,7 +382,7 @@ class Maintained:
                 self.handle.require_adopted(
                     seen, "Verification is possible after the next write by hoodoo adopts those commits."
                 )
-        return Verifier(self.handle.store, self.handle.config).run()
+        return verified(self.handle.store, self.handle.config)
 
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again.

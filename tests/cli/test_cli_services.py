@@ -510,3 +510,20 @@ def test_a_reader_that_stops_early_is_no_traceback(tmp_path: Path) -> None:
     said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert json.loads(said.stdout)["text"] == "x" * 50
     assert said.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_changes_neither_the_commit_nor_the_exit_code(tmp_path: Path, closed: str) -> None:
+    """The row was committed, and the command ended with 1 and a traceback."""
+    table = hoodoo.create(tmp_path / "t", "id bigint", key="id")
+    (tmp_path / "rows.jsonl").write_text('{"id": 1}\n')
+    line = f"{sys.executable} -m hoodoo upsert {tmp_path / 't'} {tmp_path / 'rows.jsonl'} {closed}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, table.count(), "Traceback" in done.stderr) == (0, 1, False)
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", r"\u20ac"), ("latin-1", r"\u20ac"), ("utf-8", "€")])
+def test_characters_that_the_terminal_lacks_are_escaped(tmp_path: Path, encoding: str, shown: str) -> None:
+    hoodoo.create(tmp_path / "t", "id bigint, s string", key="id").insert([{"id": 1, "s": None}, {"id": 2, "s": "€"}])
+    done = hoodoo_process("scan", tmp_path / "t", env=os.environ | {"PYTHONIOENCODING": encoding}, encoding=encoding)
+    assert done.returncode == 0 and shown in done.stdout and not done.stderr

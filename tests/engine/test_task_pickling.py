@@ -78,8 +78,8 @@ def test_a_task_s_own_part_has_neither_store_nor_configuration_nor_filter(tmp_pa
     common, parts = pack(len, tasks)
     for word in (b"LocalStore", b"TableConfig", b"Filter"):
         assert word in common and not any(word in part for part in parts)
-    tasks = PickledTasks(common)
-    back = [tasks.item(part) for part in parts]
+    pickled = PickledTasks(common)
+    back = [pickled.item(part) for part in parts]
     assert [task.group for task in back] == [task.group for task in tasks]
     assert len({id(task.store) for task in back}) == len({id(task.config) for task in back}) == 1
     assert back[0]().to_pylist() == tasks[0]().to_pylist()

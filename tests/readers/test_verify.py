@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hoodoo.index.bloom import entry
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
-from hoodoo.readers.verify import CODES
+from hoodoo.readers.verify import CODES, Verifier
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.hudi.publish import final_key
@@ -413,3 +414,50 @@ def test_what_is_said_of_a_damaged_published_instant_heals_it(tmp_path: Path) ->
     assert problem.code == "PUBLISHED" and "Delete it" in problem.text
     file.unlink()
     assert hoodoo.open(table.path).verify().ok
+
+
+def test_a_table_that_changes_during_the_check_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report said that slots were lost, or ended in a FileNotFoundError of a checkpoint."""
+    table = hoodoo.create(tmp_path / "t", "id bigint, n bigint", key="id", checkpoint_every=3, clean_every=2)
+    table.set_options(retain_hours=0.00001, retain_commits=1)
+
+    def work(times: int) -> None:
+        other = hoodoo.open(tmp_path / "t")
+        for n in range(times):
+            other.upsert([{"id": n % 9, "n": n}])
+            if n % 3 == 0:
+                other.compact(logs_min=1), other.clean()
+
+    work(20)
+    for step in ("_checkpoint", "_planted", "_shortened", "_superseded", "_partition"):
+        before, turns = getattr(Verifier, step), [2]
+
+        def meanwhile(self: Verifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
+            if turns[0]:
+                turns[0] -= 1
+                work(10)
+            return before(self, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Verifier, step, meanwhile)
+            report = table.verify()
+        assert report.ok and not turns[0], (step, report)
+
+
+def test_damage_is_reported_although_the_table_changes_during_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = hoodoo.create(tmp_path / "t", "id bigint, n bigint", key="id")
+    table.insert([{"id": 1, "n": 1}])
+    [file] = tmp_path.glob("t/*.parquet")
+    file.write_bytes(file.read_bytes()[:-8] + b"damaged!")
+    before = Verifier._superseded
+
+    def meanwhile(self: Verifier, view: Any) -> None:
+        hoodoo.open(tmp_path / "t").set_options(clean_every=view.seq + 1)
+        before(self, view)
+
+    monkeypatch.setattr(Verifier, "_superseded", meanwhile)
+    assert {one.code for one in table.verify().problems} == {"DAMAGED_FILE"}

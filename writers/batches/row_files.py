@@ -134,9 +134,30 @@ def _files(path: str) -> list[str]:
         )
     if os.path.exists(path) or not _PATTERN.search(path):
         return [path]
+    _require_readable_folders(path)
     if not (found := sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))):
         raise CallError(f"No file matches {printable(path)}.", file=path)
     return found
+
+
+def _require_readable_folders(pattern: str) -> None:
+    """Raise CallError for a folder that the pattern matches and this user may not list: glob skips it silently."""
+    folder = os.path.dirname(pattern)
+    if folder in ("", pattern):
+        return
+    if glob.has_magic(folder):
+        _require_readable_folders(folder)
+    for found in glob.glob(folder, recursive=True):
+        try:
+            os.scandir(found).close()
+        except PermissionError as problem:
+            raise CallError(
+                f"Folder {printable(found)} cannot be read ({problem.strerror}). Give this user permission, or pass a "
+                "pattern without the folder.",
+                file=found,
+            ) from None
+        except OSError:
+            continue  # it is a file, or it was deleted
 
 
 def compression_of(file: str) -> str | None:

@@ -93,7 +93,7 @@ def test_a_link_to_a_missing_folder_is_named(tmp_path: Path) -> None:
     """The error said that the table had been dropped while this process had it open."""
     (tmp_path / "link").symlink_to(tmp_path / "missing")
     for path in (tmp_path / "link", tmp_path / "link/t"):
-        with pytest.raises(hoodoo.OptionError, match="link is a symbolic link to a missing folder"):
+        with pytest.raises(hoodoo.OptionError, match="link' is a symbolic link to a missing folder"):
             hoodoo.create(path, "id bigint", key="id")
     (tmp_path / "missing").mkdir()
     assert hoodoo.create(tmp_path / "link/t", "id bigint", key="id").count() == 0

@@ -121,7 +121,7 @@ def tell_hooks(path: str, done: Committed) -> None:
     _telling.now = True
     try:
         for one in _registered:
-            if one.path in (None, path):
+            if one.path is None or _is_same(one.path, path):
                 _tell(one, event)
     finally:
         _telling.now = False
@@ -163,6 +163,11 @@ class _Posted:
         request = urllib.request.Request(self.url, json.dumps(asdict(event)).encode(), headers, method="POST")
         with urllib.request.build_opener(Stays).open(request, timeout=_TIMEOUT_S):  # raises on an error status
             pass
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two table paths lead to one folder, with or without symbolic links."""
+    return one == other or "://" not in one + other and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _full(path: str) -> str:

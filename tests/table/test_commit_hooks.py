@@ -105,6 +105,17 @@ def test_a_hook_may_be_for_one_table_and_is_taken_back(
     assert told == [table.path]
 
 
+def test_a_hook_of_a_table_hears_of_commits_through_a_link(tmp_path: Path, hooked: Callable[..., None]) -> None:
+    events: list[Any] = []
+    table = hoodoo.create(tmp_path / "t", "id bigint", key="id")
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    hooked(events.append, tmp_path / "link")
+    hooked(events.append, tmp_path / "t")
+    table.insert([{"id": 1}])
+    hoodoo.open(tmp_path / "link").insert([{"id": 2}])
+    assert len(events) == 4
+
+
 def test_a_hook_that_fails_is_logged_and_the_others_are_told(
     table: hoodoo.Table, hooked: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,8 @@ _TIMESTAMP_MS, _DAY_MS = 10**14, 86_400_000
 
 As microseconds, they are March 1973, and one and a half minutes after midnight.
 """
+_YEAR_9999_MS = (253_370_764_800_000, 253_402_300_799_999)
+"""The milliseconds of the year 9999, which stands for an open end. As microseconds, they are hours of January 1978."""
 _TINY = 1_000
 """Numbers closer to zero are within a second of it in both units."""
 _SCALE_MAX = 16_384
@@ -227,6 +229,8 @@ def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
     small = pc.and_(pc.less_equal(numbers, most_ms), pc.greater_equal(numbers, -most_ms))
+    first, last = _YEAR_9999_MS
+    small = pc.or_(small, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)))
     unsure = pc.and_(small, pc.or_(pc.greater_equal(numbers, _TINY), pc.less_equal(numbers, -_TINY)))
     if not pc.any(unsure).as_py():
         return "us"

@@ -130,6 +130,9 @@ def test_a_value_that_is_none_of_its_column_is_known_by_its_message(kind: pa.Dat
         (pa.timestamp("us"), 1_769_860_800_123, None),
         (pa.timestamp("us"), -1_769_860_800_123, None),
         (pa.timestamp("us"), 1_769_860_800_123_456, dt.datetime(2026, 1, 31, 12, 0, 0, 123456)),
+        (pa.timestamp("us"), 253_402_300_799_999, None),  # the end of the year 9999, an open end: it became 1978
+        (pa.timestamp("us"), 253_402_300_800_000, dt.datetime(1978, 1, 11, 21, 31, 40, 800000)),
+        (pa.timestamp("ms"), 253_402_214_400_000, dt.datetime(9999, 12, 31)),
         (pa.timestamp("us"), 0, dt.datetime(1970, 1, 1)),
         (pa.time64("us"), 43_201_000, None),
         (pa.time64("us"), 43_201_000_000, dt.time(12, 0, 1)),

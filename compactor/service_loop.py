@@ -215,7 +215,7 @@ class ServiceLoop:
         if first:
             self._start()
         state = context.timeline.heal()
-        if state.foreign:
+        if state.external:
             state = context.timeline.ready()  # include the commits of other engines
         self._healed = state.view.seq, time.monotonic()
         self.seen = context, state.config

@@ -86,7 +86,7 @@ def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup
 
 
 def _is_indexed(group: FileGroup) -> bool:
-    return group.base is not None and bool(group.base.file.index) and not any(log.file.foreign for log in group.logs)
+    return group.base is not None and bool(group.base.file.index) and not any(log.file.external for log in group.logs)
 
 
 def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:

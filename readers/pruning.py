@@ -60,7 +60,7 @@ class Pruning:
         """Return whether a row of the file may match. A log that only contains deletes has no rows."""
         if not _has_rows(file):
             return False
-        if file.foreign and self._transforms:
+        if file.external and self._transforms:
             return Pruning(self._config, self._tree).file_may_match(file)
         return self._with_buckets is None or predicates.may_match(
             self._with_buckets, self._ranges(file.partition, [file])
@@ -72,7 +72,7 @@ class Pruning:
         Returns False for file groups written by another engine, because their statistics may belong to other rows. Also
         returns False in the default partition, whose rows have null or an empty string.
         """
-        if self._tree is None or any(entry.file.foreign for entry in group.files()):
+        if self._tree is None or any(entry.file.external for entry in group.files()):
             return False
         if DEFAULT_PARTITION in group.partition:
             return False

@@ -27,14 +27,14 @@ class TableState:
     Attributes:
         config: The properties, including changes by slots.
         view: The view of the newest slot.
-        foreign: The instants that another engine completed since the head and that no slot describes, oldest first.
+        external: The instants that another engine completed since the head and that no slot describes, oldest first.
         names: The files of Hudi's timeline that may affect a write. They belong to instants that began at most a day
             before the head.
     """
 
     config: TableConfig
     view: View
-    foreign: tuple[CompletedInstant, ...]
+    external: tuple[CompletedInstant, ...]
     names: frozenset[str]
     turn_requests: tuple[str, ...] = ()  # keys of turn requests (turn_request.py)
     backup_restores: int = 0  # number of restores from a backup that this process has noticed

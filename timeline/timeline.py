@@ -79,7 +79,7 @@ class TableTimeline:
             if not self._publish_through(state):
                 continue
             plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []
-            found = state.foreign and (unfinished_adoptions(self.history) or state.foreign)  # what was archived first
+            found = state.external and (unfinished_adoptions(self.history) or state.external)  # what was archived first
             if not (found := found or plans):
                 return state
             self.adopt(found[0])
@@ -215,7 +215,7 @@ class TableTimeline:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)
         except TakenBack as gone:
-            if not any(found.action == RESTORE for found in state.foreign):
+            if not any(found.action == RESTORE for found in state.external):
                 undo(self.history, gone.slot)
                 return False  # but a restore, which the next write adopts as a whole
         return True

@@ -301,6 +301,6 @@ def _is_exact(slot: Slot) -> bool:
     """Return whether the counts of a slot are exact. Slots of older releases are judged by their files."""
     if "exact" in slot.counts:
         return bool(slot.counts["exact"])
-    if slot.published or any(file.foreign for file in slot.files) or slot.replaced:
+    if slot.published or any(file.external for file in slot.files) or slot.replaced:
         return False
     return not any(file.kind == LOG and (file.updates or file.deletes) for file in slot.files)

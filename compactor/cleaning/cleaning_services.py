@@ -72,8 +72,8 @@ def _sweep(turn: Turn, duty: Duty) -> None:
     duty.next_in(_SWEEP, _HOUR_S)
     if swept.rolled_back or swept.files:
         turn.tell("swept", rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
-    if swept.foreign:
-        turn.tell("foreign files found", files=len(swept.foreign), first=swept.foreign[0])
+    if swept.external:
+        turn.tell("external files found", files=len(swept.external), first=swept.external[0])
 
 
 # ---- archiving, as often as the table is cleaned

@@ -142,7 +142,7 @@ class BoundSearch:
         """Return whether a deleted file may have held a purged key, judging by the bounds of its first key column."""
         name = self.config.key[0]
         low, high = file.stats.get(name, (None, None))[:2]
-        if low is None or high is None or file.foreign or pa.types.is_decimal(self.config.schema.field(name).type):
+        if low is None or high is None or file.external or pa.types.is_decimal(self.config.schema.field(name).type):
             return True
         return any(low <= value <= high for value in self._keys.get((file.partition, name), ()))
 

@@ -57,7 +57,7 @@ class SweepResult:
         bytes: Total size of the deleted files, in bytes.
         kinds: Number of deleted files by kind, such as base files, logs or index entries.
         kept: Number of orphan files that stay because a reader may need them or another engine wrote them.
-        foreign: Paths, relative to the table, of Parquet files whose names do not come from hoodoo or Apache Hudi.
+        external: Paths, relative to the table, of Parquet files whose names do not come from hoodoo or Apache Hudi.
             No command deletes these files.
     """
 
@@ -66,7 +66,7 @@ class SweepResult:
     bytes: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     kept: int = 0
-    foreign: list[str] = field(default_factory=list)
+    external: list[str] = field(default_factory=list)
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
@@ -78,7 +78,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     result = SweepResult()
     for instant in _pending(found, before):
         result.rolled_back += _end(timeline, instant)
-    orphans = list(_orphans(timeline, timeline.heal().view, before, result.foreign))
+    orphans = list(_orphans(timeline, timeline.heal().view, before, result.external))
     # a writer whose clock lags may have begun since
     for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
@@ -211,10 +211,10 @@ class _Orphan(NamedTuple):
     instant: str
 
 
-def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str]) -> Iterator[_Orphan]:
+def _orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_Orphan]:
     """Yield orphans: unreferenced data files and index entries, and temporary files of dead processes.
 
-    Adds Parquet files of other programs to `foreign`.
+    Adds Parquet files of other programs to `external`.
     """
     store, kept = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
@@ -229,11 +229,11 @@ def _orphans(timeline: TableTimeline, view: View, before: str, foreign: list[str
         elif instant := _instant_of(key):
             if instant < before and not kept.holds(key, instant):
                 yield _Orphan(key, size, instant)
-        elif _is_foreign(key):
-            foreign.append(key)
+        elif _is_external(key):
+            external.append(key)
 
 
-def _is_foreign(key: str) -> bool:
+def _is_external(key: str) -> bool:
     name = key.rpartition("/")[2]
     return key.endswith(".parquet") and not key.startswith(_METADATA) and not name.startswith(_PARTITION_METADATA)
 

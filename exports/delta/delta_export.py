@@ -297,7 +297,7 @@ class _Exporter:
                 state = state_of(self.store, version)
             except FileNotFoundError:  # another exporter also deletes versions
                 continue
-            if state.foreign:
+            if state.external:
                 continue
             if state.slot <= readable:
                 kept = state
@@ -342,7 +342,7 @@ def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
 
 
 def _require_ours(state: LogState, table: str) -> None:
-    if state.foreign:
+    if state.external:
         raise ForeignExport(
             f"Version {state.version} of the Delta log was written by another writer, so that it may show other rows "
             "than this table. Give others no permission to write here, and export with rebuild=True (hoodoo export "

@@ -51,7 +51,7 @@ class LogState:
         overlays: The digest of the overlays, or '' if logs are not exported.
         checkpoint: The version of the newest checkpoint, or -1 if there is none.
         misled: True if `_last_checkpoint` names a missing checkpoint.
-        foreign: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
+        external: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
     """
 
     version: int = -1
@@ -64,7 +64,7 @@ class LogState:
     overlays: str = ""
     checkpoint: int = -1
     misled: bool = False
-    foreign: bool = False
+    external: bool = False
 
     def said(self) -> Json:
         """Return the fields of `commitInfo` that store this state."""
@@ -120,7 +120,7 @@ def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
         said["overlays"] = ""
     kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
     if not ours or any(type(value) is not kinds[name] for name, value in said.items()):
-        return LogState(version, at_ms, checkpoint=checkpoint, foreign=True)
+        return LogState(version, at_ms, checkpoint=checkpoint, external=True)
     return LogState(version, at_ms, checkpoint=checkpoint, **said)  # type: ignore[arg-type]
 
 

@@ -63,7 +63,7 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
             f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data)
         )
     schema_text, datum = _ContainerReader(data).container()
-    name, writer, reader = _foreign(schema_text)
+    name, writer, reader = _external_schema(schema_text)
     if kind not in (None, name):
         raise CorruptTable(f"A timeline file holds a {name} where a {kind} belongs.", found=name, expected=kind)
     stream = io.BytesIO(datum)
@@ -87,7 +87,7 @@ def _own(kind: str) -> tuple[bytes, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _foreign(text: bytes) -> tuple[str, Any, Any]:
+def _external_schema(text: bytes) -> tuple[str, Any, Any]:
     """Return the name, the parsed schema and the target schema for the schema text in a file.
 
     The target is the schema that records are resolved to. None means that they stay as they are.

@@ -107,9 +107,9 @@ class TableHandle:
         except TableNotFound:
             if not isinstance(self.seen.history, ExternalHistory):
                 raise
-            self.seen = seen = self._foreign(self.seen.config, self.seen.history)  # not adopted yet
+            self.seen = seen = self._unadopted(self.seen.config, self.seen.history)  # not adopted yet
             return seen
-        found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
+        found = state.external and (unfinished_adoptions(ours) or state.external)
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
         return seen
 
@@ -151,13 +151,13 @@ class TableHandle:
             self.timeline.history.together([healed, archived])
             state = healed.result
         except TableNotFound:
-            return self._foreign(configuration.load(self.store))
+            return self._unadopted(configuration.load(self.store))
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
-        found = unfinished_adoptions(ours, archived.result) or state.foreign
+        found = unfinished_adoptions(ours, archived.result) or state.external
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
-    def _foreign(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
+    def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
         """Return the state of a table that has only Hudi's timeline, because no write has adopted it yet.
 
         known: the history that this process has already read.
@@ -167,7 +167,7 @@ class TableHandle:
         )
         view = theirs.head()
         if config.is_timeline_v1 and not (now := configuration.load(self.store)).is_timeline_v1:
-            return self._foreign(now)  # Hudi upgraded the table, perhaps during this read
+            return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
             return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
@@ -181,7 +181,7 @@ class TableHandle:
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
         """Return the state with hoodoo's slots and the newer, unadopted commits of another engine."""
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
-            return self._foreign(state.config)
+            return self._unadopted(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
         view = overlay.head()
         return Seen(state.config.with_schemas(view.schemas), overlay, view)

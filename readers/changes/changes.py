@@ -286,7 +286,7 @@ class Changes(Rows):
         """Return the slots that may have deleted keys, by partition. Empty without `since`."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
-            for partition in {file.partition for file in slot.files if file.deletes or file.foreign} | {
+            for partition in {file.partition for file in slot.files if file.deletes or file.external} | {
                 partition for partition, _ in slot.replaced
             }:
                 found.setdefault(partition, []).append(slot)
@@ -294,7 +294,7 @@ class Changes(Rows):
 
     def _bringers(self) -> set[str]:
         """Return the partitions with file groups that may have received new keys."""
-        return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.foreign}
+        return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.external}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
         """Return, for each partition of `removers`, the changes that each listed slot made to its file groups."""

@@ -40,7 +40,7 @@ def changed_rows(
     Raises:
         CorruptTable: A file is damaged or missing.
     """
-    if before.foreign or after.foreign or before.schema != after.schema or after.schema != config.schema_id:
+    if before.external or after.external or before.schema != after.schema or after.schema != config.schema_id:
         return None
     with slices.opened(store, before) as old_bytes, slices.opened(store, after) as new_bytes:
         old, new = _File(old_bytes, before, wanted), _File(new_bytes, after, wanted)

@@ -99,7 +99,7 @@ class SliceTask(Task):
         logs = tuple(
             log
             for log in self.group.logs
-            if log.file.foreign or log.file.deletes or self._may_have_keys(self._stats(log.file), log.file.rows)
+            if log.file.external or log.file.deletes or self._may_have_keys(self._stats(log.file), log.file.rows)
         )
         return replace(self.group, logs=logs)
 
@@ -166,7 +166,7 @@ class SliceTask(Task):
 
     def _logs_win(self, group: FileGroup) -> bool:
         """Return whether statistics show that every logged row wins over its base row and replaces it completely."""
-        if group.logs and any(entry.file.foreign or entry.file.partial for entry in group.files()):
+        if group.logs and any(entry.file.external or entry.file.partial for entry in group.files()):
             return False  # logs of another engine may also contain partial updates, or NaN as ordering values
         if group.base is None or not group.logs:
             return True

@@ -88,7 +88,7 @@ def read_matching(
         at = condition(whole)
         return whole.take(pa.array(at)), at
     key = config.key[0]
-    twin = config.key_is_record_key and not file.foreign and {key, RECORD_KEY} <= {*schema.names} - {*seen}
+    twin = config.key_is_record_key and not file.external and {key, RECORD_KEY} <= {*schema.names} - {*seen}
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
     with opened(store, file) as source:
         groups = base_file.RowGroups(source, file.path, decoded, footer_of(file), config.resolution(file))
@@ -148,7 +148,7 @@ def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Foot
 
     `schema` contains all columns, and is passed if the file may be damaged.
     """
-    if file.foreign:
+    if file.external:
         return None
     return base_file.Footer(file.rows, _META | file.stats.keys(), schema)
 
@@ -398,8 +398,8 @@ def lies_over_rows(group: FileGroup) -> bool:
 
     This is so if the slots record the same row order digest for the base file and the logs.
     """
-    order = group.base.file.order if group.base and not group.base.file.foreign else ""
-    return bool(order) and all(log.file.order == order and not log.file.foreign for log in group.logs)
+    order = group.base.file.order if group.base and not group.base.file.external else ""
+    return bool(order) and all(log.file.order == order and not log.file.external for log in group.logs)
 
 
 def _read_by_row(
@@ -471,7 +471,7 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
     if not ordered or group.base is None:
         return not ordered
     files = [group.base.file, *logs_in_order(group)]
-    if any(file.foreign or file.deletes and file.kind == LOG for file in files):
+    if any(file.external or file.deletes and file.kind == LOG for file in files):
         return False
     ranges = [ordering_range(config, file) for file in files if file.rows]
     return all(

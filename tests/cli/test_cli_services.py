@@ -48,7 +48,7 @@ def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -
         )
     )
     assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
-    nothing = {"rolled_back": 0, "files": 0, "bytes": 0, "kinds": {}, "kept": 0, "foreign": []}
+    nothing = {"rolled_back": 0, "files": 0, "bytes": 0, "kinds": {}, "kept": 0, "external": []}
     assert machine("sweep", trips) == nothing
     report = machine("verify", trips)
     assert (report["ok"], report["rows"], report["problems"]) == (True, 3, [])

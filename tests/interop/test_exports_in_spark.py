@@ -157,7 +157,7 @@ def test_no_upkeep_of_iceberg_or_delta_deletes_a_file_and_no_write_gets_in(spark
     with pytest.raises(Exception, match="hoodoo"):
         more.write.format("delta").mode("append").save(str(path))
     assert before <= {file for file in path.rglob("*") if file.is_file()}
-    for key in table.sweep(0).foreign:  # what a refused write left
+    for key in table.sweep(0).external:  # what a refused write left
         assert path / key not in before
         (path / key).unlink()
     assert table.verify().ok

@@ -333,7 +333,7 @@ def test_an_instant_that_somebody_adopted_meanwhile_is_not_adopted_again(store: 
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     late = opened(store, clock)
-    [found] = late.handle.timeline.look().foreign
+    [found] = late.handle.timeline.look().external
     table.upsert(rows(("a", "p", 2)))  # adopts it
     head = table.cursor
     late.handle._adopt(found)

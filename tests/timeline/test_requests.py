@@ -216,7 +216,7 @@ def test_what_our_writers_publish_between_two_requests_of_a_look_is_not_taken_fo
     before = slow.handle.timeline.look()
     racing += [7, 8, 9]
     state = slow.handle.timeline.look()
-    assert not racing and state.foreign == ()
+    assert not racing and state.external == ()
     assert state.view.seq == before.view.seq + 3
     racing += [10]
     assert slow.upsert(rows(1, ts=99)).retries == 0

@@ -239,7 +239,7 @@ class Transaction:
                 return slot
             self._judge(slot, draft)
         self._checked = view.seq
-        if state.foreign:
+        if state.external:
             raise Conflict("another engine committed")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
             raise Conflict("its instant is too old")

@@ -87,7 +87,7 @@ class DataFile:
         return self.path.rpartition("/")[2]
 
     @property
-    def foreign(self) -> bool:
+    def external(self) -> bool:
         """True if another engine wrote the file.
 
         Its counts may be wrong then, and a log may contain partial rows, or rows with new keys.

@@ -183,7 +183,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         schemas=_schemas(view, slot, change.partitions, savepoints, plans),
         told=max(view.told, slot.instant) if slot.tells_columns else view.told,
         needs=view.needs.union(slot.needs),
-        foreign_rows=view.foreign_rows or (not slot.placed and any(file.foreign for file in slot.files)),
+        foreign_rows=view.foreign_rows or (not slot.placed and any(file.external for file in slot.files)),
         undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
         _counted=change.counted(),
     )

@@ -32,7 +32,7 @@ def test_a_sweep_names_parquet_files_of_other_programs_and_deletes_none(table: h
     left = ["data/part=x/00000-1-2.parquet", "x/part-00000-c000.snappy.parquet"]
     for key in left:
         leave(tmp_path / "t" / key)
-    assert table.sweep(0).foreign == left
+    assert table.sweep(0).external == left
     assert all((tmp_path / "t" / key).exists() for key in left)
     assert sorted(row["id"] for row in table.scan().to_arrow().to_pylist()) == ["a", "b"]
 
@@ -45,7 +45,7 @@ def test_metadata_in_parquet_and_files_of_a_table_inside_are_not_foreign(table: 
     (inner / ".hoodie").mkdir(parents=True)
     (inner / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=inner\n")
     leave(inner / "part-0.parquet")
-    assert table.sweep(0).foreign == []
+    assert table.sweep(0).external == []
 
 
 def test_a_worker_logs_parquet_files_of_other_programs(
@@ -55,5 +55,5 @@ def test_a_worker_logs_parquet_files_of_other_programs(
     leave(tmp_path / "t" / "y" / "part-1.parquet")
     with caplog.at_level("INFO", "hoodoo.worker"):
         hoodoo.Worker([table], ("clean",), once=True).run()
-    (record,) = [one for one in caplog.records if "foreign files found" in one.getMessage()]
+    (record,) = [one for one in caplog.records if "external files found" in one.getMessage()]
     assert "y/part-1.parquet" in record.getMessage()

@@ -140,11 +140,11 @@ class Job:
         """
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
-    def reset(self, place: str, expect_number: int) -> Application:
+    def reset(self, start: str, expect_number: int) -> Application:
         """Move the job to another position of the source, with a commit without rows. Rows in the table stay.
 
         Args:
-            place: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
+            start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
                 only some of these.
             expect_number: Number of the newest commit of the job, as `table.application` returns it; -1 if there is no
                 commit. It prevents that two people reset a job at the same time.
@@ -154,13 +154,13 @@ class Job:
 
         Raises:
             CommitConflict: The newest commit has another number.
-            OptionError: The source does not support `place`.
+            OptionError: The source does not support `start`.
             SourceLost: The position belongs to another source.
         """
         number_from("expect_number", expect_number, -1, whole=True, optional=False)
-        if not isinstance(place, str) or not place:
-            raise OptionError(f"place must be a string such as 'earliest', got {printable(place)}.", option="place")
-        return reset(self.source, self.table, self.name, place, expect_number)
+        if not isinstance(start, str) or not start:
+            raise OptionError(f"start must be a string such as 'earliest', got {printable(start)}.", option="start")
+        return reset(self.source, self.table, self.name, start, expect_number)
 
     def go_on_from(self, other: str) -> Application:
         """Start at the position of another application, such as 'hudi-streamer', Apache Hudi's streamer.

@@ -17,14 +17,14 @@ from hoodoo.timeline.applications import Application
 from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
-def reset(source: Source, table: Table, name: str, place: str, expect_number: int) -> Application:
+def reset(source: Source, table: Table, name: str, start: str, expect_number: int) -> Application:
     """Move a job to a position of its source.
 
     Args:
         source: Source of the job.
         table: Table of the job.
         name: Name of the job.
-        place: Argument of `Source.position_at`.
+        start: Argument of `Source.position_at`.
         expect_number: Number of the newest commit of the job; -1 if there is no commit.
 
     Returns:
@@ -32,7 +32,7 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
 
     Raises:
         CommitConflict: Its newest commit has another number.
-        OptionError: The source does not support `place`.
+        OptionError: The source does not support `start`.
     """
     at = table.application(name)
     if at.version != expect_number:
@@ -43,7 +43,7 @@ def reset(source: Source, table: Table, name: str, place: str, expect_number: in
             application=name,
             version=at.version,
         )
-    return _go_on(source, table, at, _of(source, "position_at")(whole(table.handle.store, place)))
+    return _go_on(source, table, at, _of(source, "position_at")(whole(table.handle.store, start)))
 
 
 def go_on_from(source: Source, table: Table, name: str, other: str) -> Application:

@@ -341,11 +341,11 @@ class Files(Source):
         )
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
-    def position_at(self, place: str) -> str:
+    def position_at(self, start: str) -> str:
         """Return the position for a named point.
 
         Args:
-            place: 'earliest', 'latest' (all current files count as read), a time (files modified before it count as
+            start: 'earliest', 'latest' (all current files count as read), a time (files modified before it count as
                 read), or a position. The position of another folder is applied to this folder, for use after a folder
                 was moved.
 
@@ -353,18 +353,18 @@ class Files(Source):
             The position.
 
         Raises:
-            OptionError: `place` is not one of these values.
+            OptionError: `start` is not one of these values.
             SourceLost: The position belongs to another source.
         """
-        if place == EARLIEST:
+        if start == EARLIEST:
             return TakenFiles(self.folder.uri).text()
-        if place == LATEST:
+        if start == LATEST:
             return self._read_before(None).text()
-        if (moment := time_ms(place)) is not None:
+        if (moment := time_ms(start)) is not None:
             return self._read_before(max(0, moment)).text()
-        if place.startswith("{"):
-            return replace(TakenFiles.of(place), folder=self.folder.uri).text()
-        return super().position_at(place)
+        if start.startswith("{"):
+            return replace(TakenFiles.of(start), folder=self.folder.uri).text()
+        return super().position_at(start)
 
     def _read_before(self, time: int | None) -> TakenFiles:
         """Return the position at which files modified before a time count as read.
@@ -378,24 +378,24 @@ class Files(Source):
         taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).with_files(old)
         return taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms)
 
-    def from_hudi(self, place: str) -> str:
+    def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: Modification time of the newest file that the streamer read, in ms since 1970.
+            checkpoint: Modification time of the newest file that the streamer read, in ms since 1970.
 
         Returns:
             The position after all files up to that time.
 
         Raises:
-            OptionError: `place` is not such a time.
+            OptionError: `checkpoint` is not such a time.
         """
-        if not place.isascii() or not place.isdigit():
+        if not checkpoint.isascii() or not checkpoint.isdigit():
             raise OptionError(
-                f"Checkpoint of Hudi's streamer is invalid: expected a time in ms, got {printable(place)}.",
-                option="place",
+                f"Checkpoint of Hudi's streamer is invalid: expected a time in ms, got {printable(checkpoint)}.",
+                option="checkpoint",
             )
-        return self._read_before(int(place) + 1).text()
+        return self._read_before(int(checkpoint) + 1).text()
 
     def to_hudi(self, position: str) -> str:
         """Convert a position to a checkpoint of Apache Hudi's streamer.

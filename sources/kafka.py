@@ -81,7 +81,7 @@ class Kafka(Source):
         format: str = "json",
         truncate: str = "fail",
         unavailable: str = UNAVAILABLE,
-        told: bool = False,
+        broker_columns: bool = False,
         registry: SchemaRegistry | str | None = None,
         before: str = EVENT,
         time_unit: str | Mapping[str, str] | None = None,
@@ -106,8 +106,8 @@ class Kafka(Source):
                 'delete', which deletes all rows of the table. 'delete' requires a topic with one partition.
             unavailable: Placeholder of Debezium for a large value that did not change: the connector's option
                 `unavailable.value.placeholder`. Default '__debezium_unavailable_value'.
-            told: True adds the four columns `_kafka_...` to the rows that a transform receives. False (default) adds
-                only the columns that the table has.
+            broker_columns: True adds the four columns `_kafka_...` to the rows that a transform receives. False
+                (default) adds only the columns that the table has.
             registry: Schema registry, or its address, such as "https://registry:8081". Required for 'avro' and
                 'debezium-avro'.
             before: For change events, if the table is partitioned by columns outside the key: source of a row's former
@@ -131,7 +131,7 @@ class Kafka(Source):
         one_of("truncate", truncate, ("fail", "ignore", "delete"))
         one_of("before", before, (EVENT, LOOKUP))
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
-        self.told = flag("told", told)
+        self.broker_columns = flag("broker_columns", broker_columns)
         self.format, self.truncate, self.unavailable, self.before = format, truncate, unavailable, before
         self.units = time_units(time_unit)
         if self.units and format not in (DEBEZIUM, DEBEZIUM_AVRO):
@@ -273,7 +273,7 @@ class Kafka(Source):
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", asked, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)
-        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         yield Part(
             rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size, lost=ranges.lost
         )
@@ -289,7 +289,7 @@ class Kafka(Source):
         decoder.unavailable, decoder.added = self.unavailable, lambda number: added_columns(messages[number])
         keys = [messages[number].key() for number in there]
         decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
-        rows = rows_of_messages(self.topic, decoded, messages, columns, self.told, decoder.left_out)
+        rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         if decoder.emptied is not None:  # later messages are read again, into an empty table
             return Part(
                 pa.table({}),
@@ -332,11 +332,11 @@ class Kafka(Source):
             sum(waiting.values()), "messages", age, {str(one): count for one, count in sorted(waiting.items())}
         )
 
-    def position_at(self, place: str) -> str:
+    def position_at(self, start: str) -> str:
         """Return the position for a named point in the topic.
 
         Args:
-            place: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
+            start: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
                 each partition, such as 'orders,0:123,1:456'; offsets in the format of Spark,
                 '{"orders":{"0":123,"1":456}}', where -2 is the beginning of a partition and -1 its end; a position.
 
@@ -344,15 +344,15 @@ class Kafka(Source):
             The position.
 
         Raises:
-            OptionError: `place` is invalid, or the topic lacks a partition or an offset.
+            OptionError: `start` is invalid, or the topic lacks a partition or an offset.
             SourceLost: The position belongs to another topic.
             SourceUnavailable: The broker does not answer.
         """
-        if is_position(place):
-            return super().position_at(place)
-        moment = time_ms(place)
-        is_named = place not in (EARLIEST, LATEST) and moment is None
-        named = offsets_named(place, self.topic) if is_named else {}
+        if is_position(start):
+            return super().position_at(start)
+        moment = time_ms(start)
+        is_named = start not in (EARLIEST, LATEST) and moment is None
+        named = offsets_named(start, self.topic) if is_named else {}
         bounds = self._client.bounds()
         if is_named:
             offsets = offsets_there(named, bounds, self.topic)
@@ -360,14 +360,14 @@ class Kafka(Source):
             found = self._client.offsets_at(moment, bounds)
             offsets = {one: at if at >= 0 else bounds[one][1] for one, at in found.items()}
         else:
-            offsets = {one: low if place == EARLIEST else high for one, (low, high) in bounds.items()}
+            offsets = {one: low if start == EARLIEST else high for one, (low, high) in bounds.items()}
         return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
-    def from_hudi(self, place: str) -> str:
+    def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: The checkpoint, such as 'orders,0:123,1:456'.
+            checkpoint: The checkpoint, such as 'orders,0:123,1:456'.
 
         Returns:
             The position.
@@ -376,7 +376,7 @@ class Kafka(Source):
             OptionError: The checkpoint belongs to another topic.
             SourceUnavailable: The broker does not answer.
         """
-        return TopicPosition.of_hudi(place, self.topic, self._client.topic_id("")).text()
+        return TopicPosition.of_hudi(checkpoint, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
         """Convert a position to a checkpoint of Apache Hudi's streamer.

@@ -71,13 +71,13 @@ class TopicPosition:
         return cls(topic, "", said)
 
     @classmethod
-    def of_hudi(cls, place: str, topic: str, topic_id: str) -> TopicPosition:
+    def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
         """Parse offsets of Hudi's streamer. Raises OptionError if they are not offsets of the topic."""
-        found = _offsets_in(place, topic)
+        found = _offsets_in(checkpoint, topic)
         if not found:
             raise OptionError(
-                f"{printable(place)} has no offsets for topic {topic!r}. Write them like '{topic},0:123,1:456'.",
-                option="place",
+                f"{printable(checkpoint)} has no offsets for topic {topic!r}. Write them like '{topic},0:123,1:456'.",
+                option="checkpoint",
             )
         return cls(topic, topic_id, found)
 
@@ -101,20 +101,20 @@ class TopicPosition:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
 
 
-def is_position(place: str) -> bool:
+def is_position(text: str) -> bool:
     """Return whether a string is a position of any source, and not a list of offsets."""
     try:
-        said = json.loads(place)
+        said = json.loads(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(said, dict) and isinstance(said.get("source"), str)
 
 
-def offsets_named(place: str, topic: str) -> dict[int, int]:
+def offsets_named(text: str, topic: str) -> dict[int, int]:
     """Parse offsets in the format of Hudi's streamer or of Spark's option `startingOffsets`.
 
     Args:
-        place: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
+        text: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
         topic: The topic.
 
     Returns:
@@ -123,13 +123,13 @@ def offsets_named(place: str, topic: str) -> dict[int, int]:
     Raises:
         OptionError: They are not offsets of the topic.
     """
-    named = _offsets_in_spark(place, topic) if place.startswith("{") else _offsets_in(place, topic)
+    named = _offsets_in_spark(text, topic) if text.startswith("{") else _offsets_in(text, topic)
     if not named:
         raise OptionError(
-            f"{printable(place)} is not a valid position in topic {topic!r}. Use {KNOWN}, the next offset of "
+            f"{printable(text)} is not a valid position in topic {topic!r}. Use {KNOWN}, the next offset of "
             f"each partition, such as '{topic},0:123,1:456' or {json.dumps({topic: {'0': 123, '1': 456}})!r}, "
             "or a position of an earlier batch.",
-            option="place",
+            option="start",
         )
     return named
 
@@ -153,7 +153,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
         if partition not in bounds:
             raise OptionError(
                 f"Topic {topic!r} has no partition {partition}: expected 0 to {max(bounds)}. Nothing was changed.",
-                option="place",
+                option="start",
                 partition=partition,
             )
         low, high = bounds[partition]
@@ -162,7 +162,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
             raise OptionError(
                 f"Partition {partition} of topic {topic!r} has no offset {at}: expected {low} to {high}, the "
                 "offset of the next message. Nothing was changed.",
-                option="place",
+                option="start",
                 partition=partition,
                 offset=at,
             )
@@ -171,7 +171,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
         raise OptionError(
             f"Offsets are missing for partitions {printable(missing)} of topic {topic!r}. Nothing was changed. "
             "Pass an offset for each partition.",
-            option="place",
+            option="start",
             partition=missing[0],
         )
     return offsets

@@ -39,7 +39,7 @@ def rows_of_messages(
     decoded: Iterable[tuple[pa.Table, list[int]]],
     messages: Sequence[Message],
     columns: pa.Schema,
-    told: bool,
+    broker_columns: bool,
     left_out: set[str],
 ) -> pa.Table:
     """Concatenate decoded rows, and add the broker's columns.
@@ -49,7 +49,7 @@ def rows_of_messages(
         decoded: Rows, and the number of each row's message.
         messages: All messages.
         columns: The columns of the table.
-        told: True to add all four columns. False to add only those that the table has.
+        broker_columns: True to add all four columns. False to add only those that the table has.
         left_out: Columns of messages that were left out. The broker's columns in messages are added to it, unless the
             broker fills them.
 
@@ -59,7 +59,7 @@ def rows_of_messages(
     Raises:
         ColumnError: A column has values of several types.
     """
-    filled = [name for name in _OF_BROKERS if told or name in columns.names]
+    filled = [name for name in _OF_BROKERS if broker_columns or name in columns.names]
     parts, numbered = list[pa.Table](), list[list[int]]()
     for rows, numbers in decoded:
         senders = [name for name in _OF_BROKERS if name in rows.column_names]

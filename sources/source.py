@@ -273,11 +273,11 @@ class Source(ABC):
         """
         return ""
 
-    def from_hudi(self, place: str) -> str:
+    def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
-            place: The checkpoint.
+            checkpoint: The checkpoint.
 
         Returns:
             A position from which no row is lost.
@@ -285,28 +285,30 @@ class Source(ABC):
         Raises:
             OptionError: The source does not support checkpoints (default), or the checkpoint is invalid.
         """
-        raise OptionError(f"{printable(self.name)} cannot go on from where Apache Hudi's streamer is.", option="place")
+        raise OptionError(
+            f"{printable(self.name)} cannot continue from a checkpoint of Apache Hudi's streamer.", option="checkpoint"
+        )
 
-    def position_at(self, place: str) -> str:
+    def position_at(self, start: str) -> str:
         """Return the position for a named point in the source.
 
         Args:
-            place: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
+            start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: The source does not support `place`. By default, only positions are supported.
+            OptionError: The source does not support `start`. By default, only positions are supported.
             SourceLost: The position belongs to another source.
         """
-        if not place.startswith("{"):
+        if not start.startswith("{"):
             raise OptionError(
-                f"{printable(self.name)} goes on from a position of its own only, got {printable(place)}.",
-                option="place",
+                f"{printable(self.name)} can only start at a position of an earlier plan, got {printable(start)}.",
+                option="start",
             )
-        self.lag(place)
-        return place
+        self.lag(start)
+        return start
 
 
 def _is_text(value: object) -> bool:

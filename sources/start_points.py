@@ -9,17 +9,17 @@ KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:0
 """The supported values, for error messages."""
 
 
-def time_ms(place: str) -> int | None:
+def time_ms(text: str) -> int | None:
     """Convert a time to milliseconds since 1970.
 
     Args:
-        place: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.
+        text: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.
 
     Returns:
         The milliseconds; None if the string is not a time.
     """
     try:
-        moment = dt.datetime.fromisoformat(place)
+        moment = dt.datetime.fromisoformat(text)
     except ValueError:
         return None
     if moment.tzinfo is None:

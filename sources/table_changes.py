@@ -167,31 +167,31 @@ class TableChanges(Source):
         history = self.table.handle.look().history
         return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
-    def position_at(self, place: str) -> str:
+    def position_at(self, start: str) -> str:
         """Return the position for a named point in the table.
 
         Args:
-            place: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
+            start: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
                 position.
 
         Returns:
             The position.
 
         Raises:
-            OptionError: `place` is invalid.
+            OptionError: `start` is invalid.
             PositionError: The table no longer has the changes of that time.
             SourceLost: The position belongs to another table.
         """
-        if place.startswith("{"):
-            return super().position_at(place)
-        if place not in (EARLIEST, LATEST) and time_ms(place) is None:
+        if start.startswith("{"):
+            return super().position_at(start)
+        if start not in (EARLIEST, LATEST) and time_ms(start) is None:
             raise OptionError(
-                f"{printable(place)} is not a valid position in a table. Use {KNOWN}, or a position of an "
+                f"{printable(start)} is not a valid position in a table. Use {KNOWN}, or a position of an "
                 "earlier batch.",
-                option="place",
+                option="start",
             )
-        view = self.table.handle.at(None if place in (EARLIEST, LATEST) else place).view
-        return self._said(Cursor(view.table, 0) if place == EARLIEST else cursor_of(view))
+        view = self.table.handle.at(None if start in (EARLIEST, LATEST) else start).view
+        return self._said(Cursor(view.table, 0) if start == EARLIEST else cursor_of(view))
 
     def _said(self, at: Cursor) -> str:
         digest = {"digest": at.digest} if at.digest else {}

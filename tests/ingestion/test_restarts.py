@@ -119,7 +119,7 @@ class Numbers(Source):
 
 def test_a_source_of_a_users_own_is_reset_to_its_positions_only(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(Numbers(), table, name="job")
-    with pytest.raises(OptionError, match="from a position of its own only"):
+    with pytest.raises(OptionError, match="only start at a position of an earlier plan"):
         job.reset("earliest", -1)
     with pytest.raises(OptionError, match="Apache Hudi's streamer"):
         Numbers().from_hudi("5")

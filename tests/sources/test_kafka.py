@@ -143,7 +143,7 @@ def test_a_table_gets_what_the_broker_says_if_it_has_the_columns(cluster: str, p
     ]
     assert rows["_kafka_timestamp"].null_count == 0
     assert read(Kafka(cluster, "told"))[0].rows.column_names == ["id"]
-    every = read(Kafka(cluster, "told", told=True))[0].rows.column_names
+    every = read(Kafka(cluster, "told", broker_columns=True))[0].rows.column_names
     assert every == ["id", "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"]
 
 
@@ -381,7 +381,7 @@ def test_a_setting_that_the_client_refuses_is_no_broker_that_does_not_answer(nam
         ({"on_loss": "ignore"}, "on_loss"),
         ({"tombstones": "delete"}, "tombstones"),
         ({"idle_s": -1}, "idle_s"),
-        ({"told": "yes"}, "told"),
+        ({"broker_columns": "yes"}, "broker_columns"),
         ({"settings": {"enable.auto.commit": True}}, "settings"),
         ({"settings": {"isolation.level": "read_uncommitted"}}, "settings"),
     ],

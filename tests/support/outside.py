@@ -29,7 +29,7 @@ FILES = frozenset(
         "test_ingest_kills.py",
         "test_kafka.py",
         "test_kafka_avro.py",
-        "test_kafka_places.py",
+        "test_kafka_start_points.py",
         "test_kill_loop.py",
         "test_lazy_exit.py",
         "test_merge_group.py",

@@ -177,7 +177,7 @@ def _of_keys(
 
 
 def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
-    """Write rows to a file. Returns None if there are no rows."""
+    """Write rows to a file. Returns None without rows."""
     if not len(rows):
         return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])

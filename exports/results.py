@@ -47,7 +47,7 @@ class CatalogEntry:
 
     Attributes:
         identifier: The table in the catalog.
-        metadata: The metadata file to which the entry points.
+        metadata: The metadata file that the entry points to.
         change: 'registered' for a new entry, 'moved' if the entry pointed to an older file, 'kept' if it already
             pointed to this file or a newer one.
     """

@@ -348,7 +348,7 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _beyond(prefix: str) -> str | None:
-    """Return a string that is greater than all strings with the prefix `prefix`, or None if there is none."""
+    """Return a string that is greater than all strings with the prefix `prefix`, or None without one."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None

@@ -41,12 +41,12 @@ class Job:
     """Job that copies one source into one table.
 
     Attributes:
-        name: Name under which the table stores the position of the source.
+        name: Name that the table uses to store the position of the source.
         source: Source of the rows.
         table: Target table.
         report: Report of everything that the job has done.
         pace: Limits on the rate of rows and commits.
-        lag: Items of the source that are not in the table, as last measured. None: not measured yet.
+        lag: Items of the source that wait, as last measured. None: not measured yet.
         quarantined: Number of rows in the quarantine that wait for a decision, as last counted. None: not counted yet.
         fine: False if the store or the source did not answer the newest request.
     """
@@ -86,10 +86,10 @@ class Job:
         current batch is not committed.
 
         Args:
-            once: True (default) returns when the source has no new rows. False runs until `stop` is called. It retries
-                if the store or the source does not answer or the store is full. If another process of the job is
-                running, this process waits as a standby.
-            poll_s: Time between two requests to a source that has no new rows, in seconds. Default 5.
+            once: True (default) returns when all rows of the source were read. False runs until `stop` is called. It
+                retries if the store or the source does not answer or the store is full. If another process of the job
+                is running, this process waits as a standby.
+            poll_s: Time between two requests to a source whose rows were all read, in seconds. Default 5.
             each_batch: Function that receives a `BatchReport` after each commit. An exception in it ends the run.
             metrics_port: Port on 127.0.0.1 for metrics in Prometheus' text format; 0 chooses a free port. None
                 (default): no metrics.
@@ -136,7 +136,7 @@ class Job:
         """Look up the position of the source after the newest commit.
 
         Returns:
-            The position; '' if there is no commit.
+            The position; '' before the first commit.
         """
         return whole(self.table.handle.store, self.table.application(self.name).position)
 
@@ -172,7 +172,7 @@ class Job:
             The new state of the job.
 
         Raises:
-            OptionError: This job already has a commit, or the other application has no position for this source.
+            OptionError: This job already has a commit, or the other application lacks a position for this source.
             SourceLost: The position of the other application belongs to another source.
         """
         require_application(other)
@@ -218,10 +218,10 @@ class Job:
         """Read and commit the next batch.
 
         Args:
-            goes_on: True if the job continues when the source has no new rows.
+            goes_on: True if the job continues when all rows of the source were read.
 
         Returns:
-            The report of the batch; None if the source has no new rows.
+            The report of the batch; None if all rows of the source were read.
 
         Raises:
             CommitConflict: Another process of the job committed first.
@@ -271,7 +271,7 @@ class Job:
         return batch
 
     def _taken(self, position: str) -> PrefetchedBatch | None:
-        """Read the batch after a position; None if the source has no new rows."""
+        """Read the batch after a position; None if all rows of the source were read."""
         watch = Stopwatch(time.monotonic)
         planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
         watch.ended("plan")

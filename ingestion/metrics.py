@@ -40,7 +40,7 @@ class JobCollector(Collector):
         up = GaugeMetricFamily("hoodoo_ingest_up", "1 if the newest batch succeeded", labels=_LABELS)
         waiting = GaugeMetricFamily(
             "hoodoo_ingest_lag",
-            "Items in the source that are not in the table yet",
+            "Items of the source that wait",
             labels=[*_LABELS, "unit", "partition"],
         )
         age = GaugeMetricFamily(

@@ -39,7 +39,7 @@ def ingest(
     Args:
         source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.
         table: The table.
-        name: Name under which the table stores the position of the source. Jobs with one name are processes of one job.
+        name: Name that the table uses to store the position of the source. Jobs with one name are processes of one job.
             None (default): the name of the source.
         operation: 'upsert' (default) inserts rows with new keys and replaces rows with known keys. 'insert' and
             'bulk_insert' keep the stored rows.

@@ -44,7 +44,7 @@ class Prefetch:
         """Start without a batch.
 
         Args:
-            take: Function that reads the batch after a position. It returns None if there are no new rows.
+            take: Function that reads the batch after a position. It returns None if all rows were read.
         """
         self._take = take
         self._thread = ThreadPoolExecutor(1, "hoodoo-ingest-ahead")
@@ -68,7 +68,7 @@ class Prefetch:
             columns: Function that returns the current columns of the table.
 
         Returns:
-            The batch. None if there is no batch, or the position or the columns changed.
+            The batch. None if no batch was read, or if the position or the columns changed.
 
         Raises:
             HoodooError: The batch could not be read.

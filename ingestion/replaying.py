@@ -1,7 +1,7 @@
 """Replay of quarantined change events, and their resolution after a later delete.
 
 An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
-older than the stored row changes nothing. A deleted row has no ordering columns for this comparison. When a job
+older than the stored row changes nothing. A deleted row lacks the ordering columns for this comparison. When a job
 processes a delete, it therefore resolves the waiting events that are older (`resolve_deleted`).
 """
 

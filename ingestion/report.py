@@ -51,8 +51,8 @@ class IngestReport:
         rows: Number of rows read.
         bad: Number of rows quarantined.
         lost_races: Number of batches that were discarded because another process of the job committed first.
-        version: Number of the newest commit of the job; -1 if there is no commit.
-        position: Position of the source after the newest commit; '' if there is no commit.
+        version: Number of the newest commit of the job; -1 before the first commit.
+        position: Position of the source after the newest commit; '' before the first commit.
         unknown: Columns that were left out because the table does not have them.
         passed_over: Files and subfolders that were skipped, because they cannot be read or their names do not show
             their format. For a database table: an entry if rows have null in the growing column.
@@ -86,15 +86,15 @@ class CheckReport:
 
     Attributes:
         application: Name of the job.
-        version: Number of the newest commit of the job; -1 if there is no commit.
-        position: Position of the source after the newest commit; '' if there is no commit.
+        version: Number of the newest commit of the job; -1 before the first commit.
+        position: Position of the source after the newest commit; '' before the first commit.
         rows: Number of rows read.
         bad: Number of rows that would be quarantined.
         problems: Problems of the first ten bad rows.
         columns: Columns that would be written.
         unknown: Columns that would be left out because the table does not have them.
         skipped: Number of messages that change no row.
-        waiting: Number of items in the source that are not in the table yet.
+        waiting: Number of items in the source that wait.
         unit: Kind of these items, such as 'files'.
         lag_seconds: Age of the oldest waiting item in seconds.
     """

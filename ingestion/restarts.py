@@ -25,7 +25,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
         table: Table of the job.
         name: Name of the job.
         start: Argument of `Source.position_at`.
-        expect_number: Number of the newest commit of the job; -1 if there is no commit.
+        expect_number: Number of the newest commit of the job; -1 before the first commit.
 
     Returns:
         The new state of the job.
@@ -59,7 +59,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
         The new state of the job.
 
     Raises:
-        OptionError: The job already has a position, or the other application has no position for this source.
+        OptionError: The job already has a position, or the other application lacks a position for this source.
     """
     at, theirs = table.application(name), table.application(other)
     if at.version >= 0 and at.position:

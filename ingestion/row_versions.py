@@ -58,7 +58,7 @@ class RowVersions:
         return np.append(self.first[1:], True)
 
     def holders(self, lacks: np.ndarray) -> np.ndarray:
-        """Find the version from which to copy a value.
+        """Find the version to copy a value from.
 
         Args:
             lacks: bool[n], True for versions that do not have the value.

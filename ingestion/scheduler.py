@@ -64,7 +64,7 @@ class ScheduledJob:
 
         Args:
             job: The job.
-            once: True if the job ends when the source has no new rows.
+            once: True if the job ends when all rows of the source were read.
             poll_s: Pause after a turn without new rows, in seconds.
             each_batch: Function that receives a report of each commit.
             measure_lag: True if `job.lag` is updated regularly.

@@ -78,7 +78,7 @@ def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray
     After a crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
 
     Args:
-        rows: Changes of rows that are not in the table.
+        rows: Changes of rows that the table lacks.
         table: The table.
         config: Its configuration.
 

@@ -181,7 +181,7 @@ def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> n
     Args:
         rows: Rows with the ordering columns.
         positions: int[n], positions in `rows`.
-        order_by: The ordering columns, in the order in which they are compared. If empty, all ranks are 0.
+        order_by: The ordering columns, in the order of comparison. If empty, all ranks are 0.
     """
     if not order_by:
         return np.zeros(len(positions), np.int64)
@@ -321,7 +321,7 @@ def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray
     Args:
         new: Rows with the ordering columns.
         old: The same number of rows, with these columns and types.
-        order_by: The ordering columns, at least one, in the order in which they are compared.
+        order_by: The ordering columns, at least one, in the order of comparison.
     """
     *before, last = order_by
     wins = _reaches(new[last], old[last])

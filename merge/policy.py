@@ -27,7 +27,7 @@ from hoodoo.merge.pending import PendingChanges
 class MergePolicy:
     """Rule that decides which version of a key wins in a table.
 
-    `order_by` are the columns whose larger values win, in the order in which they are compared. If it is empty, the
+    `order_by` are the columns whose larger values win, in the order of comparison. If it is empty, the
     later change wins.
     """
 

@@ -271,7 +271,7 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 
 def _slot_of(history: History, instant: str) -> int:
-    """Return the slot that completed `instant`, or 0 if there is no such slot.
+    """Return the slot that completed `instant`, or 0 without such a slot.
 
     The search uses the slots, because the instant may be archived from Hudi's timeline.
     """

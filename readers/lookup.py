@@ -90,12 +90,12 @@ def _is_indexed(group: FileGroup) -> bool:
 
 
 def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
-    """Return `rows` in the order in which their keys were given.
+    """Return `rows` in the order of the given keys.
 
     Args:
         rows: The rows, with their record keys and, if `in_partitions`, their partition paths.
         wanted: The keys that were looked up.
-        keys: The record keys, in the order in which they were given.
+        keys: The record keys, in the given order.
         in_partitions: True if each key was given with its partition.
     """
     found = rows[RECORD_KEY]

@@ -23,7 +23,7 @@ class StreamPosition:
     """Position of a stream.
 
     Attributes:
-        slot: The slot up to which the stream has read, or 0 at the beginning.
+        slot: The last slot that the stream has read, or 0 at the beginning.
         groups: The number of file groups read of the snapshot at `slot`. None if all are read.
         digest: The first digits of the slot's digest, or '' in positions of older releases.
     """
@@ -113,7 +113,7 @@ def next_slot(
     """Return the end position of the part after slot `start`.
 
     Args:
-        start: The slot up to which the stream has read.
+        start: The last slot that the stream has read.
         head: The newest slot.
         written: The slots in between that changed rows, in order, with their weights. The iterable is read only as far
             as needed.

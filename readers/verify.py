@@ -100,7 +100,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if there are no problems."""
+        """True if the table is sound."""
         return not self.problems
 
 

@@ -278,10 +278,10 @@ def in_order(
     Args:
         topic: The name of the topic in errors.
         parts: Rows, and the number of each row's message.
-        columns: The columns of the table, used if there are no rows.
+        columns: The columns of the table, used for an empty result.
 
     Yields:
-        All rows, and the number of each row's message. Nothing if there are no rows.
+        All rows, and the number of each row's message. Nothing for an empty batch.
 
     Raises:
         ColumnError: A column has values of several types.

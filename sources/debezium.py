@@ -72,7 +72,7 @@ class DebeziumDecoder:
         Args:
             topic: The name of the topic in errors.
             columns: The columns of the table.
-            unknown: True to read columns that are not in `columns`.
+            unknown: True to read other columns than `columns`, too.
             placing: The key, partition and ordering columns of the table.
             truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'. With 'delete', `emptied` is the number
                 of the last truncate message.
@@ -113,7 +113,7 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Columns of events so far that are not in the table and were not requested."""
+        """Columns of events that were left out so far."""
         return self._reader.left_out
 
     @property
@@ -131,7 +131,7 @@ class DebeziumDecoder:
             numbers: The numbers of the messages with a value, in order.
             keys: The keys of these messages.
             values: The values of these messages.
-            bad: Collects the messages that are not valid events.
+            bad: Collects the invalid events.
 
         Yields:
             Rows in the order of the events, and the number of each row's message.

@@ -60,12 +60,12 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Create a decoder. All arguments but `schemas` are those of `DebeziumDecoder`.
+        """Create a decoder. All arguments except `schemas` are those of `DebeziumDecoder`.
 
         Args:
             topic: The name of the topic in errors.
             columns: The columns of the table.
-            unknown: True to read columns that are not in `columns`.
+            unknown: True to read other columns than `columns`, too.
             placing: The key, partition and ordering columns of the table.
             truncate: Handling of a truncate event.
             before: The source of a row's former partition.
@@ -87,7 +87,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             numbers: The numbers of the messages with a value, in order.
             keys: The keys of these messages.
             values: The values of these messages.
-            bad: Collects the messages that are not valid events.
+            bad: Collects the invalid events.
 
         Yields:
             Rows in the order of the events, and the number of each row's message.

@@ -76,8 +76,8 @@ class EventReader:
     Attributes:
         known: The columns of the table that an event may have.
         spelt: The JSON encoding type of each column, or None if events cannot contain the column.
-        left_out: Columns of events so far that are not in the table and were not requested.
-        skipped: The number of messages so far that are not change events, such as heartbeats.
+        left_out: Columns of events that were left out so far.
+        skipped: The number of other messages so far, such as heartbeats.
     """
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
@@ -95,7 +95,7 @@ class EventReader:
         self._scaled = set[str]()
 
     def learn(self, name: str, kind: pa.DataType) -> None:
-        """Add a column that is not in the table.
+        """Add a new column.
 
         Args:
             name: The column.
@@ -109,7 +109,7 @@ class EventReader:
 
         Args:
             some: Messages of one schema.
-            bad: Collects the messages that are not valid events.
+            bad: Collects the invalid events.
 
         Yields:
             The events, in the order of the messages.

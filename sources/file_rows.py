@@ -132,7 +132,7 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as valid text. Bytes that are not UTF-8 are escaped."""
+    """Return the path of a file as valid text. Bytes outside UTF-8 are escaped."""
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -233,7 +233,7 @@ def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.In
 def _without_bytes(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Remove and note the records that are not UTF-8.
+    """Remove and note the records with invalid UTF-8.
 
     They are searched in the bytes, because Arrow decodes each invalid row.
 

@@ -130,7 +130,7 @@ class Files(Source):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest files that have not been read.
+        """Choose the oldest unread files.
 
         Args:
             position: The position of an earlier plan, or '' for the first batch.
@@ -138,7 +138,7 @@ class Files(Source):
                 in several batches.
 
         Returns:
-            The files, or None if there is no new file.
+            The files, or None if all files were read.
 
         Raises:
             SourceLost: A file was rewritten after it was read, a file was removed before it was read to its end, or the
@@ -323,7 +323,7 @@ class Files(Source):
         return same
 
     def lag(self, position: str) -> SourceLag:
-        """Count the files that have not been read, including files that are still growing or cannot be read.
+        """Count the unread files, including files that still grow or cannot be read.
 
         Args:
             position: The position of an earlier plan, or '' for the beginning.

@@ -67,7 +67,7 @@ class JsonDecoder(WantedRows):
 
         Args:
             messages: The numbers and bytes of the messages.
-            bad: Collects the messages that are not valid objects.
+            bad: Collects the invalid messages.
 
         Yields:
             Rows in the order of the messages, and the numbers of the messages.

@@ -160,7 +160,7 @@ class Kafka(Source):
                 is read.
 
         Returns:
-            A range of offsets for each partition; None if there are no new messages.
+            A range of offsets for each partition; None if all messages were read.
 
         Raises:
             SourceLost: Messages after the position were deleted, or the topic was deleted and recreated.

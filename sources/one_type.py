@@ -28,7 +28,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
     Args:
         name: The name of the source in errors.
         parts: The rows.
-        columns: The columns of the table, used if there are no rows.
+        columns: The columns of the table, used for an empty result.
         place: Returns the location of a row.
 
     Returns:

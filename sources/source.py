@@ -166,12 +166,12 @@ class Part:
 
 @dataclass(frozen=True)
 class SourceLag:
-    """Items of a source that are not in the table yet.
+    """Items of a source that wait.
 
     Attributes:
         waiting: Number of items.
         unit: Kind of the items, such as 'files'.
-        seconds: Age of the oldest item in seconds; 0 if there are no items.
+        seconds: Age of the oldest item in seconds; 0 without waiting items.
         partitions: Number of items in each partition of a topic; empty for other sources.
 
     Raises:
@@ -215,7 +215,7 @@ class Source(ABC):
             limits: Limits of the batch.
 
         Returns:
-            The range; None if the source has no new items.
+            The range; None if all items of the source were read.
 
         Raises:
             SourceLost: The items after the position were deleted.
@@ -332,7 +332,7 @@ def hudi_place(source: Source, position: str) -> str:
         position: Position of a plan.
 
     Returns:
-        The checkpoint; '' if it is too long or the source has no method `to_hudi`.
+        The checkpoint; '' if it is too long or the source lacks the method `to_hudi`.
     """
     said: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
     return said if len(said.encode()) <= _PLACE_BYTES_MAX else ""

@@ -96,7 +96,7 @@ class SqlTable(Source):
             limits: Limits of the batch. Only `limits.rows` is used.
 
         Returns:
-            The range; None if there are no new rows that are older than `lag`.
+            The range; None if all rows were read that are older than `lag`.
 
         Raises:
             SourceLost: The position belongs to another source.

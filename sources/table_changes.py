@@ -216,7 +216,7 @@ class TableChanges(Source):
         return bool(said.get("table") == self.table.handle.look().view.table)
 
     def _slot(self, position: str) -> int:
-        """Return the slot up to which the table was read; 0 if nothing was read."""
+        """Return the last slot that was read; 0 if nothing was read."""
         if not position:
             return 0
         try:

@@ -20,21 +20,21 @@ class WantedRows:
     Attributes:
         columns: The columns of the table.
         unknown: True to keep other columns too.
-        left_out: Columns so far that are not in the table and were not requested.
+        left_out: Columns that were left out so far.
     """
 
     def __init__(self, columns: pa.Schema, unknown: bool) -> None:
         """Create a selection.
 
         Args:
-            columns: The columns of the table. Columns that are not nullable are required.
+            columns: The columns of the table. Columns with NOT NULL are required.
             unknown: True to keep columns that `columns` does not have.
         """
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 
     def wanted(self, rows: pa.Table) -> pa.Table:
-        """Remove the columns that are not in the table.
+        """Remove the columns that the table lacks.
 
         Args:
             rows: Some rows.
@@ -53,7 +53,7 @@ class WantedRows:
         return rows
 
     def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """Return structs without the fields that are not in the table."""
+        """Return structs without the fields that the table lacks."""
         kind = self.columns.field(name).type
         if not pa.types.is_struct(kind):
             return values
@@ -103,7 +103,7 @@ class WantedRows:
             bad: Collects the messages of the other rows.
 
         Yields:
-            The rows, and the numbers of their messages. Nothing if there are no rows.
+            The rows, and the numbers of their messages. Nothing for an empty batch.
         """
         lacks = self.lacking(rows)
         there = np.ones(len(rows), bool)

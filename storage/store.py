@@ -92,7 +92,7 @@ class Store(ABC):
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Return the store whose name is the name of this one followed by `suffix`, or None if there is none."""
+        """Return the store whose name is the name of this one followed by `suffix`, or None without one."""
         return None
 
     def version(self, key: str) -> str:

@@ -20,7 +20,8 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 class FoundEntry:
     """An entry as stored in a catalog.
 
-    `location` and `input_format` are '' if the entry has none. `raw` is the object that the catalog's client returned.
+    `location` and `input_format` are '' if the entry lacks them. `raw` is the object that the client of the catalog
+    returned.
     """
 
     location: str

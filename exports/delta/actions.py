@@ -181,7 +181,7 @@ _LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
-    """Return a bound as JSON, or '' if there is no bound.
+    """Return a bound as JSON, or '' without a bound.
 
     deltalake's filters skip a file if a bound of their column is missing. A wide bound is therefore written for unknown
     bounds. Examples are strings that are too long for statistics, and upper bounds of floats. Floats may be NaN, which

@@ -2,7 +2,7 @@
 
 A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
 coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
-leaves a log of complete versions, from which the next export continues.
+leaves a log of complete versions that the next export continues from.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Delta has no type for a column, or if two column names differ only in case.
+    """Raise SchemaError if Delta lacks a type for a column, or if two column names differ only in case.
 
     The error names the columns.
     """

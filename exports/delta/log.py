@@ -38,10 +38,10 @@ def checkpoint_key(version: int) -> str:
 
 @dataclass(frozen=True)
 class LogState:
-    """State of the newest version of a log, from which an export continues.
+    """State of the newest version of a log. An export continues from it.
 
     Attributes:
-        version: The version, or -1 if there is no log.
+        version: The version, or -1 without a log.
         at_ms: The in-commit timestamp of the version.
         table: The id of the exported table.
         slot: The slot that the version shows.
@@ -49,7 +49,7 @@ class LogState:
         schema: The id of the table's columns.
         partitioned: True if the log declares partition columns.
         overlays: The digest of the overlays, or '' if logs are not exported.
-        checkpoint: The version of the newest checkpoint, or -1 if there is none.
+        checkpoint: The version of the newest checkpoint, or -1 without one.
         misled: True if `_last_checkpoint` names a missing checkpoint.
         external: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
     """
@@ -73,7 +73,7 @@ class LogState:
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest version. Its version is -1 if there is no log."""
+    """Return the state of the newest version. Its version is -1 without a log."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)

@@ -78,7 +78,7 @@ class _Exporter:
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, there = files.newest(self.store)
-        was: Json | None = None  # the metadata from which the export continues
+        was: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
             ours = self._ours(version, there)
             was = ours if self._goes_on(ours) else None
@@ -184,7 +184,7 @@ class _Exporter:
     def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
         """Yield the views that may need a snapshot, ending with `view`, and the changes since the previous view.
 
-        `was` is the metadata from which the export continues. Slots that are no longer readable, or that Iceberg cannot
+        `was` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg cannot
         represent, are skipped.
         """
         if was is None:

@@ -26,7 +26,7 @@ def schema_of(columns: TableSchema) -> Json:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError with the affected columns if Iceberg has no type for a column."""
+    """Raise SchemaError with the affected columns if Iceberg lacks a type for a column."""
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",

@@ -46,7 +46,7 @@ def newest(store: Store) -> tuple[int, Json | None]:
 
 
 def hinted(store: Store) -> int:
-    """Return the number in the version hint, or 0 if there is no valid hint."""
+    """Return the number in the version hint, or 0 without a valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0

@@ -1,6 +1,6 @@
 """Iceberg table metadata as JSON documents. Each function returns a new document.
 
-The state from which the next export continues is stored in the table properties. Other properties keep other writers
+The state that the next export continues from is stored in the table properties. Other properties keep other writers
 from writing.
 """
 
@@ -128,7 +128,7 @@ def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: s
         metadata: The metadata so far.
         view: The table as of the slot.
         version: The number of the metadata file.
-        previous: The location of the previous metadata file, or '' if there is none.
+        previous: The location of the previous metadata file, or '' without one.
         overlays: The digest of the overlays, or '' if logs are not exported.
     """
     log: list[Json] = list(metadata["metadata-log"])

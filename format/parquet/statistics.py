@@ -37,7 +37,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """Return a bound as a JSON value, or None if there is none for it.
+    """Return a bound as a JSON value, or None if JSON cannot represent it.
 
     Times are microseconds since 1970, dates are days, and decimals are text.
     """

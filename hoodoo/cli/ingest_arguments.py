@@ -82,7 +82,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
 def of_job(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a single job."""
     parser.add_argument(
-        "--name", help="name of the job, under which the table stores its position (default: derived from SOURCE)"
+        "--name", help="name of the job in the table, which stores the position (default: derived from SOURCE)"
     )
     parser.add_argument(
         "--operation",

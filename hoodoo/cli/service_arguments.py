@@ -60,7 +60,7 @@ def services(command: Command) -> None:
         "--strategy",
         choices=("log_size", "newest_partitions", "whole_partition"),
         default="log_size",
-        help="order in which file groups are compacted",
+        help="file groups to compact first",
     )
     _limits(compact)
     cluster = command("cluster", "merge small files, or sort rows so that reads skip more files; no row changes")

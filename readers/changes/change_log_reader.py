@@ -25,7 +25,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     Each row has OP ("i", "u" or "d") and KEY. It also has BEFORE and AFTER, as far as the mode of the change log stores
     them. Both are structs with the table's current columns.
 
-    Returns None if the file has no change log. This is so if all its rows are new, if its rows were only moved, or if
+    Returns None for a file without a change log. This is so if all its rows are new, if its rows were only moved, or if
     the table kept no change log at that time. Raises CorruptTable, UnsupportedTable.
     """
     if not file.changes:

@@ -31,7 +31,7 @@ def follow(
         since: The slot after which the first range begins.
         pull: Reads the range after the first slot, up to the second one.
         most_commits: The maximum number of commits in a range, or None for no limit.
-        poll_s: Seconds to wait before the next poll if there is no new commit.
+        poll_s: Seconds to wait before the next poll after a poll without a commit.
         timeout_s: Seconds without a new commit after which the iterator ends, or None to never end.
     """
     idle_since = time.monotonic()

@@ -38,7 +38,7 @@ class Filter:
     """A condition that selects rows. A row matches if all parts of the condition are true.
 
     Attributes:
-        tree: The part in the grammar of `where`. It prunes files. None if there is no such part.
+        tree: The part in the grammar of `where`. It prunes files. None without such a part.
         expression: The tree or the given expression, for Arrow. None: all rows.
         columns: The columns that the condition may use.
         rest: The part that only DuckDB can evaluate, or None.

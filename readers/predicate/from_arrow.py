@@ -57,10 +57,10 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return the part of `expression` that statistics can evaluate, or None if there is no such part.
+    """Return the part of `expression` that statistics can evaluate, or None without such a part.
 
     The tree is only for pruning. It may be true for every row for which `expression` is true, and false for every row
-    for which `expression` is false. The columns are those of `schema`.
+    for which `expression` is false. The columns are as in `schema`.
     """
     node = _read(expression)
     return None if node is None else _useful(_tree(node, schema))

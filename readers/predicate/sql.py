@@ -182,7 +182,7 @@ def sql_of(node: dict[str, Any]) -> str:
 
 
 def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Validate a node returned by `parsed`. The other arguments are those of `read`."""
+    """Validate a node returned by `parsed`. The other arguments are as in `read`."""
     reader = _Reader(text, schema, now, option)
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))

@@ -80,7 +80,7 @@ def read_matching(
 ) -> tuple[pa.Table, np.ndarray]:
     """Return the rows of a base file that match a condition, and their positions in the file.
 
-    The other arguments are those of `read_base`. `seen` are the columns that the condition uses. `condition` returns
+    The other arguments are as in `read_base`. `seen` are the columns that the condition uses. `condition` returns
     the positions of the matching rows, ascending.
     """
     if config.virtual_keys:

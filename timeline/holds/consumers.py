@@ -29,7 +29,7 @@ class StoredConsumer:
 
     Attributes:
         name: The name of the consumer.
-        position: The slot up to which it has read, or 0 for nothing.
+        position: The last slot that it has read, or 0 for nothing.
         moved_ms: The time of its last move, in ms, by the store's clock.
     """
 

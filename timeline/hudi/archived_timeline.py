@@ -57,7 +57,7 @@ def read(store: Store) -> Iterator[Archived]:
 
 
 def newest(store: Store) -> str:
-    """Return the requested time of the newest archived instant, or '' if there is none."""
+    """Return the requested time of the newest archived instant, or '' without one."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 

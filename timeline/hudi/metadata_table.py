@@ -53,7 +53,7 @@ A delta commit belongs to a commit of the table, and Hudi completes both.
 
 @dataclass(frozen=True)
 class MetadataTable:
-    """State of a metadata table to which hoodoo can append.
+    """State of a metadata table that hoodoo can append to.
 
     Attributes:
         schema: The schema of its records, from its commits.

@@ -68,7 +68,7 @@ def taken_back(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publisher of one table's slots. It remembers the slot up to which all slots are published."""
+    """Publisher of one table's slots. It remembers the last slot before which all slots are published."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -286,7 +286,7 @@ class Publisher:
         self._create(final_key(slot), NOTHING)
 
     def _instant_of(self, position: int) -> str:
-        """Return the instant of a savepoint's commit, or '' if there is none, or if it was archived."""
+        """Return the instant of a savepoint's commit, or '' without one, or if it was archived."""
         try:
             return self.history.slot(position).instant if position else ""
         except SnapshotExpired:

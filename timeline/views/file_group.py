@@ -33,7 +33,7 @@ class FileGroup:
 
     @property
     def base_path(self) -> str:
-        """Path of the base file, or '' if there is none."""
+        """Path of the base file, or '' without one."""
         return self.base.file.path if self.base else ""
 
     @property

@@ -259,7 +259,7 @@ class SparkEngine:
         """Run `task` for each item, and return the results in order.
 
         `at_once` is the maximum number of concurrent tasks. Each Spark task then runs several items one after another.
-        `waiting` has no effect, because each task has its own core of the cluster.
+        `waiting` is ignored, because each task has its own core of the cluster.
         """
         work = list(items)
         if not work:

@@ -95,7 +95,7 @@ class KeysOfRows:
         secret: The secret for the checks (format/key_check).
         before: The entry of an older base file whose rows begin this file, in the same order. '' if there is no such
             file.
-        dropped: Positions, in any order, of the rows in the older file that are not in this one.
+        dropped: Positions, in any order, of the rows of the older file that this one lacks.
     """
 
     def __init__(self, secret: bytes, before: str = "") -> None:
@@ -135,9 +135,9 @@ class BaseEntry:
     """The entry of a base file.
 
     Attributes:
-        name: Its key in the store, or '' if this kind of index has no entries.
+        name: Its key in the store, or '' for a kind of index without entries.
         order: Digest of the row order that the caller passed.
-        stored: Digest of the row order in the stored entry, or '' if it has no row positions. It differs from `order`
+        stored: Digest of the row order in the stored entry, or '' if it lacks row positions. It differs from `order`
             if another attempt of the task stored its entry first.
     """
 
@@ -212,7 +212,7 @@ class KeyIndex(Protocol):
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
         """Return the row position of each key in the base file, int64[n], or -1 if no row has the key.
 
-        The result is exact. It is None if the entry of the file has no row positions.
+        The result is exact. It is None if the entry of the file lacks row positions.
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:

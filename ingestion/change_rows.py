@@ -1,4 +1,4 @@
-"""Rows made from change events, in the form in which the quarantine stores them.
+"""Rows made from change events, in the form of the quarantine.
 
 Such a row is incomplete: a value may not have been sent, and stored rows of its key may be in other partitions. The
 stored form contains this information, so that a replay has the same result as the job.

@@ -39,7 +39,7 @@ class JobQuarantine:
     changes: ChangeContext | None = None
 
     def first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first bad messages. `problem` is the error with which the source stopped."""
+        """Quarantine the first bad messages. `problem` is the error that stopped the source."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
@@ -62,7 +62,7 @@ class JobQuarantine:
         """Quarantine the rows with missing values that neither earlier rows nor the table have.
 
         Args:
-            rows: Rows, of which some lack values.
+            rows: Rows, some without values.
             mode: The merge mode with the placeholder for a value that was not sent.
             limits: The maximum numbers of bad rows.
 

@@ -1,7 +1,7 @@
 """Storage of positions that are too long for a slot. A position is stored in a file, and the slot contains its digest.
 
 The position of a folder lists every file that was read, which may be thousands. The file is written before the commit
-that refers to it. Orphan removal deletes files to which no position refers (compactor/cleaning/sweep.py).
+that refers to it. Orphan removal deletes files that no position refers to (compactor/cleaning/sweep.py).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Read:
         skipped: Number of messages that change no row.
         unavailable: Placeholder string for a value that was not sent. None: no placeholder is used.
         position: Position of the source after the batch, if it differs from the planned one; otherwise ''.
-        emptied: True if the source was truncated at the end of the batch. Then there are no rows.
+        emptied: True if the source was truncated at the end of the batch. Then the batch is empty.
         bytes: Number of bytes read; 0 if the source does not count bytes.
         unplaced: True if stored rows of these keys may be in other partitions.
         lost: Number of messages that were deleted from the source before they were read.
@@ -118,7 +118,7 @@ class Reading:
 
         Raises:
             TooManyBadRows: There are too many bad rows. `details["found"]` contains them, as `BAD`.
-            ColumnError: The table has none of the columns, or a column has different types in two parts.
+            ColumnError: The table lacks all of the columns, or a column has different types in two parts.
             OptionError: The source has change events, and `operation` is not 'upsert'.
         """
         columns = self.columns(config)

@@ -70,7 +70,7 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
     Args:
         table: The target table.
         rows: Rows of its quarantine that are change events, or made from them, in order.
-        units: Units of times by column. They override those of the job.
+        units: Units of times by column. They override the units of the job.
 
     Yields:
         The changes to write.
@@ -162,7 +162,7 @@ def _pieces(
 
     Payloads with equal notes are decoded together.
 
-    `units` are units of times by column, which override those of the job. None: only columns that need no unit are
+    `units` are units of times by column, which override the units of the job. None: only columns that need no unit are
     read.
     """
     groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()

@@ -1,4 +1,4 @@
-"""The versions of rows among changes, in order, and the versions from which a value may be copied.
+"""The versions of rows among changes, in order, and the versions whose values may be copied.
 
 A value is copied from the newest earlier version. It is never copied from a version before a delete, because that is
 another row.

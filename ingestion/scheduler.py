@@ -101,7 +101,7 @@ class ScheduledJob:
             self._each_batch(batch)
 
     def _measure(self) -> None:
-        """Measure the lag, if the last measurement is old. An error has no effect on the batch, which is committed."""
+        """Measure the lag, if the last measurement is old. The batch is committed despite an error."""
         if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             try:

@@ -86,7 +86,7 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
         missing: Handling of a column that the batch lacks: 'null', 'fail' or 'keep'.
 
     Returns:
-        The changes, without the marker columns. An update of a row that is not stored gets the default.
+        The changes, without the marker columns. An update of a missing row gets the default.
 
     Raises:
         DataError: The transform removed a marker column.

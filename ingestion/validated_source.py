@@ -17,7 +17,7 @@ class ValidatedSource(Source):
     """Source whose results are checked against the types of `Source`.
 
     Attributes:
-        name: Name of the source; the name of its class if it has no name.
+        name: Name of the source; or the name of its class.
         source: The source without the checks.
     """
 

@@ -212,7 +212,7 @@ def _ranks(values: pa.ChunkedArray) -> np.ndarray:
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
     """Return one change per key: the winner among `changes`, which are in order of arrival.
 
-    Partial updates must have no ordering columns. The partial updates of a key are combined.
+    Partial updates must not have ordering columns. The partial updates of a key are combined.
     """
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
@@ -362,7 +362,7 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> M
 
 
 def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask: True if the change beats the row of `base` at its position, or if it has no row (-1)."""
+    """Return a mask: True if the change beats the row of `base` at its position, or if it is without a row (-1)."""
     won = np.ones(len(changes), bool)
     here = np.flatnonzero(positions >= 0)
     if order_by and len(here):

@@ -1,4 +1,4 @@
-"""Merge modes: they decide which values of a newer row replace those of the older row with the same key.
+"""Merge modes: they decide which values of a newer row replace the values of the older row of the key.
 
 policy.py decides which of two rows is newer.
 """

@@ -1,4 +1,4 @@
-"""Replacement of column values at some positions, for rewrites in which rows keep their positions."""
+"""Replacement of column values at some positions, for rewrites that keep the positions of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def replaced(
 ) -> pa.ChunkedArray | None:
     """Return `column` with new[i] at position at[i], or None if all these positions already have their new value.
 
-    Values are compared bit by bit. Dictionary values that are no longer used are removed from the dictionary.
+    Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
 
     Args:
         column: A column of the type of `new`, or a dictionary of strings.

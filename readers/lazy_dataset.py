@@ -72,7 +72,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             columns: The columns, by name, or as expressions by name. None (default): all.
             filter: A condition that selects rows. None (default): all rows.
             batch_size: The maximum number of rows in a batch.
-            **options: Options for scanners of files. They are accepted and have no effect.
+            **options: Options for scanners of files. They are accepted and ignored.
 
         Raises:
             ArrowInvalid: A column does not exist, or the filter does not match the columns.
@@ -133,7 +133,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             ValueError: The dataset is filtered.
         """
         if self._where is not None:
-            raise ValueError("A filtered dataset has no fragments. Pass the filter to get_fragments().")
+            raise ValueError("Fragments of a filtered dataset are not available. Pass the filter to get_fragments().")
         rows, schema = self._rows, self.schema
         tree = None if filter is None else from_arrow.tree_of(filter, schema)
 

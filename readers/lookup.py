@@ -71,7 +71,7 @@ def look_up_in(
 def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
     """Return the file groups to search, each with the positions in `wanted` of the keys to look for.
 
-    A file group written by another engine has no index entry, so it is searched for every key of its partition.
+    A file group written by another engine lacks an index entry, so it is searched for every key of its partition.
     """
     indexed, others = {}, []
     for code in np.unique(wanted.codes).tolist():

@@ -86,6 +86,6 @@ class Pin:
     def release(self) -> None:
         """End the pin.
 
-        A second call has no effect.
+        A second call does nothing.
         """
         self._lease.release()

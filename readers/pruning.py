@@ -57,7 +57,7 @@ class Pruning:
         )
 
     def file_may_match(self, file: DataFile) -> bool:
-        """Return whether a row of the file may match. A log that only contains deletes has no rows."""
+        """Return whether a row of the file may match. A log of deletes is without rows."""
         if not _has_rows(file):
             return False
         if file.external and self._transforms:

@@ -155,7 +155,7 @@ class Store(ABC):
         return
 
     def clock_ms(self) -> int | None:
-        """Return the store's time in ms since 1970, or None if it has no clock of its own or has not answered yet."""
+        """Return the store's time in ms since 1970, or None if it lacks a clock or has not answered yet."""
         return None
 
     def pause(self, seconds: float) -> None:

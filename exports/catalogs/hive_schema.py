@@ -1,7 +1,7 @@
 """Columns in the format of a Hive metastore, and in the Spark schema in the parameters of a metastore entry.
 
-The types are those of Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of
-Hudi's sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
+The types match Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of Hudi's
+sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
 """
 
 from __future__ import annotations

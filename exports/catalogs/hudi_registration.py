@@ -1,6 +1,6 @@
 """Updates of a table's metastore entries, for engines that find Apache Hudi tables in a metastore.
 
-An entry records the commit up to which it describes the table. If this is the newest commit, nothing else is read.
+An entry records the newest commit that it describes. If this is the newest commit, nothing else is read.
 Partitions are updated first, and then the entry. The entry is updated only if nobody changed it in the meantime. After
 an interruption or a concurrent change, the update starts again with the current table. An entry that claims to be up to
 date therefore is. Entries of other tables are not changed, and no entry is ever dropped.

@@ -13,7 +13,7 @@ from hoodoo.redact import printable
 
 
 def require_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a catalog. Raises OptionError if it has no namespace."""
+    """Return the name of a table in a catalog. Raises OptionError if it lacks a namespace."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
             f"{option} must be the table in the catalog as 'namespace.table', got {printable(identifier)}.",
@@ -86,5 +86,5 @@ def require_namespace(catalog: Any, identifier: str) -> None:
         ) from problem
     if not there:
         raise CatalogRefused(
-            f"The catalog has no namespace {namespace!r}. Create it there first.", identifier=identifier
+            f"The catalog lacks namespace {namespace!r}. Create it there first.", identifier=identifier
         )

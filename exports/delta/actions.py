@@ -128,7 +128,7 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
 
 
 def with_vector(added: Json, vector: Json) -> Json:
-    """Return an `add` action with a deletion vector. Its bounds are those of all rows of the file."""
+    """Return an `add` action with a deletion vector. Its bounds cover all rows of the file."""
     said = added["add"]
     stats = said["stats"][:-1] + ',"tightBounds":false}'
     return {"add": {**said, "stats": stats, "deletionVector": vector}}

@@ -55,7 +55,7 @@ def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
 
 
 def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
-    """Merge many small manifests of a spec into full ones, except those that list files this snapshot removed."""
+    """Merge many small manifests of a spec into full ones, except manifests with files that this snapshot removed."""
     for spec in sorted(writer.specs):
         small = [
             one

@@ -19,7 +19,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a bound from a slot's statistics, in which times are numbers and decimals are text.
+    """Encode a bound from a slot's statistics, where times are numbers and decimals are text.
 
     Returns None for no bound.
     """
@@ -51,7 +51,7 @@ def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_datum(value: Any) -> Any:
-    """Return a partition value in the form that the Avro library uses, in which datetimes have a time zone."""
+    """Return a partition value in the form that the Avro library uses, where datetimes have a time zone."""
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=dt.timezone.utc)
     return value

@@ -87,7 +87,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
     Args:
         before: The cells of the older file.
-        dropped: Positions of the rows in the older file that are not in the new one.
+        dropped: Positions of the rows of the older file that the new one lacks.
         hashes: uint64[n], the key hashes of the rows added at the end, in row order.
         checks: uint64[n], the checks of these keys, with the secret of `before`.
     """

@@ -13,7 +13,7 @@ Layout (little-endian) of HOODOOI2, the entry of a base file:
     zeros up to a multiple of 8   hashes: u64, ascending   cells: u64, one for each hash
 
 HOODOOI1 is the format for keys that a log deletes, and for base files of earlier releases. Its header ends with the
-digest of the hashes. It has no cells, and therefore no row positions.
+digest of the hashes. It lacks cells and therefore row positions.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Front:
         count: The number of hashes in the entry.
         start: The offset of the first byte of the hashes.
         hashes_digest: The digest of the hashes.
-        order: Digest of the row order, or '' if the entry has no row positions.
+        order: Digest of the row order, or '' if the entry lacks row positions.
         secret: The secret of the cells.
         bits: The number of low bits of a cell that contain the row position.
         cells_digest: The digest of the cells.
@@ -223,7 +223,7 @@ class EntryReader:
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Return the cells of an entry, or None if it has no row positions. Raises CorruptTable, which names `key`."""
+        """Return the cells of an entry, or None if it lacks row positions. Raises CorruptTable, which names `key`."""
         front = self.front(key)
         if not front.order:
             return None

@@ -81,7 +81,7 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
 def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
     """Return for each hash64 (uint64[n]) whether its key may be in the filter, as bool[n]. False is certain.
 
-    A key that is not in one slice is not looked up in the next one.
+    A key outside one slice is not looked up in the next slice.
     """
     bits = np.frombuffer(bloom.bitarray, np.uint8)
     answer = np.zeros(len(hashes), bool)

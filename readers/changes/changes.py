@@ -339,7 +339,7 @@ class Changes(Rows):
         yield instants, self._chains(window)
 
     def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Return tasks in which the steps of one file group follow each other. Other steps get one task each."""
+        """Return tasks with consecutive steps of one file group. Other steps get one task each."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:

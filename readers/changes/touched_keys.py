@@ -62,7 +62,7 @@ class TouchedKeys:
         """Return the keys of `new` whose version is not in `old`, and whether keys of `old` may be missing in `new`.
 
         `instants` are the instants of the commits between the snapshots, or None if the snapshots do not follow each
-        other. A row that none of these commits wrote has the same version in `old`. The row counts therefore show
+        other. A row that these commits did not write has one version in `old`. The row counts therefore show
         whether keys are missing.
         """
         if instants is not None:

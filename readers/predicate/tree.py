@@ -299,7 +299,7 @@ def _may_be_valid(known: ColumnRange) -> bool:
 
 
 def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
-    """Return whether a non-null row may make a leaf `truth`. Raises TypeError for bounds that are not comparable."""
+    """Return whether a non-null row may make a leaf `truth`. Raises TypeError for bounds that cannot be compared."""
     match leaf:
         case Compare(_, op, value, type_):
             return _may_compare(op if truth else _OPPOSITE[op], value, known, _is_nan_possible(op, truth, type_))

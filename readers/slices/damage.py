@@ -4,7 +4,7 @@ If the bytes of a log match the slot's digest, it is read record by record. If t
 rejected. If the bytes of a base file changed, it is still read if its footer matches the slot. Row groups whose pages
 match their checksums are then kept.
 
-A value that is invalid for its type also counts as damaged. An example is text that is not UTF-8, which earlier
+A value that is invalid for its type also counts as damaged. An example is text with invalid UTF-8, which earlier
 releases wrote.
 """
 

@@ -56,7 +56,7 @@ def read_base(
 ) -> pa.Table:
     """Return the rows of a base file with the columns and types of `schema`. Raises CorruptTable, which names the file.
 
-    The types are those of the table, even if the file stores other types. Only row groups for which `may_match` returns
+    The types come from the table, even if the file stores other types. Only row groups for which `may_match` returns
     True are read. File size and page checksums are always checked. `verified` also checks the digest, which reads the
     whole file.
     """
@@ -169,7 +169,7 @@ def _missing(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Return all bytes of a file after a check of size and digest. Files of other engines have no digest.
+    """Return all bytes of a file after a check of size and digest. Files of other engines lack a digest.
 
     Raises CorruptTable. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """

@@ -290,7 +290,9 @@ def takes(call: Callable[P, T]) -> Callable[P, T]:
         if unknown and (not is_open or required - {*named} - {*list(signature.parameters)[: len(given)]}):
             raise _no_argument(call.__name__, unknown[0], [name for name in plain if name not in named])
         if len(given) > most:
-            raise _too_many(call.__name__, known, len(given) - ("self" in signature.parameters), most)
+            names = tuple(name for name in plain if name != "self")
+            is_method = "self" in plain
+            raise _too_many(call.__name__, names, len(given) - is_method, most - is_method)
         lacking = [name for name in [*plain][len(given) :] if name in required and name not in named]
         if lacking:
             raise _lacks(call.__name__, lacking[0])
@@ -335,9 +337,11 @@ def _lacks(call: str, name: str) -> OptionError:
 def _too_many(call: str, known: tuple[str, ...], given: int, most: int) -> OptionError:
     sentence = _SENTENCES.get((call, "predicate")) if given > 1 else None
     more = f" {sentence[0].upper()}{sentence[1:]}." if sentence else ""
+    first, named = known[:most], known[most:]
     return OptionError(
-        f"{call}() accepts {'the arguments ' + listed(known) if known else 'no arguments'}; {given} were "
-        f"passed by position.{more}",
+        f"{call}() got {given} arguments by position: expected "
+        f"{f'at most {most} ({listed(first)})' if first else 'none'}."
+        f"{f' Pass the other arguments by name: {listed(named)}.' if named else ''}{more}",
         option=call,
     )
 

@@ -118,7 +118,7 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
     quarantine = opened(table)
     if quarantine is None:
         return
-    found = quarantine.scan([*KEY, "application", "number"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
+    found = quarantine.scan([*KEY, "application", "number"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
     config = table.handle.newest_config()
     deleted = config.name_mapping.rows(rows).filter(pa.array(gone)) if not emptied else rows
     if not emptied and not {*config.key, *config.order_by} <= {*deleted.column_names}:

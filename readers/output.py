@@ -320,7 +320,7 @@ class Rows(ABC):
         return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
     def to_duckdb(
-        self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = True
+        self, connection: duckdb.DuckDBPyConnection | None = None, *, lazy: bool = True
     ) -> duckdb.DuckDBPyRelation:
         """Create a DuckDB relation of the rows.
 

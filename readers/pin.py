@@ -43,6 +43,7 @@ class Pin:
     def scan(
         self,
         columns: Sequence[str] | None = None,
+        *,
         where: Where | None = None,
         read_optimized: bool = False,
         meta: bool = False,

@@ -90,12 +90,12 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         table = hoodoo.create(
             given.path,
             schema,
-            given.key,
-            [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
-            given.order_by,
-            given.type,
-            _storage(given),
-            given.name,
+            key=given.key,
+            partition_by=[transform_of(part) if "(" in part else part for part in given.partition_by] or None,
+            order_by=given.order_by,
+            type=given.type,
+            storage=_storage(given),
+            name=given.name,
             checks=dict(given.checks),
             allow_moving_keys=given.allow_moving_keys,
             rename=given.rename,
@@ -179,7 +179,7 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     rows = _input(given, table)
     with out.working(f"purging {len(rows):,} keys"):
-        report = table.purge(rows, given.older_than_hours)
+        report = table.purge(rows, older_than_hours=given.older_than_hours)
     out.document({"proved": report.proved, "files_proved": report.files_proved, **asdict(report)}, "purged")
     return int(not report.proved)
 
@@ -227,33 +227,50 @@ def _to_read(given: argparse.Namespace) -> Table:
 
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta, names=given.names)
+    found = table.scan(
+        given.columns,
+        where=given.where,
+        as_of=given.as_of,
+        read_optimized=given.read_optimized,
+        meta=given.meta,
+        names=given.names,
+    )
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
     found = table.incremental(
-        given.since, given.until, given.columns, given.where, given.meta, given.deletes, given.names
+        given.since,
+        given.until,
+        columns=given.columns,
+        where=given.where,
+        meta=given.meta,
+        deletes=given.deletes,
+        names=given.names,
     )
     _show_and_go_on(given, out, found)
 
 
 def _changes(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.changes(given.since, given.until, given.columns, given.where, given.versions, given.names)
+    found = table.changes(
+        given.since, given.until, columns=given.columns, where=given.where, versions=given.versions, names=given.names
+    )
     _show_and_go_on(given, out, found)
 
 
 def _diff(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.diff(given.a, given.b, given.columns, given.where, given.names)
+    found = table.diff(given.a, given.b, columns=given.columns, where=given.where, names=given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _get(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta, given.names)
+    found = table.get(
+        _keys(given.keys, table), columns=given.columns, as_of=given.as_of, meta=given.meta, names=given.names
+    )
     _show(given, out, found.schema, found.to_batches(), table.cursor)
 
 
@@ -444,7 +461,7 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
 def _salvage(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
-        report = table.salvage(given.dry_run, given.accept_loss)
+        report = table.salvage(dry_run=given.dry_run, accept_loss=given.accept_loss)
     found = asdict(report)
     if out.machine:
         out.document({"ok": report.ok, **found})

@@ -36,7 +36,9 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
         out.document({"dropped": aside.drop(given.positions)}, "dropped")
     else:
         with out.working("replaying rows"):
-            done = aside.replay(given.overwrite, given.missing or "fail", dict(given.time_unit or []))
+            done = aside.replay(
+                overwrite=given.overwrite, missing=given.missing or "fail", time_unit=dict(given.time_unit or [])
+            )
         out.document(asdict(done), "replayed")
         return int(done.bad > 0 or done.cut > 0)
     return 0

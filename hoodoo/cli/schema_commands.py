@@ -37,7 +37,7 @@ def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo alter PATH add|drop|rename|widen|retype|move|nullable|rewrite ...`."""
     alterations = [] if given.change == "rewrite" else [_alteration(given)]
     with out.working(f"changing {given.name}" if alterations else "rewriting"):
-        done = table.alter(alterations, given.rewrite)
+        done = table.alter(alterations, rewrite=given.rewrite)
     fields: dict[str, Any] = {
         "instant": done.instant,
         "cursor": str(done.cursor),

@@ -21,12 +21,17 @@ from hoodoo.writers.context import Context
 
 def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo compact PATH`."""
-    _run(out, "compacting", "compacted", lambda: table.compact(given.logs_min, given.strategy, **_limits(given)))
+    _run(
+        out,
+        "compacting",
+        "compacted",
+        lambda: table.compact(logs_min=given.logs_min, strategy=given.strategy, **_limits(given)),
+    )
 
 
 def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo cluster PATH`."""
-    _run(out, "clustering", "clustered", lambda: table.cluster(given.by, given.order, **_limits(given)))
+    _run(out, "clustering", "clustered", lambda: table.cluster(given.by, order=given.order, **_limits(given)))
 
 
 def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
@@ -36,8 +41,8 @@ def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo clean PATH`."""
-    kept = given.retain_hours, given.retain_commits, given.retain_versions
-    _run(out, "cleaning", "cleaned", lambda: table.clean(*kept))
+    kept = {name: getattr(given, name) for name in ("retain_hours", "retain_commits", "retain_versions")}
+    _run(out, "cleaning", "cleaned", lambda: table.clean(**kept))
 
 
 def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
@@ -47,7 +52,7 @@ def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo archive PATH`."""
-    _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, given.keep_instants))
+    _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, keep_instants=given.keep_instants))
 
 
 def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:

@@ -38,10 +38,14 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
     end = given if until is None else Cursor(table.cursor.table, until)
     since = options.since or "earliest"
     if options.mode == INCREMENTAL:
-        return table.incremental(since, end, columns, options.where, options.meta, options.deletes)
+        return table.incremental(
+            since, end, columns=columns, where=options.where, meta=options.meta, deletes=options.deletes
+        )
     if options.mode == CHANGES:
-        return table.changes(since, end, columns, options.where, options.versions)
-    return table.scan(columns, options.where, end, options.mode == READ_OPTIMIZED, options.meta)
+        return table.changes(since, end, columns=columns, where=options.where, versions=options.versions)
+    return table.scan(
+        columns, where=options.where, as_of=end, read_optimized=options.mode == READ_OPTIMIZED, meta=options.meta
+    )
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:

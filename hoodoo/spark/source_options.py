@@ -234,7 +234,7 @@ class ReadOptions:
         Raises:
             TableNotFound: There is no table at the path.
         """
-        return open_table(self.path, self.storage)
+        return open_table(self.path, storage=self.storage)
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class SparkWriteOptions:
         Raises:
             TableNotFound: There is no table at the path.
         """
-        return open_table(self.path, self.storage)
+        return open_table(self.path, storage=self.storage)
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bo
         target.table.set_options(**given)
         return None
     schema = target.table.schema
-    return target.table.alter([one for node in actions for one in _alterations(spark, node, schema)], rewrite)
+    return target.table.alter([one for node in actions for one in _alterations(spark, node, schema)], rewrite=rewrite)
 
 
 def moved(statement: Statement, target: Target) -> Any:

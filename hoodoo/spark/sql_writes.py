@@ -206,7 +206,7 @@ class _Clause:
             if then.this is None or isinstance(then.this, exp.Star):
                 merging.when_not_matched_insert_all(where)
             else:
-                merging.when_not_matched_insert(self._values(then), where)
+                merging.when_not_matched_insert(self._values(then), where=where)
         elif isinstance(then, exp.Update):
             self._update(merging, then, where)
         elif then.name.upper() == "DELETE":
@@ -225,9 +225,9 @@ class _Clause:
             return
         values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
         if self._by_source:
-            merging.when_not_matched_by_source_update(values, where)
+            merging.when_not_matched_by_source_update(values, where=where)
         else:
-            merging.when_matched_update(values, where)
+            merging.when_matched_update(values, where=where)
 
     @property
     def _by_source(self) -> bool:

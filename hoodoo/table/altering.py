@@ -74,6 +74,7 @@ class Alterable:
         self,
         name: str,
         type: pa.DataType | str,
+        *,
         default: object = NO_DEFAULT,
         after: str | None = None,
         first: bool = False,
@@ -108,9 +109,9 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import AddColumn
 
-        return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite)
+        return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
 
-    def drop_column(self, name: str, rewrite: bool = False) -> AlterResult:
+    def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
         """Drop a column. Earlier snapshots keep its values.
 
         Dropping a top-level column writes no data files. Dropping a struct field compacts log files into base files.
@@ -131,9 +132,9 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import DropColumn
 
-        return self.alter([DropColumn(name)], rewrite)
+        return self.alter([DropColumn(name)], rewrite=rewrite)
 
-    def rename_column(self, name: str, to: str, rewrite: bool = False) -> AlterResult:
+    def rename_column(self, name: str, to: str, *, rewrite: bool = False) -> AlterResult:
         """Rename a column.
 
         This call rewrites every file that contains the column, because other engines find columns by name.
@@ -155,9 +156,9 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import RenameColumn
 
-        return self.alter([RenameColumn(name, to)], rewrite)
+        return self.alter([RenameColumn(name, to)], rewrite=rewrite)
 
-    def move_column(self, name: str, after: str | None = None, first: bool = False) -> AlterResult:
+    def move_column(self, name: str, *, after: str | None = None, first: bool = False) -> AlterResult:
         """Move a column after another column, or to the front. This call writes no data files.
 
         Args:
@@ -178,7 +179,7 @@ class Alterable:
 
         return self.alter([MoveColumn(name, after, flag("first", first))])
 
-    def widen_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
+    def widen_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
         """Change the type of a column to a wider type that can store all values of the current type.
 
         Supported changes are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to
@@ -203,9 +204,9 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import WidenColumn
 
-        return self.alter([WidenColumn(name, type)], rewrite)
+        return self.alter([WidenColumn(name, type)], rewrite=rewrite)
 
-    def retype_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
+    def retype_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
         """Change the type of a column, if every stored value can be converted without loss.
 
         Numbers convert to another numeric type that has the same values, for example doubles without fractions to
@@ -235,7 +236,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import RetypeColumn
 
-        return self.alter([RetypeColumn(name, type)], rewrite)
+        return self.alter([RetypeColumn(name, type)], rewrite=rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
         """Allow nulls in a column that was created with nullable=False. This call writes no data files.
@@ -254,7 +255,7 @@ class Alterable:
 
         return self.alter([MakeNullable(name)])
 
-    def alter(self, alterations: Sequence[Alteration], rewrite: bool = False) -> AlterResult:
+    def alter(self, alterations: Sequence[Alteration], *, rewrite: bool = False) -> AlterResult:
         """Apply several schema changes, one after the other, in one commit.
 
         Row values do not change, so the commit does not appear in `incremental` and `changes`. An empty list with

@@ -52,6 +52,7 @@ class Maintained:
     # ---- table services
     def compact(
         self,
+        *,
         logs_min: int = 1,
         strategy: str = "log_size",
         memory_bytes: int | None = None,
@@ -91,6 +92,7 @@ class Maintained:
     def cluster(
         self,
         by: str | Sequence[str] | None = None,
+        *,
         order: str = "linear",
         partitions: PartitionValues | None = None,
         memory_bytes: int | None = None,
@@ -147,7 +149,11 @@ class Maintained:
         return advice.services(self.handle.timeline, seen.config, seen.view, self.handle.store.uri)
 
     def clean(
-        self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None
+        self,
+        *,
+        retain_hours: float | None = None,
+        retain_commits: int | None = None,
+        retain_versions: int | None = None,
     ) -> CleanResult:
         """Delete files that no snapshot within retention needs.
 
@@ -225,7 +231,7 @@ class Maintained:
         self.handle.finished(context, result)
         return expired
 
-    def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
+    def archive(self, older_than_hours: float | None = None, *, keep_instants: int | None = None) -> ArchiveResult:
         """Delete unneeded slots, and move old instants to the history folder of Hudi's timeline.
 
         The arguments override the table options for this call only. Snapshots within retention always stay readable.
@@ -271,7 +277,7 @@ class Maintained:
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         return sweeping.sweep(self.handle.context().timeline, hours)
 
-    def purge(self, data: ArrowLike, older_than_hours: float = 24.0) -> PurgeReport:
+    def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
         """Delete rows permanently, and verify that no file contains their keys.
 
         The call deletes the keys, rewrites and deletes every file that contains one of them, and then reads the keys of
@@ -384,7 +390,7 @@ class Maintained:
                 )
         return verified(self.handle.store, self.handle.config)
 
-    def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
+    def salvage(self, *, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again.
 
         The call keeps all readable rows in new base files, and copies the damaged files to `.hoodie/.hoodoo/salvaged/`.

@@ -84,7 +84,7 @@ class Merge:
         clauses = ", ".join(said.call for said in self._said) or "no clause yet"
         return f"<hoodoo merge into {self._handle.store.uri}: {clauses}>"
 
-    def when_matched_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
+    def when_matched_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
         """Update the matched stored rows.
 
         Args:
@@ -121,7 +121,7 @@ class Merge:
         """
         return self._with(Kind.MATCHED, None, where, "when_matched_delete")
 
-    def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
+    def when_not_matched_insert(self, values: Mapping[str, object], *, where: str | None = None) -> Merge:
         """Insert new rows for source rows without a matching stored row.
 
         Key and partition columns are always taken from the source or derived from its columns. Other columns missing
@@ -149,7 +149,7 @@ class Merge:
         """
         return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
 
-    def when_not_matched_by_source_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
+    def when_not_matched_by_source_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
         """Update stored rows without a matching source row. This clause reads the whole table.
 
         Args:
@@ -173,7 +173,7 @@ class Merge:
         """
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
 
-    def execute(self, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
+    def execute(self, *, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
         """Run the merge in one commit.
 
         Args:

@@ -44,6 +44,7 @@ class Readable:
     def scan(
         self,
         columns: Sequence[str] | None = None,
+        *,
         where: Where | None = None,
         as_of: PositionLike | None = None,
         read_optimized: bool = False,
@@ -147,6 +148,7 @@ class Readable:
         self,
         since: PositionLike,
         until: PositionLike | None = None,
+        *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         meta: bool = False,
@@ -192,6 +194,7 @@ class Readable:
         self,
         since: PositionLike,
         until: PositionLike | None = None,
+        *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         versions: str = "net",
@@ -236,6 +239,7 @@ class Readable:
         self,
         a: PositionLike,
         b: PositionLike | None = None,
+        *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         names: str = CURRENT,
@@ -275,6 +279,7 @@ class Readable:
     def get(
         self,
         keys: KeysLike,
+        *,
         columns: Sequence[str] | None = None,
         as_of: PositionLike | None = None,
         meta: bool = False,
@@ -347,6 +352,7 @@ class Readable:
     def follow(
         self,
         since: PositionLike,
+        *,
         mode: str = "changes",
         columns: Sequence[str] | None = None,
         where: Where | None = None,
@@ -399,9 +405,9 @@ class Readable:
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)
             return (
-                self.changes(*between, columns, where, versions)
+                self.changes(*between, columns=columns, where=where, versions=versions)
                 if mode == "changes"
-                else self.incremental(*between, columns, where, deletes=deletes)
+                else self.incremental(*between, columns=columns, where=where, deletes=deletes)
             )
 
         return follow(look, start, pull, most_commits, poll_s, timeout_s)

@@ -24,7 +24,7 @@ class Restorable:
 
     handle: TableHandle
 
-    def pin(self, as_of: PositionLike | None = None, hours: float = 1.0) -> Pin:
+    def pin(self, as_of: PositionLike | None = None, *, hours: float = 1.0) -> Pin:
         """Protect the files of a snapshot from cleaning for a limited time.
 
         Use the pin in a `with` block, or call its `release()`. A pin writes a lease file to the table, so this call

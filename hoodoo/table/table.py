@@ -63,6 +63,7 @@ _LINE = 110  # maximum number of characters in a repr line
 def create(
     path: str | os.PathLike[str],
     schema: SchemaLike,
+    *,
     key: str | Sequence[str],
     partition_by: PartitionBy | None = None,
     order_by: str | Sequence[str] | None = None,
@@ -197,6 +198,7 @@ def create(
 @takes
 def open(
     path: str | os.PathLike[str],
+    *,
     storage: Mapping[str, object] | None = None,
 ) -> Table:
     """Open a table.

@@ -33,6 +33,7 @@ class Updatable:
     def update(
         self,
         set: SetLike,
+        *,
         where: Where | None = None,
         transaction: Transaction | None = None,
         if_head: PositionLike | None = None,

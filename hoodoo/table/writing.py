@@ -69,6 +69,7 @@ class Writable(Updatable):
     def upsert(
         self,
         data: ArrowLike,
+        *,
         duplicates: str = "newest",
         transaction: Transaction | None = None,
         evolve: bool = False,
@@ -199,6 +200,7 @@ class Writable(Updatable):
     def insert(
         self,
         data: ArrowLike,
+        *,
         existing: str = "fail",
         duplicates: str = "newest",
         transaction: Transaction | None = None,
@@ -251,6 +253,7 @@ class Writable(Updatable):
     def bulk_insert(
         self,
         data: ArrowLike,
+        *,
         existing: str = "fail",
         duplicates: str = "newest",
         transaction: Transaction | None = None,
@@ -307,8 +310,8 @@ class Writable(Updatable):
     def delete(
         self,
         data: KeysLike | None = None,
-        transaction: Transaction | None = None,
         *,
+        transaction: Transaction | None = None,
         where: Where | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
@@ -383,6 +386,7 @@ class Writable(Updatable):
     def insert_overwrite(
         self,
         data: ArrowLike,
+        *,
         whole_table: bool = False,
         duplicates: str = "newest",
         transaction: Transaction | None = None,
@@ -440,7 +444,7 @@ class Writable(Updatable):
 
         return self._write(data, options, write)
 
-    def delete_partitions(self, partitions: PartitionValues, transaction: Transaction | None = None) -> WriteResult:
+    def delete_partitions(self, partitions: PartitionValues, *, transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions by their values.
 
         Args:
@@ -469,7 +473,7 @@ class Writable(Updatable):
         require_values(config, partitions, view.partitions)
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
-    def sink(self, name: str, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
+    def sink(self, name: str, *, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
         """Return a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
 
         The function takes a DataFrame and its batch number, and writes the DataFrame in one commit.

@@ -74,7 +74,7 @@ def test_an_export_that_fell_behind_archived_slots_shows_the_newest_one(tmp_path
         upsert(table, number)
     table = later(table, 1_000)
     table.clean(retain_hours=0, retain_commits=1)
-    assert table.archive(0, 1).slots > 3
+    assert table.archive(0, keep_instants=1).slots > 3
     both(table)
     assert len(slots_of_delta(path)) == 1, "files of the versions before are gone"
     want = plain(table.scan().to_arrow())
@@ -224,7 +224,7 @@ def test_a_purge_is_unproved_until_no_export_file_has_a_purged_value(
         table.delete(gone)
         table.clean(retain_hours=0, retain_commits=1)
         table = later(table, 1_000)
-        table.archive(0, 1)
+        table.archive(0, keep_instants=1)
     for _ in range(2):
         report = table.purge(gone, older_than_hours=0)
         assert report.exports and not report.proved and report.files_proved

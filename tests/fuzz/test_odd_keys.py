@@ -156,7 +156,7 @@ def test_odd_keys_come_back_as_they_were(where: tuple[str, dict[str, Any] | None
     kept, refused = accepted(table, "id", texts(700), lambda value: {"id": value, "v": 1})
     table.upsert(pa.table({"id": kept, "v": range(len(kept))}, schema))
     table.upsert(pa.table({"id": kept, "v": range(1000, 1000 + len(kept))}, schema))  # every one is found again
-    rows = {row["id"]: row["v"] for row in hoodoo.open(path, storage).scan().to_arrow().to_pylist()}
+    rows = {row["id"]: row["v"] for row in hoodoo.open(path, storage=storage).scan().to_arrow().to_pylist()}
     assert rows == dict(zip(kept, range(1000, 1000 + len(kept)), strict=True))
     table.delete(pa.table({"id": kept[:300], "v": [0] * 300}, schema))
     assert table.scan().count() == len(kept) - 300
@@ -170,7 +170,7 @@ def test_odd_partition_values_come_back_as_they_were(where: tuple[str, dict[str,
     table = hoodoo.create(path, schema, key="id", partition_by="city", storage=storage)
     kept, refused = accepted(table, "city", texts(260 if storage else 560), lambda value: {"id": 1, "city": value})
     table.upsert(pa.table({"id": range(len(kept)), "city": kept}, schema))
-    fresh = hoodoo.open(path, storage)
+    fresh = hoodoo.open(path, storage=storage)
     assert {row["id"]: row["city"] for row in fresh.scan().to_arrow().to_pylist()} == dict(enumerate(kept))
     assert len(fresh.handle.history.head().partitions) == len(kept) - (("" in kept) + (None in kept) > 1)
     for number in range(0, len(kept), 40):

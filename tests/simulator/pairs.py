@@ -192,7 +192,9 @@ def rename(player: Player) -> str:
     """A rename rewrites every file that has the column."""
     value = value_name(player.table.schema.names)
     name = next(name for name in VALUES if name != value)
-    done = player.table.alter([RenameColumn(value, name), AddColumn(f"n_{player.actor.name}", pa.int64())], True)
+    done = player.table.alter(
+        [RenameColumn(value, name), AddColumn(f"n_{player.actor.name}", pa.int64())], rewrite=True
+    )
     return "ok" if done.groups else "nothing to do"
 
 

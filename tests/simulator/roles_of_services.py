@@ -39,7 +39,7 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
         world.scheduler.note(actor, f"compaction: {what}")
         try:
             if what == "both":
-                table.compact(least)
+                table.compact(logs_min=least)
             elif what == "schedule":
                 plans.schedule(table.handle.context(), lambda view, least=least: plans.plan_behind(view, least))
             else:

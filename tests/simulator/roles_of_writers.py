@@ -65,7 +65,7 @@ def call(table: Table, intent: Intent) -> Any:
         where = f"ts >= {intent.least}{cities}"
         if intent.operation == "delete where":
             return table.delete(where=where, transaction=intent.transaction)
-        return table.update(_more, where, transaction=intent.transaction)
+        return table.update(_more, where=where, transaction=intent.transaction)
     flagged = any("_hoodie_is_deleted" in row for row in intent.rows)
     data = pa.Table.from_pylist(intent.rows, schema=_FLAGGED if flagged else SCHEMA)
     if intent.operation == "upsert columns":

@@ -92,5 +92,9 @@ def test_a_source_is_loaded_from_where_hoodoo_was_on_the_same_machine(tmp_path: 
 
 def test_a_sink_takes_the_code_along(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
-    assert loaded_without_hoodoo(table.sink("job", "insert", existing="keep"), tmp_path) == ["Sink", "job", "True"]
+    assert loaded_without_hoodoo(table.sink("job", operation="insert", existing="keep"), tmp_path) == [
+        "Sink",
+        "job",
+        "True",
+    ]
     assert not list(tmp_path.glob("hoodoo-code-*"))

@@ -69,7 +69,7 @@ def merged(table: hoodoo.Table, source: Any) -> hoodoo.WriteResult:
     merge = merge.when_matched_update({"n": "target.n + coalesce(source.n, 1000)", "ts": "target.ts + 1"})
     merge = merge.when_not_matched_insert_all("source.id % 3 <> 0")
     merge = merge.when_not_matched_insert({"ts": "source.ts", "s": "'new ' || source.id"})
-    return merge.when_not_matched_by_source_update({"s": "'left'"}, "target.id < 10").execute()
+    return merge.when_not_matched_by_source_update({"s": "'left'"}, where="target.id < 10").execute()
 
 
 @pytest.mark.parametrize(("kind", "order_by"), KINDS)

@@ -85,7 +85,7 @@ def test_every_mode_gives_the_rows_of_the_method_of_its_name(session: Any, table
         ({}, table.scan()),
         (
             {"mode": "read_optimized", "columns": "id,fare", "where": "city = 'c1'"},
-            table.scan(["id", "fare"], "city = 'c1'", read_optimized=True),
+            table.scan(["id", "fare"], where="city = 'c1'", read_optimized=True),
         ),
         ({"as_of": str(second), "meta": "true"}, table.scan(as_of=second, meta=True)),
         ({"mode": "incremental", "since": str(second), "deletes": "true"}, table.incremental(second, deletes=True)),

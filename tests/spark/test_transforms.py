@@ -144,7 +144,7 @@ ON_SPARK = ("no column that is made", "rows to be deleted")
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "t"
-    made = hoodoo.create(path, SCHEMA, "id", MADE, compact_after_logs=None, clean_every=None)
+    made = hoodoo.create(path, SCHEMA, key="id", partition_by=MADE, compact_after_logs=None, clean_every=None)
     made.upsert(rows(*({"id": n, "ts": at(1 + n % 2), "v": "old"} for n in range(8))))
     made.upsert(rows({"id": 1, "ts": at(1), "v": "older"}))
     return path
@@ -159,7 +159,7 @@ def test_a_batch_gets_the_columns_that_are_made_however_it_comes(table: Path, sp
 def test_keys_of_a_dataframe_without_a_column_that_tells_a_partition_are_deleted_wherever_they_are(
     table: Path, spark: Any, tmp_path: Path
 ) -> None:
-    made = hoodoo.create(tmp_path / "t", SCHEMA, "id", [hoodoo.bucket(4, "id"), hoodoo.day("ts")])
+    made = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=[hoodoo.bucket(4, "id"), hoodoo.day("ts")])
     made.upsert(rows(*({"id": n, "ts": at(1 + n % 2)} for n in range(8))))
     keys = rows({"id": 3}, {"id": 4}, without=("ts", "n", "v"))
     with pytest.raises(
@@ -170,7 +170,7 @@ def test_keys_of_a_dataframe_without_a_column_that_tells_a_partition_are_deleted
     frame = frame_of(spark, rows({"id": 5, "ts": at(2)}, {"id": 6, "ts": at(2)}))
     assert made.delete(frame).deleted == 1, "6 is in another partition"
     made.purge(frame_of(spark, rows({"id": 6, "ts": at(1)})), older_than_hours=0)
-    only = hoodoo.create(tmp_path / "b", SCHEMA, "id", hoodoo.bucket(4, "id"))
+    only = hoodoo.create(tmp_path / "b", SCHEMA, key="id", partition_by=hoodoo.bucket(4, "id"))
     only.upsert(rows(*({"id": n} for n in range(8))))
     assert only.delete(frame_of(spark, keys)).deleted == 2
     assert sorted(made.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 7]

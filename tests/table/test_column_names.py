@@ -315,7 +315,7 @@ def test_a_table_without_originals_is_as_it_was(tmp_path: Path) -> None:
 def test_originals_survive_what_files_and_pickles_do_to_texts(tmp_path: Path) -> None:
     odd = ['say "hi"', "a`b", "tab\there", "名前", "é\u0301", "=:#!\\", "🦊", "a.b", "x[]", ""]
     table = hoodoo.create(
-        tmp_path / "t", pa.schema([("id", pa.int64()), *((one, pa.int64()) for one in odd)]), "id", rename="snake"
+        tmp_path / "t", pa.schema([("id", pa.int64()), *((one, pa.int64()) for one in odd)]), key="id", rename="snake"
     )
     table.upsert([{"id": 1, **dict.fromkeys(odd, 1)}])
     again = pickle.loads(pickle.dumps(hoodoo.open(table.path)))

@@ -102,7 +102,7 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
         (lambda t: t.scan(limit=3), "scan(...).head(rows)"),
         (
             lambda t: t.scan(["n"], "n = 1", 1, False, False, False, "current", 7),
-            "scan() accepts the arguments columns, where, as_of",
+            "scan() got 8 arguments by position: expected at most 1 (columns). Pass the other arguments by name: where",
         ),
         (lambda t: t.changes(starting_version=1), "did you mean 'since'"),
         (lambda t: t.history(limit=3), "did you mean 'newest'"),

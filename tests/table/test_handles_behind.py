@@ -113,7 +113,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "incremental": lambda table: table.incremental("kept", deletes=True),
     "changes": lambda table: table.changes("earliest", where="n > 3"),
     "diff": lambda table: table.diff("kept"),
-    "get": lambda table: table.get([3, 1, 2], ["n", "b"]),
+    "get": lambda table: table.get([3, 1, 2], columns=["n", "b"]),
     "follow": lambda table: [rows.to_arrow() for rows in table.follow("kept", columns=["n"], timeout_s=0)],
     "files": lambda table: table.files().drop_columns(["base_file", "file_group"]),
     "timeline": lambda table: table.timeline(),

@@ -450,7 +450,7 @@ def test_who_follows_a_table_gets_what_another_engine_does_and_what_comes_after_
     """
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
-    following = table.follow("earliest", "incremental", poll_s=0, timeout_s=0)
+    following = table.follow("earliest", mode="incremental", poll_s=0, timeout_s=0)
     assert next(following).to_arrow()["id"].to_pylist() == ["a"]
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     assert next(following).to_arrow()["id"].to_pylist() == ["x"]

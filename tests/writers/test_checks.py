@@ -197,7 +197,7 @@ def test_a_restore_takes_checks_back_to_the_names_that_their_columns_had(table: 
 def test_a_restore_that_would_take_a_check_s_column_away_says_which_check_to_leave_out(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1)))
     then = table.cursor
-    table.add_column("tip", pa.float64(), 0.0)
+    table.add_column("tip", pa.float64(), default=0.0)
     table.set_checks({**FARE, "tip": "tip >= 0"})
     before = table.cursor
     with pytest.raises(hoodoo.SchemaError, match=r"'tip'.*set_checks"):

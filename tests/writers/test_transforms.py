@@ -20,7 +20,7 @@ import hoodoo
 
 @pytest.fixture(params=KINDS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
-    return hoodoo.create(tmp_path / "t", SCHEMA, "id", hoodoo.day("ts"), type=request.param, **QUIET)
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=hoodoo.day("ts"), type=request.param, **QUIET)
 
 
 # ---------------------------------------------------------------- create
@@ -189,7 +189,9 @@ def test_bare_keys_tell_their_buckets(tmp_path: Path) -> None:
     assert sorted(table.get([3, 4, 99])["id"].to_pylist()) == [3, 4]
     assert table.delete([3, 4, 99]).deleted == 2
     assert table.delete(batch(row(5))).deleted == 1 and table.scan().count() == 47
-    both = hoodoo.create(tmp_path / "b", SCHEMA, "id", [hoodoo.bucket(8, "id"), hoodoo.day("ts")], **QUIET)
+    both = hoodoo.create(
+        tmp_path / "b", SCHEMA, key="id", partition_by=[hoodoo.bucket(8, "id"), hoodoo.day("ts")], **QUIET
+    )
     both.upsert(batch(*(row(key, at(1 + key % 5)) for key in range(50))))
     assert both.delete([3, 4, 99]).deleted == 2, "the day is not told: every partition is looked in"
     assert both.delete([{"id": 5, "ts": at(1)}, {"id": 6, "ts": at(1)}]).deleted == 1
@@ -197,7 +199,7 @@ def test_bare_keys_tell_their_buckets(tmp_path: Path) -> None:
         hoodoo.ColumnError, match="'ts_day' but not all partition columns: id_bucket, ts_day, zip_trunc"
     ):
         three = [hoodoo.bucket(8, "id"), hoodoo.day("ts"), hoodoo.truncate(1, "zip")]
-        hoodoo.create(tmp_path / "c", SCHEMA, "id", three).delete([{"id": 5, "ts": at(1)}])
+        hoodoo.create(tmp_path / "c", SCHEMA, key="id", partition_by=three).delete([{"id": 5, "ts": at(1)}])
 
 
 def test_update_and_merge_do_not_set_a_source(table: hoodoo.Table) -> None:
@@ -237,7 +239,7 @@ def test_a_merge_takes_the_source_of_the_day_where_it_stays_in_the_partition(tab
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_rows_are_set_aside_and_the_others_written(tmp_path: Path, kind: str) -> None:
     by = [hoodoo.day("ts"), hoodoo.truncate(10, "v")]
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "id", by, type=kind, **QUIET)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=by, type=kind, **QUIET)
     small, first, second = -(1 << 63), dt.date(2026, 3, 1), dt.date(2026, 3, 2)
     given = batch(
         row(1), row(2), row(3, v=small), row(None), row(5, zip="x"), ts_day=[first, second, first, first, first]

@@ -23,7 +23,7 @@ from hoodoo.timeline.views import checkpoint
 
 @pytest.fixture(params=KINDS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
-    return hoodoo.create(tmp_path / "t", SCHEMA, "id", hoodoo.day("ts"), type=request.param, **QUIET)
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=hoodoo.day("ts"), type=request.param, **QUIET)
 
 
 # ---------------------------------------------------------------- columns, other handles, other engines
@@ -31,7 +31,9 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
 
 def test_a_source_is_neither_dropped_nor_retyped_and_a_rename_is_followed(tmp_path: Path) -> None:
     schema = SCHEMA.append(pa.field("n", pa.int32()))
-    table = hoodoo.create(tmp_path / "t", schema, "id", [hoodoo.day("ts"), hoodoo.bucket(4, "n")], **QUIET)
+    table = hoodoo.create(
+        tmp_path / "t", schema, key="id", partition_by=[hoodoo.day("ts"), hoodoo.bucket(4, "n")], **QUIET
+    )
     table.upsert([row(1) | {"n": 3}])
     behind = hoodoo.open(table.path)
     for refused in (
@@ -76,7 +78,7 @@ def test_a_source_that_another_engine_retyped_makes_nothing_any_more(tmp_path: P
     belong, as for any partition column.
     """
     schema = SCHEMA.append(pa.field("n", pa.int32()))
-    table = hoodoo.create(tmp_path / "t", schema, "id", [hoodoo.day("ts"), hoodoo.bucket(4, "n")])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by=[hoodoo.day("ts"), hoodoo.bucket(4, "n")])
     config = table.handle.config
     wider = [replace(one, kind=pa.int64()) if one.name == "n" else one for one in config.columns.columns]
     assert list(config.with_columns(config.columns.with_columns(wider)).transforms) == ["ts_day"]
@@ -112,7 +114,7 @@ def test_an_older_release_refuses_the_table_by_its_first_slot_and_by_every_check
 
 
 def test_tables_without_transforms_are_open_to_older_releases(tmp_path: Path) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "id", "zip")
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="zip")
     assert "needs" not in json.loads(table.handle.store.get(slot_key(1)))
     table.upsert(batch(row(1)))
     assert b"foreign_rows" not in checkpoint.encode(table.handle.look().view)
@@ -132,7 +134,7 @@ def test_a_checkpoint_that_does_not_know_whether_there_are_foreign_rows_is_no_da
 
 @pytest.mark.parametrize("text", ["day(99)", "day(ts)", "week(6)", "day(5)", "bucket(0, 5)", ""])
 def test_a_property_that_says_nothing_is_a_damaged_table_or_of_a_column_that_is_gone(tmp_path: Path, text: str) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "id", hoodoo.day("ts"))
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=hoodoo.day("ts"))
     store = table.handle.store
     values = java.parse(store.get(PROPERTIES))
     assert values["hoodoo.transform.ts_day"] == "day(6)"

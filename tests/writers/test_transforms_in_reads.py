@@ -20,7 +20,7 @@ from hoodoo.readers.pruning import Pruning
 
 @pytest.fixture(params=KINDS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
-    return hoodoo.create(tmp_path / "t", SCHEMA, "id", hoodoo.day("ts"), type=request.param, **QUIET)
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=hoodoo.day("ts"), type=request.param, **QUIET)
 
 
 # ---------------------------------------------------------------- reads
@@ -70,7 +70,7 @@ def test_a_table_is_a_dict_of_its_partitions_and_keys_whatever_is_written_and_as
     tmp_path: Path, kind: str, by: list[Any]
 ) -> None:
     draw = random.Random(f"{kind}{by}")
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "id", by, type=kind, **QUIET)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=by, type=kind, **QUIET)
     model: dict[Any, dict[str, Any]] = {}
 
     def drawn() -> dict[str, Any]:
@@ -134,7 +134,7 @@ def groups(table: hoodoo.Table, where: str) -> list[str]:
 def test_a_condition_on_the_source_opens_only_the_files_of_its_partitions(tmp_path: Path, kind: str) -> None:
     """Buckets have keys of the whole range, so that no statistics of a file help."""
     by = hoodoo.bucket(8, "id")
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "v", by, type=kind, **QUIET)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="v", partition_by=by, type=kind, **QUIET)
     table.upsert(batch(*(row(n % 40, v=n) for n in range(400))))
     table.upsert(batch(*(row(n % 40, v=n) for n in range(0, 400, 3))))
     assert len(table.scan().tasks()) == 8
@@ -169,7 +169,7 @@ def test_a_condition_on_the_source_opens_only_the_files_of_its_partitions(tmp_pa
 def test_partitions_alone_tell_what_a_condition_on_the_source_can_concern(
     tmp_path: Path, by: Any, where: str, left: list[str]
 ) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "v", by, **QUIET)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="v", partition_by=by, **QUIET)
     moments = [*(at(day, hour, month) for month in (3, 4) for day in (1, 2, 9) for hour in (0, 5, 23)), None]
     zips = ["12345", "29999", "345", None]
     table.upsert(batch(*(row(n % 40, moments[n % 19], zips[n % 4], n) for n in range(400))))

@@ -57,7 +57,7 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
     found = pa.concat_tables(doomed)
     if not len(found):
         return None, unread
-    report = table.purge(found, older_than_hours)
+    report = table.purge(found, older_than_hours=older_than_hours)
 
     def placed(files: Iterable[str]) -> tuple[str, ...]:
         return tuple(f"{table.path}/{file}" for file in files)

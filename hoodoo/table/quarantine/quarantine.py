@@ -62,7 +62,7 @@ class Quarantine(Generic[T]):
             path=self.path,
         )
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan:
+    def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
         """Read quarantine rows, like `Table.scan`.
 
         Args:
@@ -75,7 +75,7 @@ class Quarantine(Generic[T]):
         Raises:
             TableNotFound: The quarantine has never had a row.
         """
-        return self.table.scan(columns, where)
+        return self.table.scan(columns, where=where)
 
     def rows(self, state: str | None = None) -> pa.Table:
         """Return quarantine rows in order of arrival.
@@ -94,7 +94,7 @@ class Quarantine(Generic[T]):
         table = opened(self._target)
         if table is None:
             return SCHEMA.empty_table()
-        found = table.scan(None, f"state = '{state}'" if state else None).to_arrow()
+        found = table.scan(None, where=f"state = '{state}'" if state else None).to_arrow()
         return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")])
 
     def count(self, state: str | None = NEW) -> int:
@@ -112,7 +112,7 @@ class Quarantine(Generic[T]):
         if state is not None:
             one_of("state", state, STATES)
         table = opened(self._target)
-        return table.scan(None, f"state = '{state}'" if state else None).count() if table else 0
+        return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
         """Return a row as it was passed to the write, or a source message that could not be decoded.
@@ -130,7 +130,7 @@ class Quarantine(Generic[T]):
         table = opened(self._target)
         found = SCHEMA.empty_table()
         if table and isinstance(position, str) and is_utf8(position):
-            found = table.scan(None, pc.field("position") == position).to_arrow()
+            found = table.scan(None, where=pc.field("position") == position).to_arrow()
         row = None
         if len(found) and not found["payload_cut"][0].as_py():
             payload = found["payload"][0].as_py() or b""
@@ -157,7 +157,7 @@ class Quarantine(Generic[T]):
         table = opened(self._target)
         if table is None or not wanted:
             return 0
-        keys = table.scan(["source", "position", "state"], f"state != '{DROPPED}'").to_arrow()
+        keys = table.scan(["source", "position", "state"], where=f"state != '{DROPPED}'").to_arrow()
         mine = keys.filter(pc.is_in(keys["position"], pa.array(sorted(wanted), pa.string())))
         for start in range(0, len(mine), ROWS_AT_ONCE):
             mark(table, table.get(mine.slice(start, ROWS_AT_ONCE).select(list(KEY))), DROPPED)
@@ -165,6 +165,7 @@ class Quarantine(Generic[T]):
 
     def replay(
         self,
+        *,
         overwrite: bool = False,
         missing: str = FAIL,
         time_unit: str | Mapping[str, str] | None = None,

@@ -83,7 +83,7 @@ class Replay(Generic[T]):
                 self._absent(good, self.missing)
             for _, changes in self._changes(keys):
                 self._absent(changes.rows, NULL)
-        done = Replayed(cut=self.table.scan(["position"], f"state = '{NEW}' AND payload_cut").count())
+        done = Replayed(cut=self.table.scan(["position"], where=f"state = '{NEW}' AND payload_cut").count())
         for mine, good, details in self._tried(keys):
             if len(good):
                 self._write(good)
@@ -99,7 +99,7 @@ class Replay(Generic[T]):
 
     def _waiting(self) -> pa.Table:
         """Return the keys of the rows to replay, oldest first."""
-        found = self.table.scan([*KEY, "at"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
+        found = self.table.scan([*KEY, "at"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
         order = sorted(range(len(found)), key=lambda row: (at[row], source[row], numbered[row]))

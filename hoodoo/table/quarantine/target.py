@@ -29,7 +29,7 @@ class QuarantinedTable(Protocol):
     def path(self) -> str:
         """The location of the table."""
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan:
+    def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
         """Read rows, see `Table.scan`."""
 
     def get(self, keys: pa.Table) -> pa.Table:
@@ -41,7 +41,7 @@ class QuarantinedTable(Protocol):
     def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
         """Insert an Arrow table, see `Table.insert`."""
 
-    def purge(self, data: pa.Table, older_than_hours: float = 24.0) -> PurgeReport:
+    def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport:
         """Purge the keys in an Arrow table, see `Table.purge`."""
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
@@ -21,12 +20,11 @@ from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files
-from hoodoo.cli.show import Out, log_to
-from hoodoo.errors import DataError, HoodooError, OptionError
+from hoodoo.cli.show import ROWS_SHOWN, Out, log_to
+from hoodoo.errors import HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.transforms import transform_of
-from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.probe import probe
@@ -38,7 +36,6 @@ from hoodoo.timeline.layout import OURS, PROPERTIES
 from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.partial_columns import GIVEN, is_taken
 
-_ROWS_SHOWN = 20
 _log = logging.getLogger("hoodoo.cli")
 
 
@@ -217,191 +214,6 @@ def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
     return told if written["exact"] else {**told, "exact": False}
 
 
-# ---- reading
-def _to_read(given: argparse.Namespace) -> Table:
-    """Open the table to read. Raise CallError for an invalid output file name before anything is read."""
-    if given.output:
-        files.require_writable(given.output)
-    return _open(given)
-
-
-def _scan(given: argparse.Namespace, out: Out) -> None:
-    table = _to_read(given)
-    found = table.scan(
-        given.columns,
-        where=given.where,
-        as_of=given.as_of,
-        read_optimized=given.read_optimized,
-        meta=given.meta,
-        names=given.names,
-    )
-    _show(given, out, found.schema, found.batches(), found.cursor)
-
-
-def _incremental(given: argparse.Namespace, out: Out) -> None:
-    table = _to_read(given)
-    found = table.incremental(
-        given.since,
-        given.until,
-        columns=given.columns,
-        where=given.where,
-        meta=given.meta,
-        deletes=given.deletes,
-        names=given.names,
-    )
-    _show_and_go_on(given, out, found)
-
-
-def _changes(given: argparse.Namespace, out: Out) -> None:
-    table = _to_read(given)
-    found = table.changes(
-        given.since, given.until, columns=given.columns, where=given.where, versions=given.versions, names=given.names
-    )
-    _show_and_go_on(given, out, found)
-
-
-def _diff(given: argparse.Namespace, out: Out) -> None:
-    table = _to_read(given)
-    found = table.diff(given.a, given.b, columns=given.columns, where=given.where, names=given.names)
-    _show(given, out, found.schema, found.batches(), found.cursor)
-
-
-def _get(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
-    found = table.get(
-        _keys(given.keys, table), columns=given.columns, as_of=given.as_of, meta=given.meta, names=given.names
-    )
-    _show(given, out, found.schema, found.to_batches(), table.cursor)
-
-
-def _keys(given: list[str], table: Table) -> Any:
-    """Parse keys: bare values of a single key column, or JSON objects with the key columns."""
-    if not any(text.startswith("{") for text in given):
-        if len(table.key) > 1:
-            raise DataError(
-                f"The key has several columns: {', '.join(table.key)}. Pass each key as a JSON object with these "
-                "columns."
-            )
-        kind = table.schema.field(table.key[0]).type
-        try:
-            return pa.table({table.key[0]: pa.array(given, pa.string()).cast(kind)})
-        except pa.ArrowInvalid as problem:
-            raise DataError(f"A key cannot be converted to {kind}: {problem}.") from None
-    try:
-        rows = [json.loads(text) for text in given]
-    except ValueError as problem:
-        raise DataError(f"A key is not valid JSON: {problem}.") from None
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError("Keys are mixed. Pass only plain values, or only JSON objects.")
-    return rows
-
-
-def _duplicates(given: argparse.Namespace, out: Out) -> int:
-    table = _to_read(given)
-    with out.working("reading the keys of the whole table"):
-        found = table.duplicates(given.as_of)
-    _show(given, out, found.schema, found.to_batches(), table.cursor)
-    return int(bool(len(found)))
-
-
-_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
-_HISTORY_WIDE = (
-    *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
-    *("savepoints", "readable", "exact"),
-)
-_TIMELINE = ("slot", "instant", "operation", "state", "rows", "seconds")
-_TIMELINE_WIDE = (
-    *("slot", "instant", "action", "state", "operation", "completed", "files", "bytes", "inserted", "updated"),
-    *("deleted", "writer"),
-)
-
-
-def _history(given: argparse.Namespace, out: Out) -> None:
-    commits = _open(given).history(given.newest)
-    if out.machine or given.wide:
-        found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
-        out.listing(found, _HISTORY_WIDE, wide=given.wide)
-        return
-    short = [
-        {
-            "slot": one.slot,
-            "time": f"{one.completed:%Y-%m-%d %H:%M:%SZ}",
-            **_named(one, _HISTORY[2:]),
-            "rows": one.rows if one.exact else f"<= {one.rows:,}",
-        }
-        for one in commits
-    ]
-    out.listing(short, _HISTORY, one_line="operation")
-
-
-def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
-
-
-def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    """Show rows, and the position for the next read, unless some rows were omitted and would be skipped by it."""
-    whole = _show(given, out, found.schema, found.batches(), found.cursor)
-    if not given.output and whole:
-        out.note(f"next --since {found.cursor}")
-    elif given.limit is not None:
-        out.note("There are more rows, so the position for the next read is not shown. Leave out --limit.")
-
-
-def _show(
-    given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
-) -> bool:
-    """Show rows, or write them to a file. Return whether all rows were included."""
-    limit = given.limit
-    if limit is None and not (given.output or out.machine or out.piped):
-        limit = _ROWS_SHOWN
-    first = _First(batches, limit)
-    if given.output:
-        with out.working(f"writing {given.output}"):
-            rows = files.write(given.output, schema, first)
-        told = {"cursor": str(cursor)} if first.whole else {}
-        out.document({"file": given.output, "rows": rows, **told}, "written")
-        return first.whole
-    shown = out.rows(schema, first)
-    if given.limit is None and not first.whole:
-        out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json returns all")
-    return first.whole
-
-
-class _First:
-    """Iterator over the first rows of batches. After the iteration, `whole` is True if it included all rows."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
-        self._batches, self._limit, self.whole = batches, limit, True
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        left = self._limit
-        for batch in self._batches:
-            if left is not None and len(batch) > left:
-                self.whole = False
-                yield batch.slice(0, left)
-                return
-            left = None if left is None else left - len(batch)
-            yield batch
-
-
-def _timeline(given: argparse.Namespace, out: Out) -> None:
-    entries = _open(given).timeline(given.newest)
-    if out.machine or given.wide:
-        out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
-        return
-    short = [{**_named(one, _TIMELINE), "operation": one.operation or one.action} for one in entries]
-    out.listing(short, _TIMELINE, one_line="operation")
-
-
-def _files(given: argparse.Namespace, out: Out) -> None:
-    found = _open(given).files(given.as_of).to_pylist()
-    names = list(found[0]) if found else []
-    if out.machine or given.wide:
-        out.listing(found, names, wide=given.wide)
-        return
-    out.listing(found, names[:6], one_line="partition")
-
-
 # ---- snapshot protection, restore and verification
 def _savepoint(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
@@ -453,7 +265,7 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
         if given.duplicates and twice is None:
             out.say("Keys with several rows were not searched, because the table is damaged.")
         if twice:
-            out.rows(twice.schema, _First(twice.to_batches(), _ROWS_SHOWN))
+            out.rows(twice.schema, twice.slice(0, ROWS_SHOWN).to_batches())
             out.say("`hoodoo duplicates PATH` lists all keys with more than one row.")
     return int(bool(problems) or bool(twice))
 
@@ -530,9 +342,14 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
-    """Return a command that opens the table and calls a function of a module, which is loaded when the command runs."""
+    """Return a command that opens the table and calls a function of a module, which is loaded when the command runs.
+
+    An invalid name of an output file raises CallError before anything is read.
+    """
 
     def run(given: argparse.Namespace, out: Out) -> int | None:
+        if getattr(given, "output", None):
+            files.require_writable(given.output)
         found: int | None = getattr(import_module(f"hoodoo.cli.{module}"), function)(given, out, _open(given))
         return found
 
@@ -553,15 +370,15 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "ingest": _ingest,
     "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).applications()]),
     "quarantine": _of("quarantine", "run"),
-    "scan": _scan,
-    "incremental": _incremental,
-    "changes": _changes,
-    "diff": _diff,
-    "get": _get,
-    "duplicates": _duplicates,
-    "history": _history,
-    "timeline": _timeline,
-    "files": _files,
+    "scan": _of("read_commands", "scan"),
+    "incremental": _of("read_commands", "incremental"),
+    "changes": _of("read_commands", "changes"),
+    "diff": _of("read_commands", "diff"),
+    "get": _of("read_commands", "get"),
+    "duplicates": _of("read_commands", "duplicates"),
+    "history": _of("read_commands", "history"),
+    "timeline": _of("read_commands", "timeline"),
+    "files": _of("read_commands", "files"),
     "compact": _of("service_commands", "compact"),
     "cluster": _of("service_commands", "cluster"),
     "worker": _worker,

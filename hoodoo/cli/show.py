@@ -24,6 +24,9 @@ from hoodoo.terminal import CELL, cell, console, data_cell, safe
 
 _ALIGNED = 1_000  # number of rows that determine the column widths of piped output
 
+ROWS_SHOWN = 20
+"""Number of rows that a terminal shows without --limit."""
+
 
 class Out:
     """Output of a command. machine: True writes only JSON to stdout."""

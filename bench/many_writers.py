@@ -26,7 +26,7 @@ from virtual_time import FarStore, World  # noqa: E402  # the world of the tests
 from hoodoo.table import Table  # noqa: E402
 from hoodoo.timeline import create_table  # noqa: E402
 from hoodoo.timeline.layout import SLOTS, TURN_REQUESTS  # noqa: E402
-from hoodoo.timeline.properties import config, table_options  # noqa: E402
+from hoodoo.timeline.properties import hoodie_properties, table_options  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 OPENING_S = 2.0  # until everybody is at work; what is committed by then is not counted
@@ -71,7 +71,7 @@ def writer(world: World, figures: Figures, number: int, request_s: float) -> Non
 def measure(count: int, seconds: float, request_s: float) -> dict[str, Any]:
     world, figures = World(), Figures()
     chosen = table_options.with_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
-    made = config.new_properties("t", SCHEMA, ("id",), ("part",), ("ts",), "merge_on_read", chosen)
+    made = hoodie_properties.new_properties("t", SCHEMA, ("id",), ("part",), ("ts",), "merge_on_read", chosen)
     create_table.create(world.store, made, world.environment("founder"))
     world.written_ms = dict.fromkeys(world.store.data, int(world.now_s * 1000))
     for number in range(count):

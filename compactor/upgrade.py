@@ -33,8 +33,7 @@ from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 from hoodoo.timeline.hudi.upgraded_instants import upgraded
 from hoodoo.timeline.instant import COMPACTION, State
 from hoodoo.timeline.layout import HOODIE, PROPERTIES, TIMELINE
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import metadata_properties
+from hoodoo.timeline.properties import hoodie_properties, metadata_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.views.view import FileGroup, Plan, View
@@ -73,8 +72,8 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
     metadata_properties.remove_metadata_table(store, environment.now_ms())  # it would not contain the compaction
     compacted = run.compact()
     instants = run.write_timeline()
-    newest = _properties(configuration.load(store))
-    store.put(PROPERTIES, configuration.render(newest, environment.now_ms()))
+    newest = _properties(hoodie_properties.load(store))
+    store.put(PROPERTIES, hoodie_properties.render(newest, environment.now_ms()))
     return replace(finished(store, run.config), compacted=compacted, instants=instants)
 
 
@@ -93,7 +92,7 @@ class _Upgrade:
 
     def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
         self.store, self.environment, self.engine = store, environment, engine
-        self.config = configuration.load(store)
+        self.config = hoodie_properties.load(store)
         self.history = TimelineV1History(store, self.config)
 
     def require_possible(self) -> None:
@@ -264,7 +263,7 @@ def _properties(config: TableConfig) -> dict[str, str]:
         "hoodie.timeline.layout.version": "2",
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
-        "hoodie.table.keygenerator.type": configuration.generator_of(config.key, config.partition_by),
+        "hoodie.table.keygenerator.type": hoodie_properties.generator_of(config.key, config.partition_by),
         "hoodie.record.merge.mode": config.merge_mode,
         "hoodie.table.checksum": java.checksum(database, name),
     }

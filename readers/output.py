@@ -25,7 +25,7 @@ from hoodoo.readers.spark_names import by_originals
 from hoodoo.readers.task import RenamedTask, Task
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
-from hoodoo.timeline.properties.config import read_properties
+from hoodoo.timeline.properties.hoodie_properties import read_properties
 
 if TYPE_CHECKING:
     import duckdb

@@ -32,7 +32,7 @@ from hoodoo.timeline.hudi.commit_metadata import commit_metadata
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, TURN_REQUESTS, checkpoint_key, slot_key
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset, watermark
 from hoodoo.timeline.slots.slot import DataFile, Slot
@@ -163,8 +163,8 @@ class Verifier:
         if view is None:
             return self.report
         with suppress(HoodooError):  # the problem PROPERTIES is already reported
-            self.config = configuration.load(self.store)
-        self.config = self.config.under(view.settings, view.schemas)
+            self.config = hoodie_properties.load(self.store)
+        self.config = hoodie_properties.apply_settings(self.config, view.settings, view.schemas)
         self.checks = self._readable_checks()
         self._shortened(view)
         self._superseded(view)

@@ -15,7 +15,7 @@ from hoodoo.timeline.hudi.commit_metadata import commit_metadata, inflight
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TABLE_ID, TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
@@ -28,13 +28,13 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     again notices a replaced table.
     """
     now, token = environment.now_ms(), environment.token()
-    config = configuration.parse(properties)
+    config = hoodie_properties.parse(properties)
     if exists(store):
         raise TableExists(f"{store.uri} already contains a table. Open it with hoodoo.open(path).", path=store.uri)
     try:
-        store.put_if_absent(PROPERTIES, configuration.render({**properties, TABLE_ID: token}, now))
+        store.put_if_absent(PROPERTIES, hoodie_properties.render({**properties, TABLE_ID: token}, now))
     except FileExistsError:
-        found = configuration.read_properties(store)
+        found = hoodie_properties.read_properties(store)
         token = found.pop(TABLE_ID, token)
         if found != dict(properties):
             raise TableExists(

@@ -15,7 +15,7 @@ from hoodoo.timeline.hudi import external_history
 from hoodoo.timeline.hudi.external_history import CompletedInstant
 from hoodoo.timeline.instant import Instant
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
@@ -65,15 +65,17 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
     names = Deferred(lambda: external_history.names_since(history.store, before))
     head = Deferred(lambda: before if first else history.head())
-    said = Deferred(lambda: kept or configuration.load(history.store))
-    history.together([names, head, said])
+    loaded = Deferred(lambda: kept or hoodie_properties.load(history.store))
+    history.together([names, head, loaded])
     view = head.result
     since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
     if since:  # look for slots again, because hoodoo's writers may have published these instants in the meantime
         view = history.head()
         since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
-    config = configuration.load(history.store) if kept and history.backup_restores != backup_restores else said.result
+    config = loaded.result
+    if kept and history.backup_restores != backup_restores:
+        config = hoodie_properties.load(history.store)
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # new slots would continue a history that the store no longer has
-    config = config.under(view.settings, view.schemas)
+    config = hoodie_properties.apply_settings(config, view.settings, view.schemas)
     return TableState(config, view, tuple(since), frozenset(names.result), history.turn_requests, backup_restores)

@@ -35,7 +35,7 @@ from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode, features
@@ -255,12 +255,12 @@ class Adopter:
 
     def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
         """Add the changed columns, the schemas of files, and the position of an application to `slot`."""
-        columns = ExternalColumns(configuration.load(self.store).created, view, self.store)
+        columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
             return ExternalPositions(view).told(columns.told(slot, record), record)
         # the record of a restore has no schemas, but earlier commits have; hoodoo's schema ids differ from Hudi's
-        then = replace(configuration.load(self.store), created=theirs.created()).with_schemas(
+        then = replace(hoodie_properties.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas
         )
         changed = columns.changed(slot, then.columns.arrow)
@@ -282,7 +282,7 @@ class Adopter:
 
     def _prepare(self, theirs: ExternalHistory) -> TableConfig:
         """Return the configuration with the columns of the newest commit."""
-        config = configuration.load(self.store)
+        config = hoodie_properties.load(self.store)
         _require_known_generator(config)
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
@@ -291,10 +291,10 @@ class Adopter:
 
         Spark only stores the columns in commits, which may be archived.
         """
-        if configuration.load(self.store).created != config.created:
+        if hoodie_properties.load(self.store).created != config.created:
             first = replace(config, schemas=SchemaHistory())
             values = {**config.raw, "hoodie.table.create.schema": first.schema_text}
-            self.store.put(PROPERTIES, configuration.render(values, self.now_ms))
+            self.store.put(PROPERTIES, hoodie_properties.render(values, self.now_ms))
 
     def _pending(self, action: str) -> list[Instant]:
         found = instants(self.store)
@@ -343,7 +343,7 @@ class Adopter:
         return {one.file.path: one for one in self.engine.map(_look, tasks)}
 
     def _adopt(self, view: View, slot: Slot, live: set[str]) -> View:
-        config = configuration.load(self.store).with_schemas(apply(view, slot, "").schemas)
+        config = hoodie_properties.load(self.store).with_schemas(apply(view, slot, "").schemas)
         looked = self._look(config, [file for file in slot.files if file.path in live])
         files = tuple(looked[file.path].file if file.path in looked else file for file in slot.files)
         for group in apply(view, replace(slot, files=files), "").groups():

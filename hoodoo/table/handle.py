@@ -39,7 +39,7 @@ from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHist
 from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
@@ -151,7 +151,7 @@ class TableHandle:
             self.timeline.history.together([healed, archived])
             state = healed.result
         except TableNotFound:
-            return self._unadopted(configuration.load(self.store))
+            return self._unadopted(hoodie_properties.load(self.store))
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
         found = unfinished_adoptions(ours, archived.result) or state.external
@@ -166,7 +166,7 @@ class TableHandle:
             TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
         )
         view = theirs.head()
-        if config.is_timeline_v1 and not (now := configuration.load(self.store)).is_timeline_v1:
+        if config.is_timeline_v1 and not (now := hoodie_properties.load(self.store)).is_timeline_v1:
             return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
             return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
@@ -265,7 +265,8 @@ class TableHandle:
         """Return the state with hoodoo's own slots as last seen, without reading the store."""
         history = self.timeline.history
         view = history.known_head()
-        return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
+        config = hoodie_properties.apply_settings(self.timeline.known().config, view.settings, view.schemas)
+        return Seen(config, history, view)
 
     def _begin(self) -> None:
         """Write slot 1 of a table that another engine created, before the first write to the table.

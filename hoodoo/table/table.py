@@ -35,10 +35,10 @@ from hoodoo.table.snapshots import Restorable
 from hoodoo.table.writing import Writable
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import original_names, table_options, transform_properties
+from hoodoo.timeline.properties import hoodie_properties, original_names, table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
-from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.properties.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.properties.hoodie_properties import CHANGE_LOGS
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
@@ -165,7 +165,7 @@ def create(
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
-    properties = configuration.new_properties(
+    properties = hoodie_properties.new_properties(
         _table_name(name, store),
         fitted,
         keys,
@@ -227,7 +227,7 @@ def open(
 
 def _opened(store: Store, properties: Mapping[str, str]) -> Table:
     """Open an existing table. Raises TableExists if its key, partitions, order or type differ from `properties`."""
-    table, wanted = Table(store), configuration.parse(properties)
+    table, wanted = Table(store), hoodie_properties.parse(properties)
     there = table.handle.config
     for name in ("key", "partition_by", "order_by", "type"):
         found, expected = getattr(there, name), getattr(wanted, name)

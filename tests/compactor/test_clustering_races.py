@@ -29,8 +29,7 @@ from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_keys
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi.publish import final_key, taken_back
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import CLUSTER
 from hoodoo.writers import operations
 from hoodoo.writers.batches.batch import prepare
@@ -80,7 +79,7 @@ def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     settings = table_options.with_options(CHOSEN)
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     filled(opened(store, clock))

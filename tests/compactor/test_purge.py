@@ -22,8 +22,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 
 @pytest.mark.both
@@ -111,7 +110,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
     settings = table_options.with_options({"compact_after_logs": None, "clean_every": None})
     create_table.create(
         store,
-        configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -20,8 +20,7 @@ from hoodoo.timeline.columns.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.environment import Environment, in_order
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 VALUES = ("v", "w")  # what the value is called, before and after a rename
@@ -79,7 +78,7 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, chosen),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

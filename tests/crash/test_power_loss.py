@@ -24,8 +24,7 @@ from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import Slot, decode
 from hoodoo.timeline.views.view import View, apply
 
@@ -115,7 +114,7 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -16,13 +16,13 @@ import hoodoo
 from hoodoo.exports import export as exporting
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.history import History
-from hoodoo.timeline.properties import config
+from hoodoo.timeline.properties import hoodie_properties
 
 
 def export(path: Path) -> None:
     """As somebody who publishes nothing."""
     history = History(LocalStore(str(path)))
-    exporting.export(history.store, history, config.load(history.store), history.head(), 0, True, True)
+    exporting.export(history.store, history, hoodie_properties.load(history.store), history.head(), 0, True, True)
 
 
 @pytest.mark.parametrize("exports", [False, True])

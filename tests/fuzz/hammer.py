@@ -32,8 +32,7 @@ from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import Slot, _canonical, decode, encode
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import View, apply
@@ -66,7 +65,7 @@ def table() -> Table:
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
         environment,
     )
     made = Table(store, environment)

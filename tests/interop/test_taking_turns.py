@@ -20,7 +20,7 @@ from tiers import is_deep, sized
 import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 
 pytestmark = pytest.mark.usefixtures("in_place_always")
 
@@ -175,14 +175,14 @@ def test_hudi_at_its_defaults_and_hoodoo_take_turns_and_everybody_reads_the_same
         write, options = theirs[number % len(theirs)]
         write(turns, **options)
         store = table.handle.store
-        in_use = configuration.read_properties(store)["hoodie.table.metadata.partitions"].split(",")
+        in_use = hoodie_properties.read_properties(store)["hoodie.table.metadata.partitions"].split(",")
         assert {"files", "column_stats"}.issubset(in_use)
         assert ("record_index" in in_use) == (RECORD_INDEX.keys() <= options.keys())
         turns.check(f"round {number}: Hudi's {write.__name__} with {options}", of_hudi=True)
         ours = OURS[number % len(OURS)]
         ours(turns, table)
         turns.check(f"round {number}: {ours.__name__}")
-        appended += configuration.read_properties(store).get("hoodie.table.metadata.partitions") == "files"
+        appended += hoodie_properties.read_properties(store).get("hoodie.table.metadata.partitions") == "files"
     assert appended > ROUNDS * 3 / 4 - 1
     assert table.verify().problems == []
 
@@ -200,7 +200,7 @@ def test_a_table_that_hudi_created_with_its_metadata_table_is_written_by_both(
     turns.check("made by Hudi", of_hudi=True)
     table = hoodoo.open(turns.path)
     our_upsert(turns, table)
-    assert configuration.read_properties(table.handle.store)["hoodie.table.metadata.partitions"] == "files"
+    assert hoodie_properties.read_properties(table.handle.store)["hoodie.table.metadata.partitions"] == "files"
     turns.check("adopted")
     hudi_upsert(turns, **RECORD_INDEX)
     turns.check("Hudi again", of_hudi=True)

@@ -17,7 +17,7 @@ import pytest
 import hoodoo
 from hoodoo.format.properties import parse, render
 from hoodoo.timeline.layout import PROPERTIES
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.writers.batches import batch
 
 _DAYS = "hoodie.table.keygenerator.timestamp.type"
@@ -120,5 +120,5 @@ def test_folders_prune_where_they_are_the_values(tmp_path: Path, monkeypatch: py
     rows = pa.table({"id": ["a", "b"], "p": ["x", "y"]}, schema)
     says = {"hoodie.table.keygenerator.type": name}
     table = hoodoo.open(foreign(tmp_path / "t", monkeypatch, rows, ["p"], str, says))
-    assert configuration.load(table.handle.store).folders_tell_values
+    assert hoodie_properties.load(table.handle.store).folders_tell_values
     assert len(table.scan(where="p = 'x'").tasks()) == 1

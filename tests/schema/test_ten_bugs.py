@@ -22,7 +22,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.format.resolve import Resolution, resolve
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.commits.transaction import Transaction
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import config
 
 KINDS = ("merge_on_read", "copy_on_write")
 INNER = pa.struct([("x", pa.int32()), ("y", pa.int32())])
@@ -266,7 +266,7 @@ def test_by_names_it_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, bug: Callable[[hoodoo.Table], None]
 ) -> None:
     table = make(tmp_path / "t", kind)
-    monkeypatch.setattr(configuration, "resolve", by_name)
+    monkeypatch.setattr(config, "resolve", by_name)
     with pytest.raises((AssertionError, hoodoo.UnsupportedTable, hoodoo.CorruptTable)):
         bug(table)
 

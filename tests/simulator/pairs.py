@@ -36,7 +36,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table
 from hoodoo.timeline.columns.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
-from hoodoo.timeline.properties import config, table_options
+from hoodoo.timeline.properties import config, hoodie_properties, table_options
 
 KINDS = (config.MERGE_ON_READ, config.COPY_ON_WRITE)
 OPTIONS = {
@@ -243,7 +243,9 @@ def start(kind: str) -> Start:
     handle = Handle(stage, objects, founder, False, 1000)
     create_table.create(
         handle,
-        config.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, table_options.with_options(OPTIONS)),
+        hoodie_properties.new_properties(
+            "t", SCHEMA, ("id",), ("city",), ("ts",), kind, table_options.with_options(OPTIONS)
+        ),
         stage.environment(founder),
     )
     player = Player(world, founder, Table(handle, stage.environment(founder)), 0, 1)

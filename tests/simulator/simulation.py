@@ -57,7 +57,7 @@ from hoodoo.timeline.layout import (
     TURN_REQUESTS,
     WATERMARKS,
 )
-from hoodoo.timeline.properties import config, table_options
+from hoodoo.timeline.properties import config, hoodie_properties, table_options
 from hoodoo.timeline.views import checkpoint
 
 ROLES = (
@@ -163,7 +163,7 @@ class Outcome:
 # Read again and again with the same bytes, and functions of them alone: remembered, they cost a fifth of the time less.
 _properties = functools.lru_cache(64)(config.java.parse)
 _checkpoint = functools.lru_cache(256)(checkpoint.decode)
-_config = functools.lru_cache(64)(lambda items, parse=config.parse: parse(dict(items)))
+_config = functools.lru_cache(64)(lambda items, parse=hoodie_properties.parse: parse(dict(items)))
 _IN_PLACE = (
     (
         LocalEngine,
@@ -307,7 +307,7 @@ class Simulation:
             "log_format": rng.choice(("avro", "avro", "parquet")),
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
-        properties = config.new_properties(
+        properties = hoodie_properties.new_properties(
             "t", SCHEMA, ("id",), ("city",), ("ts",) if self.ordered else (), kind, table_options.with_options(chosen)
         )
         founder = self.actor("founder", sound=True)

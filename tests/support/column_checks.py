@@ -14,7 +14,7 @@ import hoodoo
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.convert import is_exact
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.timeline.properties.config import own_columns
+from hoodoo.timeline.properties.hoodie_properties import own_columns
 
 
 class ColumnChecks:

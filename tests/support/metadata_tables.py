@@ -17,7 +17,7 @@ from hoodoo.format.timeline import avro, file_listing
 from hoodoo.storage.store import Store
 from hoodoo.timeline.instant import Instant, State, parse_instant
 from hoodoo.timeline.layout import METADATA_TABLE, PROPERTIES, TIMELINE
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.views.view import View
 
 ROOT = METADATA_TABLE + "/"
@@ -75,8 +75,8 @@ def put_instant(store: Store, instant: Instant, schema_text: str | None = None) 
 def use(store: Store, partitions: str, now_ms: int, **more: str) -> None:
     """Let the properties name the partitions that are in use. more: other properties, with _ for each point."""
     named = {PARTITIONS: partitions, f"{PARTITIONS}.inflight": ""} | more
-    values = configuration.read_properties(store) | named
-    store.put(PROPERTIES, configuration.render(values, now_ms))
+    values = hoodie_properties.read_properties(store) | named
+    store.put(PROPERTIES, hoodie_properties.render(values, now_ms))
 
 
 def in_use(store: Store) -> str:

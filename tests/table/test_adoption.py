@@ -19,7 +19,7 @@ import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 
 REFUSED = {"mor_version_6": "version 6"}
 ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
@@ -100,7 +100,7 @@ def test_a_table_with_hudis_metadata_table_is_adopted_and_the_list_of_files_appe
     rows = table.scan().to_arrow()
     instant = table.upsert(newer(table, rows)).instant
     assert len(hudi_rows(tmp_path / "mor_metadata")) == len(rows)
-    assert configuration.read_properties(table.handle.store)["hoodie.table.metadata.partitions"] == "files"
+    assert hoodie_properties.read_properties(table.handle.store)["hoodie.table.metadata.partitions"] == "files"
     assert [key for key, _ in table.handle.store.list(layout.METADATA_TABLE) if f"_{instant}.log" in key]
 
 

@@ -20,7 +20,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import is_change_log
 from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.table import Table
-from hoodoo.timeline.properties import config
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.slots import slot
 from hoodoo.timeline.views import checkpoint
 from hoodoo.writers.files import tasks
@@ -140,7 +140,7 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
     """Writers, services, purges, crashes and lost replies in any order, as tests/simulator makes them; here each table
     keeps a change log.
     """
-    properties_of, logged_in = config.new_properties, []
+    properties_of, logged_in = hoodie_properties.new_properties, []
     left_over = simulation.left_over
 
     def looked(oracle: Any, key: str) -> str:
@@ -150,7 +150,7 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
     monkeypatch.setattr(simulation, "left_over", looked)
     for seed in range(60):
         monkeypatch.setattr(
-            config, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode)
+            hoodie_properties, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode)
         )
         outcome = simulation.simulate(seed)
         assert not outcome.violation, f"seed {seed}: {outcome.violation}"

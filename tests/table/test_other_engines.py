@@ -29,8 +29,7 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata
 from hoodoo.timeline.hudi.external_history import completed_in
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import ROLLED_BACK
 
 
@@ -38,7 +37,7 @@ def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chos
     settings = table_options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     return opened(store, clock)
@@ -373,13 +372,13 @@ def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
 
     def with_column(other: Table) -> None:
         """As Spark does: the commit says what the columns are, the properties stay as they were."""
-        before = configuration.read_properties(other.handle.store)
+        before = hoodie_properties.read_properties(other.handle.store)
         wider = avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
         changed = before | {"hoodie.table.create.schema": json.dumps(wider)}
-        other.handle.store.put(layout.PROPERTIES, configuration.render(changed, clock()))
+        other.handle.store.put(layout.PROPERTIES, hoodie_properties.render(changed, clock()))
         again = opened(other.handle.store, clock)  # type: ignore[arg-type]
         again.upsert(rows(("x", "q", 1)).append_column("more", pa.array([7])))
-        other.handle.store.put(layout.PROPERTIES, configuration.render(before, clock()))
+        other.handle.store.put(layout.PROPERTIES, hoodie_properties.render(before, clock()))
 
     elsewhere(store, clock, with_column)
     batch = rows(("b", "p", 1)).append_column("more", pa.array([8]))
@@ -477,12 +476,12 @@ def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now
 def test_a_purge_deletes_hudis_metadata_table_whose_indexes_hold_keys(store: MemoryStore, clock: Clock) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
-    named = configuration.read_properties(store) | {"hoodie.table.metadata.partitions": "files,record_index"}
-    store.put(layout.PROPERTIES, configuration.render(named, clock()))
+    named = hoodie_properties.read_properties(store) | {"hoodie.table.metadata.partitions": "files,record_index"}
+    store.put(layout.PROPERTIES, hoodie_properties.render(named, clock()))
     store.put(".hoodie/metadata/record_index/r.hfile", b"a")
     with pytest.raises(hoodoo.ColumnError):
         table.purge(pa.table({"no": [1]}))
     assert store.exists(".hoodie/metadata/record_index/r.hfile")
     assert table.purge(rows(("a", "p", 1))).rows_deleted == 1
     assert not any(key.startswith(layout.METADATA_TABLE) for key in store.data)
-    assert "hoodie.table.metadata.partitions" not in configuration.read_properties(store)
+    assert "hoodie.table.metadata.partitions" not in hoodie_properties.read_properties(store)

@@ -25,7 +25,7 @@ from hoodoo.table.quarantine import Quarantine
 from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
-from hoodoo.timeline.properties import config
+from hoodoo.timeline.properties import config, hoodie_properties
 from hoodoo.timeline.properties.table_options import Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("v", pa.string())])
@@ -218,7 +218,7 @@ def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_pat
         file.write("hoodoo.of_a_newer_release=5\n")
     table.set_options(clean_every=3, retain_commits=4)
     table.set_options(clean_every=20)  # its default, which is not kept
-    values = config.read_properties(table.handle.store)
+    values = hoodie_properties.read_properties(table.handle.store)
     ours = {name: value for name, value in values.items() if name.startswith("hoodoo.")}
     assert ours == {
         config.TABLE_ID: table.cursor.table,
@@ -231,12 +231,14 @@ def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_pat
 
 def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) -> None:
     table = make(tmp_path / "t", 0)
-    found = config.load(table.handle.store).table_id
+    found = hoodie_properties.load(table.handle.store).table_id
     (tmp_path / "t" / slot_key(1)).unlink()
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
     create_table.create(
         table.handle.store,
-        config.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", Options(compact_after_logs=None)),
+        hoodie_properties.new_properties(
+            "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", Options(compact_after_logs=None)
+        ),
         SYSTEM,
     )
     assert hoodoo.open(tmp_path / "t").cursor.table == found

@@ -20,7 +20,7 @@ import hoodoo
 from hoodoo.format.names import FILE_NAME, META_COLUMNS
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 
 IN_THE_WAY = {
     "v6_cow_one_complex_key": "encodes record keys differently",
@@ -56,7 +56,7 @@ def test_an_adopted_table_of_version_6_has_the_rows_that_it_had(tmp_path: Path, 
     before = scanned(table)
     done = table.adopt()
     assert done.version == 6 and done.slot == table.scan().cursor.seq
-    assert configuration.load(table.handle.store).raw["hoodie.table.version"] == "9"
+    assert hoodie_properties.load(table.handle.store).raw["hoodie.table.version"] == "9"
     assert scanned(table) == scanned(hoodoo.open(path)) == before == rows_of(facts["snapshot"], FILE_NAME)
     assert rows_of(hudi_rows(path), *META_COLUMNS) == rows_of(before, *META_COLUMNS)
     assert table.verify().problems == []
@@ -138,7 +138,7 @@ def test_an_upgraded_table_names_the_generator_that_spells_its_keys(tmp_path: Pa
     file.write_text("\n".join([*kept, *named]) + "\n")
     table = hoodoo.open(path)
     table.adopt()
-    raw = configuration.load(table.handle.store).raw
+    raw = hoodie_properties.load(table.handle.store).raw
     assert {name: text for name, text in raw.items() if "keygenerator" in name} == {
         "hoodie.table.keygenerator.type": "SIMPLE"
     }

@@ -17,8 +17,7 @@ import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 HOUR, NOW = 3_600_000, 1_790_000_000_000
@@ -55,7 +54,7 @@ def schedule(seed: int) -> int:
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), (), ("ts",), kind, chosen),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), kind, chosen),
         Environment(now_ms=Odd(rng)),
     )
     writers = [Table(store, Environment(now_ms=Odd(rng), sleep=lambda seconds: None)) for _ in range(rng.randint(2, 4))]
@@ -109,7 +108,7 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_a
     chosen = table_options.with_options({})
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=lambda: NOW),
     )
     table = Table(store, Environment(now_ms=lambda: moment[0]))

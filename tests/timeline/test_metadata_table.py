@@ -24,8 +24,7 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import metadata_table
 from hoodoo.timeline.hudi.external_history import ExternalHistory
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import Slot
 
 KINDS = ("merge_on_read", "copy_on_write")
@@ -37,7 +36,7 @@ def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **more
     partition_by = more.pop("partition_by", ("city",))
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), partition_by, ("ts",), kind, chosen, **more),
+        hoodie_properties.new_properties("t", SCHEMA, ("id",), partition_by, ("ts",), kind, chosen, **more),
         Environment(now_ms=clock),
     )
     return opened(store, clock)
@@ -406,11 +405,11 @@ def test_a_metadata_table_that_is_not_known_to_the_last_detail_goes_out_of_use(w
     UNKNOWN[why](store, clock())
     left = {key: data for key, data in store.data.items() if key.startswith(ROOT)}
     table.upsert(rows(("new", "p", 9)))
-    values = configuration.read_properties(store)
+    values = hoodie_properties.read_properties(store)
     assert not [name for name in values if "metadata.partitions" in name]
     assert {key: data for key, data in store.data.items() if key.startswith(ROOT)} == left
     table.upsert(rows(("more", "p", 9)))
-    assert configuration.read_properties(store) == values
+    assert hoodie_properties.read_properties(store) == values
 
 
 @pytest.mark.parametrize("action", ["deltacommit", "clean", "rollback"])
@@ -455,7 +454,7 @@ def test_an_overtaken_change_of_the_properties_brings_no_option_back() -> None:
 
     store.fault = set_meanwhile
     table.upsert(rows(("new", "p", 9)))
-    assert configuration.read_properties(store)["hoodoo.clean_every"] == "7"
+    assert hoodie_properties.read_properties(store)["hoodoo.clean_every"] == "7"
     assert listed(store) in (None, expected(store, table.handle.history.head()))
 
 

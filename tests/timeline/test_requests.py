@@ -19,7 +19,7 @@ from hoodoo.errors import OptionError, PredicateError
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM, Environment, at_once
-from hoodoo.timeline.properties import config, table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 LOOK = {("list", "timeline"): 1, ("list", "slots"): 1, ("get", "properties"): 1}
@@ -37,7 +37,7 @@ def rows(*ids: int, ts: int = 1) -> pa.Table:
 def table() -> Table:
     """A table with a base and a log, and a handle that has written before."""
     store, chosen = CountedStore(), table_options.with_options({})
-    made = config.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen)
+    made = hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen)
     create_table.create(store, made, SYSTEM)
     table = Table(store, Environment(together=store.together))
     table.upsert(rows(1, 2))
@@ -66,7 +66,7 @@ def test_a_write_that_brings_keys_asks_for_its_index_entry_too(table: Table) -> 
 def test_a_write_asks_once_for_each_index_entry_of_its_partitions_and_for_all_of_them_together() -> None:
     """Each was asked for twice, one after the other, and twice again by the task that rewrote its file."""
     store, parted = CountedStore(), SCHEMA.append(pa.field("part", pa.string()))
-    made = config.new_properties(
+    made = hoodie_properties.new_properties(
         "t", parted, ("id",), ("part",), ("ts",), "copy_on_write", table_options.with_options({})
     )
     create_table.create(store, made, SYSTEM)

@@ -18,7 +18,7 @@ from hoodoo.timeline import create_table
 from hoodoo.timeline.commits import turn_request
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.layout import SLOTS, TURN_REQUESTS
-from hoodoo.timeline.properties import config, table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 PLAIN = table_options.with_options({"clean_every": None, "compact_after_logs": None})
@@ -29,7 +29,7 @@ def rows(city: str, *ids: int) -> pa.Table:
 
 
 def properties() -> dict[str, str]:
-    return config.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", PLAIN)
+    return hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", PLAIN)
 
 
 # ---- in virtual time

@@ -16,8 +16,7 @@ from hoodoo.errors import CallError, StoreUnavailable
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 
@@ -54,7 +53,7 @@ def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     store = MemoryStore()
     create_table.create(
         store,
-        configuration.new_properties(
+        hoodie_properties.new_properties(
             "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
         ),
         Environment(),
@@ -108,7 +107,7 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
     for lands in (True, False):
         seconds = iter(range(10_000))
         store = MemoryStore()
-        properties = configuration.new_properties(
+        properties = hoodie_properties.new_properties(
             "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
         )
         create_table.create(store, properties, Environment())

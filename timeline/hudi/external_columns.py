@@ -21,7 +21,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi import internal_schema
 from hoodoo.timeline.instant import WRITES, State, parse_instant
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.properties.config import own_columns
+from hoodoo.timeline.properties.hoodie_properties import own_columns
 from hoodoo.timeline.slots.slot import BASE, COLUMNS, DataFile, Slot
 from hoodoo.timeline.views.view import View
 

@@ -18,8 +18,7 @@ from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata, metadata_table
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
-from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import metadata_properties
+from hoodoo.timeline.properties import hoodie_properties, metadata_properties
 from hoodoo.timeline.properties.config import METADATA_PARTITIONS, TableConfig
 from hoodoo.timeline.properties.nesting import own_keys
 from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
@@ -231,7 +230,7 @@ class Publisher:
         """
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
-        values = configuration.read_properties(self.store)
+        values = hoodie_properties.read_properties(self.store)
         if not values.get(METADATA_PARTITIONS) or self.store.exists(final_key(slot)):
             return
         known = None
@@ -252,11 +251,11 @@ class Publisher:
         """
         settings, wrote = self.history.known_head().settings, False
         while True:
-            values = configuration.read_properties(self.store)
-            wanted = change(configuration.with_settings(values, settings))
+            values = hoodie_properties.read_properties(self.store)
+            wanted = change(hoodie_properties.with_settings(values, settings))
             if wanted == values:
                 return wrote
-            self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
+            self.store.put(PROPERTIES, hoodie_properties.render(wanted, slot.completed_at))
             settings, wrote = self.history.head().settings, True
 
     # ---- options: the properties in slots are written to the file, which also contains other properties
@@ -266,8 +265,8 @@ class Publisher:
         The properties that were read may be outdated at the time of the write. Hudi could then take an incomplete
         metadata table for a complete one.
         """
-        values = configuration.read_properties(self.store)
-        if configuration.with_settings(values, self.history.known_head().settings) != values:
+        values = hoodie_properties.read_properties(self.store)
+        if hoodie_properties.with_settings(values, self.history.known_head().settings) != values:
             self._rewrite(slot, metadata_properties.without_metadata_table)
         self._create(final_key(slot), NOTHING)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES
-from hoodoo.timeline.properties import config
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import METADATA_PARTITIONS
 
 METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -30,12 +30,12 @@ def remove_metadata_table(store: Store, now_ms: int) -> None:
     repeated. A publisher that does so later finds no files, and disables the metadata table itself.
     """
     while True:
-        values = config.read_properties(store)
+        values = hoodie_properties.read_properties(store)
         kept = without_metadata_table(values)
         if kept != values:
-            store.put(PROPERTIES, config.render(kept, now_ms))
+            store.put(PROPERTIES, hoodie_properties.render(kept, now_ms))
         for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
             for key, _ in list(store.list(folder)):
                 store.delete(key)
-        if METADATA_PARTITIONS not in config.read_properties(store):
+        if METADATA_PARTITIONS not in hoodie_properties.read_properties(store):
             return

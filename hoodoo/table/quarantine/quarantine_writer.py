@@ -23,7 +23,7 @@ from hoodoo.table.handle import TableHandle
 from hoodoo.table.quarantine.schema import KEY, NEW, SCHEMA, SUFFIX, store_beside
 from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
 from hoodoo.timeline.properties.table_options import Options
@@ -201,5 +201,5 @@ def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
     require_no_table_inside(beside)
     require_conforming(beside)
     name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
-    properties = configuration.new_properties(name, normalise(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
+    properties = hoodie_properties.new_properties(name, normalise(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
     create_table.create(beside, properties, environment)

@@ -1,0 +1,275 @@
+"""File hoodie.properties: properties of a new table, conversion to a TableConfig, and checks for unsupported values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+
+from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
+from hoodoo.format import properties as java
+from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.log import change_log_block as change_logs
+from hoodoo.format.log.change_log_block import mode_of
+from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import PROPERTIES, PROPERTIES_BACKUP, SLOTS
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties.config import BY_COMMIT, BY_EVENT, LAYOUT_OF, NOT_NULL, TableConfig
+from hoodoo.timeline.properties.schema_history import SchemaHistory
+from hoodoo.timeline.properties.table_options import Options
+
+CHANGE_LOGS = {
+    "before_after": change_logs.DATA_BEFORE_AFTER,
+    "before": change_logs.DATA_BEFORE,
+    "keys": change_logs.OP_KEY_ONLY,
+}
+"""Values of `create(change_log=...)`."""
+READABLE_VERSIONS = ("6", "8", "9")
+_MERGE_PROPERTY = "hoodie.record.merge.property."
+_CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
+_PAYLOADS = {
+    "DefaultHoodieRecordPayload": BY_EVENT,
+    "EventTimeAvroPayload": BY_EVENT,
+    "OverwriteWithLatestAvroPayload": BY_COMMIT,
+}
+"""Payload classes that are equivalent to a merge mode. Table version 6 does not record the merge mode."""
+_DATABASE = "default"
+
+
+def new_properties(
+    name: str,
+    schema: pa.Schema,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    order_by: tuple[str, ...],
+    table_type: str,
+    options: Options,
+    change_log: str | None = None,
+    not_null: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """Return the properties of a new table. Spark and hudi-rs do not need further options (docs/format.md 3.3).
+
+    change_log: a key of CHANGE_LOGS. not_null: the non-nullable columns.
+    """
+    values = {
+        "hoodie.table.name": name,
+        "hoodie.database.name": _DATABASE,
+        "hoodie.table.type": table_type.upper(),
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.table.recordkey.fields": ",".join(key),
+        "hoodie.table.keygenerator.type": generator_of(key, partition_by),
+        "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
+        "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.format": "native",
+        "hoodie.table.checksum": java.checksum(_DATABASE, name),
+    }
+    if partition_by:
+        values["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if order_by:
+        values["hoodie.table.ordering.fields"] = ",".join(order_by)
+    if not_null:
+        values[NOT_NULL] = ",".join(not_null)
+    if change_log:
+        values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
+    return values | table_options.to_properties(options)
+
+
+def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
+    """Return Hudi's key generator that encodes keys and folders like hoodoo."""
+    if not partition_by:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
+
+
+def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties `values` with the changes in `settings`. '' removes a property."""
+    return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
+
+
+def render(values: Mapping[str, str], now_ms: int) -> bytes:
+    """Return the bytes of a properties file with `values` and the time `now_ms` (ms since 1970)."""
+    moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
+    return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
+
+
+def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
+    """Return `config` after the changes that slots made.
+
+    Args:
+        config: The configuration in hoodie.properties.
+        settings: The changed properties, by name. '' restores the default.
+        schemas: The schema history.
+    """
+    changed = parse(with_settings(config.raw, settings)) if settings else config
+    return changed.with_schemas(schemas)
+
+
+def load(store: Store) -> TableConfig:
+    """Load the configuration of the table in `store`. Raises TableNotFound, UnsupportedTable or CorruptTable."""
+    return parse(read_properties(store))
+
+
+def read_properties(store: Store) -> dict[str, str]:
+    """Return the properties of the table in `store`, from the backup if the file is missing.
+
+    Raises:
+        TableNotFound: The table does not exist.
+        CorruptTable: The properties are damaged, or both files of an existing table are missing.
+    """
+    for key in (PROPERTIES, PROPERTIES_BACKUP):
+        try:
+            values = java.parse(store.get(key))
+        except FileNotFoundError:
+            continue
+        java.check(values)
+        return values
+    if any(True for _ in store.list(SLOTS)):
+        raise CorruptTable(
+            f"{store.uri} has lost {PROPERTIES}, but its commits exist. Restore this file from a backup. Do "
+            "not create the table again.",
+            file=PROPERTIES,
+            path=store.uri,
+        )
+    raise TableNotFound(
+        f"{store.uri} is not a table: it has no {PROPERTIES}. If there was a table, it was deleted or moved. "
+        "hoodoo.create(path, schema, key=...) creates a table.",
+        path=store.uri,
+    )
+
+
+def parse(values: Mapping[str, str]) -> TableConfig:
+    """Create the configuration from properties.
+
+    Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
+    """
+    return _parsed(tuple(values.items()))
+
+
+@lru_cache(maxsize=64)  # each look at a table parses its properties, which rarely change
+def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
+    values = dict(properties)
+    _require_supported(values)
+    named = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
+    order = tuple(name.strip() for name in named.split(",") if name.strip())
+    # tables created by Spark have the schema only in commits
+    schema = (
+        arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
+    )
+    config = TableConfig(
+        name=values["hoodie.table.name"],
+        type=values["hoodie.table.type"].lower(),
+        key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
+        partition_by=tuple(
+            name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
+        ),
+        order_by=order,
+        merge_mode=values.get("hoodie.record.merge.mode") or _mode_of(values, bool(order)),
+        created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
+        hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
+        url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
+        options=table_options.from_properties(values),
+        raw=values,
+    )
+    _require_sure_keys(config)
+    return config
+
+
+def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
+    """Return the merge mode for properties without a merge mode, like Hudi 1.2."""
+    return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
+
+
+def _payload_of(values: Mapping[str, str]) -> str:
+    return values.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
+
+
+def own_columns(schema: pa.Schema) -> pa.Schema:
+    """Return `schema` without Hudi's meta columns."""
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
+
+
+def _require_supported(values: Mapping[str, str]) -> None:
+    mode_of(values)
+    for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
+        if name not in values:
+            raise CorruptTable(f"hoodie.properties has no {name}. Restore the file from a backup.", property=name)
+    version, layout = values["hoodie.table.version"], values.get("hoodie.timeline.layout.version")
+    if version not in READABLE_VERSIONS:
+        upgraded = (
+            " Apache Hudi 1.3 and later upgrades a table when it writes to it. Downgrade the table to version 9 with "
+            "Hudi's command line, and set hoodie.write.auto.upgrade=false and hoodie.write.table.version=9 in every "
+            "Hudi writer."
+        )
+        newer = version.isdecimal() and int(version) > int(READABLE_VERSIONS[-1])
+        raise UnsupportedTable(
+            f"Hudi table version {version} is not supported; hoodoo reads versions "
+            f"{', '.join(READABLE_VERSIONS[:-1])} and {READABLE_VERSIONS[-1]}.{upgraded if newer else ''}",
+            property="hoodie.table.version",
+        )
+    if layout not in (None, wanted := LAYOUT_OF.get(version, "2")):
+        raise UnsupportedTable(
+            f"hoodie.timeline.layout.version={layout} is not supported; hoodoo needs {wanted} in a table of version "
+            f"{version}.",
+            property="hoodie.timeline.layout.version",
+        )
+    if values.get("hoodie.bootstrap.base.path"):
+        raise UnsupportedTable(
+            "The table was bootstrapped: some of its rows are in other folders "
+            f"(hoodie.bootstrap.base.path={values['hoodie.bootstrap.base.path']}), which hoodoo cannot read. "
+            "Cluster or rewrite all partitions with Hudi.",
+            property="hoodie.bootstrap.base.path",
+        )
+    if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
+        raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
+    _require_known_merging(values)
+    for name, wanted in (
+        ("hoodie.table.base.file.format", "PARQUET"),
+        ("hoodie.datasource.write.drop.partition.columns", "false"),
+    ):
+        if values.get(name, wanted).lower() != wanted.lower():
+            raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+
+
+def _require_sure_keys(config: TableConfig) -> None:
+    """Raise UnsupportedTable if keys are not stored, and releases of Hudi encode them differently."""
+    if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
+        raise UnsupportedTable(
+            "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of "
+            "Hudi encode the keys of deletes in two ways, which the files do not distinguish. Copy the table "
+            "with Hudi into a table with meta columns.",
+            property="hoodie.populate.meta.fields",
+        )
+
+
+def _require_known_merging(values: Mapping[str, str]) -> None:
+    """Raise UnsupportedTable for properties that make Hudi merge or delete rows differently from the merge mode."""
+    for name, value in values.items():
+        if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
+            raise UnsupportedTable(
+                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not support: hoodoo "
+                "would show other rows than Hudi. Read and write this table with Hudi.",
+                property=name,
+            )
+    payload = values.get("hoodie.compaction.payload.class", "")
+    if payload and _payload_of(values) not in _PAYLOADS:
+        raise UnsupportedTable(
+            f"Rows are merged by {payload}, which hoodoo does not support: it would show other rows than "
+            "Apache Hudi. Read and write this table with Hudi.",
+            property="hoodie.compaction.payload.class",
+        )

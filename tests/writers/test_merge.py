@@ -381,3 +381,12 @@ def test_a_clause_that_sets_no_source_of_the_partition_is_told_so(tmp_path: Path
         table.merge(rows).when_not_matched_insert({"v": "source.v"}).execute()
     table.merge(rows).when_not_matched_insert({"v": "source.v", "at": "source.at"}).execute()
     assert table.scan().to_arrow().select(["id", "v"]).to_pylist() == [{"id": 1, "v": 5}]
+
+
+def test_a_clause_is_not_advised_to_use_a_column_that_the_source_lacks(tmp_path: Path, kind: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.int64()), ("v", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", order_by="at", type=kind)
+    with pytest.raises(hoodoo.ColumnError, match="Column 'at'.* is not in the batch") as refused:
+        table.merge([{"id": 1, "v": 5}]).when_not_matched_insert({"v": "source.v"}).execute()
+    assert "source.at" not in str(refused.value)
+    assert not table.count()

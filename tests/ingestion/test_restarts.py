@@ -159,7 +159,7 @@ def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(
     assert places(path)[-1]
 
 
-@pytest.mark.parametrize(("place", "number", "named"), [("earliest", -2, "expect_number"), (5, 0, "place")])
+@pytest.mark.parametrize(("place", "number", "named"), [("earliest", -2, "expect_number"), (5, 0, "start")])
 def test_a_wrong_argument_of_a_reset_is_named(
     landing: Path, table: hoodoo.Table, place: Any, number: int, named: str
 ) -> None:

@@ -304,7 +304,7 @@ def test_columns_and_batch_sizes_that_make_no_sense_are_refused(table: hoodoo.Ta
     for read in (
         table.scan,
         lambda columns: table.changes("earliest", columns=columns),
-        lambda columns: table.get([1], columns),
+        lambda columns: table.get([1], columns=columns),
     ):
         with pytest.raises(hoodoo.ColumnError, match="twice"):
             read(columns=["id", "id"])

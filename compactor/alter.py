@@ -146,7 +146,7 @@ class _AlterAttempt:
         for file in made:
             if isinstance(file, CorruptTable):
                 self._require_damage(file)
-                raise Conflict("a clean took files of the view")
+                raise Conflict("cleaning deleted files of the snapshot")
             files.append(file)
         return files
 
@@ -164,7 +164,8 @@ class _AlterAttempt:
         if view.schemas != self._state.view.schemas:
             raise Conflict("the table's columns changed")
         if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
-            raise Conflict("file groups that a column change must rewrite were written")  # protocol rules S5, S6
+            # protocol rules S5, S6
+            raise Conflict("another write changed file groups that the column change has to rewrite")
         if self.needed.groups and view.plans:
             raise Conflict("a compaction was planned")
         touches = WriteSet(rewrites={group.file_id for group in self.needed.groups}, alters=True)

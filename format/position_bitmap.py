@@ -57,7 +57,7 @@ def decode_positions(text: str) -> np.ndarray:
         (buckets,) = struct.unpack_from("<q", data)
         at, found = 8, [np.empty(0, np.int64)]
         if not 0 <= buckets <= len(data):
-            raise ValueError(f"it claims {buckets} parts")
+            raise ValueError(f"the bitmap has an impossible number of parts, {buckets}")
         for _ in range(buckets):
             (high,) = struct.unpack_from("<I", data, at)
             low, at = _bitmap(data, at + 4)
@@ -83,16 +83,16 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
         (count,) = struct.unpack_from("<I", data, at)
         at += 4
     else:
-        raise ValueError("it is not a roaring bitmap")
+        raise ValueError("the bytes are not a roaring bitmap")
     if count > _CONTAINERS_MAX:
-        raise ValueError(f"it claims {count} containers")
+        raise ValueError(f"the bitmap has an impossible number of containers, {count}")
     heads = np.frombuffer(data, "<u2", 2 * count, at).reshape(count, 2).astype(np.int64)
     at += 4 * count + (0 if with_runs and count < _OFFSETS_FROM else 4 * count)
     found = [np.empty(0, np.int64)]
     for (key, last), run in zip(heads.tolist(), runs[:count].tolist(), strict=True):
         low, at = _values(data, at, last + 1, run)
         if len(low) != last + 1:
-            raise ValueError("a container has another number of rows than it claims")
+            raise ValueError("a container has a different number of rows than its header")
         found.append((key << 16) + low)
     return np.concatenate(found), at
 
@@ -105,7 +105,7 @@ def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, in
         steps = np.repeat(pairs[:, 0] - np.concatenate([[0], np.cumsum(pairs[:-1, 1] + 1)]), pairs[:, 1] + 1)
         low = steps + np.arange(len(steps))
         if len(low) and low[-1] > 0xFFFF:
-            raise ValueError("a run goes past its container")
+            raise ValueError("a run of rows exceeds its container")
         return low, at + 2 + 4 * runs
     if count <= _ARRAY_MAX:
         return np.frombuffer(data, "<u2", count, at).astype(np.int64), at + 2 * count

@@ -232,7 +232,7 @@ class TableSchema:
         schema = TableSchema(said["id"], tuple(map(Column.from_json, said["columns"])), said["max"], hudi)
         ids = [one.id for column in schema.columns for one in column.walk()]
         if len(set(ids)) != len(ids) or any(not FIRST_ID <= one <= schema.last for one in ids):
-            raise ValueError("ids of columns occur twice, or lie beyond the largest")
+            raise ValueError("column ids are duplicated, or larger than the largest assigned id")
         if len(set(schema.parent_and_name.values())) != len(ids):
             raise ValueError("two columns have one name")
         return schema

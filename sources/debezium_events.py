@@ -235,7 +235,7 @@ class EventReader:
                 if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
                     # the schema defines the meaning of values, so it must not be ignored
                     if event["schema"] is not None:
-                        raise ValueError("the schema does not stand before the payload")
+                        raise ValueError("the schema has to come before the payload")
                     event = event["payload"]
                 if self._is_none(event):
                     self.skipped += 1

@@ -116,7 +116,7 @@ class SchemaRegistry:
             if (kind := said.get("schemaType") or "AVRO") != "AVRO":
                 raise DataError(f"Of the registry at {self.url}, {what} is {printable(kind)}, not Avro.", schema=what)
             if not isinstance(text := said.get("schema"), str):
-                raise self._no_registry(f"its answer to {what} lacks the schema")
+                raise self._no_registry(f"the response for {what} has no schema")
             for name, version in self._references(said, what):
                 if (name, version) in seen:
                     continue
@@ -140,7 +140,7 @@ class SchemaRegistry:
         except (KeyError, TypeError):
             sound = False
         if not sound:
-            raise self._no_registry(f"a reference of {what} lacks its subject or version")
+            raise self._no_registry(f"a schema reference of {what} has no subject or version")
         return found
 
     # ---- HTTP
@@ -168,7 +168,7 @@ class SchemaRegistry:
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
-            raise self._no_registry(f"its answer to {what} is not a JSON object")
+            raise self._no_registry(f"the response for {what} is not a JSON object")
         return said
 
     def _content(self, answer: Any) -> bytes:
@@ -178,9 +178,9 @@ class SchemaRegistry:
             found.append(some)
             size += len(some)
             if size > _ANSWER_MAX:
-                raise self._no_registry(f"an answer has more than {_ANSWER_MAX >> 20} MiB")
+                raise self._no_registry(f"a response is larger than {_ANSWER_MAX >> 20} MiB")
             if time.monotonic() > end:
-                raise TimeoutError(f"an answer took more than {self.timeout_s:g} s")
+                raise TimeoutError(f"the response took more than {self.timeout_s:g} s")
         if answer.length:
             raise http.client.IncompleteRead(b"")
         return b"".join(found)
@@ -188,7 +188,7 @@ class SchemaRegistry:
     def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
         """Return the error for a response other than 200."""
         if problem.code >= 500 or problem.code in _PASSING:
-            return self._silent(f"it answers {problem.code}")
+            return self._silent(f"it returned HTTP status {problem.code}")
         if problem.code in (401, 403):
             return OptionError(
                 f"The schema registry at {self.url} requires a login ({problem.code}). Pass user= and "
@@ -199,8 +199,8 @@ class SchemaRegistry:
             return DataError(f"The schema registry at {self.url} does not have {what}.", schema=what)
         if 300 <= problem.code < 400:
             to = printable(_shown(problem.headers.get("Location") or ""))
-            return self._no_registry(f"it sends elsewhere, to {to}")
-        return self._no_registry(f"it answers {problem.code}")
+            return self._no_registry(f"it redirects to {to}")
+        return self._no_registry(f"it returned HTTP status {problem.code}")
 
     def _code(self, problem: urllib.error.HTTPError) -> object:
         try:

@@ -123,7 +123,7 @@ def _once(
         raise Conflict("a compaction plan stayed open") from None
     except CorruptTable:
         if _cleaned_away(context, state):
-            raise Conflict("cleaning deleted files of the view") from None
+            raise Conflict("cleaning deleted files of the snapshot that the write read") from None
         raise
 
 
@@ -203,7 +203,8 @@ class _Attempt:
         if view.schemas != self.state.view.schemas:
             raise Conflict("the table's columns changed")
         if not drafted.position and rewrites(self.state.config, view, columns).groups:
-            raise Conflict("file groups were written that a column change must rewrite")  # protocol rule S5
+            # protocol rule S5
+            raise Conflict("another write changed file groups that the column change has to rewrite")
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:

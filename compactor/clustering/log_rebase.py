@@ -71,7 +71,7 @@ class LogRebaser:
 
     def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
-            raise Conflict(f"more was logged to file group {group.file_id} than is brought along")
+            raise Conflict(f"another write logged too many rows to file group {group.file_id}")
         config = self._attempt.config
         schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
         parts = [

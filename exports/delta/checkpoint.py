@@ -112,7 +112,7 @@ def checkpoint_after(
     """
     table = _SCHEMA.empty_table() if before is None else read_small(before)
     if table.schema != _SCHEMA:
-        raise pa.ArrowInvalid("a checkpoint of another writer")
+        raise pa.ArrowInvalid("the checkpoint was written by another engine")
     files = table.filter(pc.field("add").is_valid())
     paths = pc.struct_field(files["add"], "path")
     named = pc.is_in(paths, pa.array([path for path, _ in changed], pa.string()))

@@ -39,7 +39,7 @@ def read_nested(
         try:
             values.append(fastavro.schemaless_reader(stream, schema, None))
         except Exception as e:  # fastavro raises whatever Python raised: EOFError, IndexError, OverflowError, ...
-            raise Damaged(f"its value {i} is cut short or impossible ({type(e).__name__})") from e
+            raise Damaged(f"value {i} is truncated or invalid ({type(e).__name__})") from e
         widths[i] = stream.tell()
     return array_of(values, field) if wanted else None, widths
 

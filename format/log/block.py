@@ -388,10 +388,10 @@ def _frame(data: memoryview, at: int) -> _Frame:
     """Return the block that begins at `at`. Raise `_Torn` unless its lengths agree to the byte."""
     reader = _FrameReader(data, at, len(data))
     if bytes(reader.take(len(MAGIC))) != MAGIC:
-        raise _Torn("no magic where a block begins")
+        raise _Torn("the block does not start with the bytes #HUDI#")
     length = reader.int64()
     if not 0 <= length <= len(data) - reader.at:
-        raise _Torn(f"its length {length} runs past the end")
+        raise _Torn(f"the block length {length} exceeds the file")
     reader.end = reader.at + length
     version, kind = reader.int32(), reader.int32()
     if version != _FORMAT:
@@ -401,7 +401,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
     reader.entries()
     pointer = reader.int64()
     if pointer != length + len(MAGIC) or reader.at != reader.end:
-        raise _Torn("its back pointer and its length do not agree")
+        raise _Torn("the block lengths at its start and at its end differ")
     return _Frame(kind, header, content, reader.end)
 
 
@@ -426,11 +426,11 @@ class _FrameReader:
     def entries(self) -> dict[int, str]:
         count = self.int32()
         if not 0 <= count <= _ENTRIES_MAX:
-            raise _Torn(f"it claims {count} header entries")
+            raise _Torn(f"the block has an impossible number of header entries, {count}")
         try:
             return {self.int32(): str(self.take(self.int32()), "utf-8") for _ in range(count)}
         except UnicodeDecodeError as e:
-            raise _Torn("a header entry is not UTF-8") from e
+            raise _Torn("a block header is not valid UTF-8") from e
 
 
 _Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]

@@ -272,7 +272,7 @@ def _walk(avro: bytes) -> _Spans:
     except IndexError as e:
         raise Damaged("it ends inside a record") from e
     if at != len(avro):
-        raise Damaged("it goes on after its last record")
+        raise Damaged("there are bytes after the last record")
     return spans
 
 
@@ -323,13 +323,13 @@ def _after_sized(avro: bytes, at: int) -> int:
 def _after_text(avro: bytes, at: int) -> int:
     branch, at = _number(avro, at)
     if branch not in (0, 1):
-        raise Damaged(f"a string has branch {branch}")
+        raise Damaged(f"a string has the unknown Avro type {branch}")
     return _after_sized(avro, at) if branch else at
 
 
 def _after_value(avro: bytes, at: int, branch: int) -> int:
     if not 0 <= branch <= len(_BRANCHES):
-        raise Damaged(f"an ordering value has branch {branch}")
+        raise Damaged(f"an ordering value has the unknown Avro type {branch}")
     width = _WIDTHS[branch]
     if width >= 0:
         return at + width
@@ -345,7 +345,7 @@ def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
     """
     there, at = _number(avro, at)
     if there != 1:
-        raise Damaged("an array of ordering values is not there")
+        raise Damaged("an array of ordering values is missing")
     shape = [_VARINT]
     count, at = _number(avro, at)
     while count:
@@ -367,7 +367,7 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
     """Return the deletes of each kind, in their order."""
     spans = _walk(bytes(avro))
     if len(spans.shapes) > _SHAPES_MAX:
-        raise Damaged(f"its arrays of ordering values are of {len(spans.shapes)} kinds")
+        raise Damaged(f"the deletes have too many types of ordering values, {len(spans.shapes)}")
     raw, shapes = np.frombuffer(avro, np.uint8), list(spans.shapes)
     starts, ends, kinds = (np.array(part, np.int64) for part in spans[:3])
     blocks: list[DeleteBlock] = []

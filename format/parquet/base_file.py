@@ -272,7 +272,7 @@ def decode(
 
 def _require_rows(found: int, told: int) -> None:
     if found != told:
-        raise pa.ArrowInvalid(f"its pages contain {found} rows, but its footer has {told}")
+        raise pa.ArrowInvalid(f"the pages contain {found} rows, but the footer records {told}")
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:

@@ -56,7 +56,7 @@ class CopySource:
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
         length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
         if not 0 < length <= len(buffer) - 12:
-            raise CannotCopy("a file lacks a plain Parquet footer")
+            raise CannotCopy("a file has no valid Parquet footer")
         try:
             source = CopySource(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
@@ -64,7 +64,7 @@ class CopySource:
                 source._require_file_names()
             return source
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
-            raise CannotCopy(f"a footer is not understood: {problem}") from None
+            raise CannotCopy(f"a Parquet footer is invalid: {problem}") from None
 
     def _require_plain(self) -> None:
         if _ENCRYPTION in self.footer or _SIGNING_KEY in self.footer:
@@ -80,7 +80,7 @@ class CopySource:
                 ):
                     raise CannotCopy("a column chunk is outside its file")
             if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
-                raise CannotCopy("row groups differ in their columns")
+                raise CannotCopy("the row groups of a file have different columns")
 
     @property
     def rows(self) -> int:
@@ -107,7 +107,7 @@ class CopySource:
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
         except (KeyError, UnicodeDecodeError) as problem:
-            raise CannotCopy(f"an entry of a footer is not understood: {problem}") from None
+            raise CannotCopy(f"an entry of a Parquet footer is invalid: {problem}") from None
 
     def writer(self) -> bytes:
         """Return the writer of the file, because readers trust statistics by it.
@@ -121,7 +121,7 @@ class CopySource:
         """Raise CannotCopy unless the column of file names is optional, as the column that replaces it is."""
         named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
-            raise CannotCopy("the column of file names is not as Hudi writes it")
+            raise CannotCopy("the column of file names has an unexpected encoding")
 
 
 def _path(chunk: Struct) -> list[bytes]:
@@ -168,7 +168,7 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
         if other.schema(with_ids) != first.schema(with_ids) or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
             raise CannotCopy("the files have different schemas")
         if other.writer() != first.writer():
-            raise CannotCopy("the files have different writers")
+            raise CannotCopy("the files were written by different Parquet writers")
 
 
 class Copier:
@@ -220,7 +220,7 @@ class Copier:
         if anew:
             (made,) = anew.groups()
             if group_rows(made) != group_rows(group):
-                raise ValueError("columns with other rows than their row group")
+                raise ValueError("a column chunk has a different number of rows than its row group")
             given |= {tuple(_path(chunk)): (anew.data, chunk) for chunk in made[_CHUNKS][1][1]}
         moved, begin = [], self._at
         for chunk in group[_CHUNKS][1][1]:

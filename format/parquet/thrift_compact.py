@@ -21,7 +21,7 @@ def decode(data: bytes | memoryview) -> Struct:
     try:
         return _StructReader(bytes(data)).struct(0)
     except IndexError:
-        raise ValueError("a Thrift struct is cut short") from None
+        raise ValueError("a Thrift struct is truncated") from None
 
 
 def encode(struct: Struct) -> bytes:
@@ -49,7 +49,7 @@ class _StructReader:
                     break
                 shift += 7
                 if shift > 63:
-                    raise ValueError("a Thrift number is too long")
+                    raise ValueError("a Thrift integer has too many bytes")
         self.at = at
         return value
 
@@ -84,13 +84,13 @@ class _StructReader:
         if count == 15:
             count = self.varint()
         if count > len(self.data) - self.at:
-            raise ValueError("a Thrift list is longer than its bytes")
+            raise ValueError("a Thrift list is truncated")
         element = BYTE if kind in (TRUE, FALSE) else kind
         return kind, [self.value(element, depth) for _ in range(count)]
 
     def struct(self, depth: int) -> Struct:
         if depth > _DEPTH_MAX:
-            raise ValueError("a Thrift struct nests too deeply")
+            raise ValueError("a Thrift struct is nested too deeply")
         found: Struct = {}
         number = 0
         while head := self.take(1)[0]:

@@ -165,7 +165,7 @@ def test_files_of_different_schemas_or_writers_are_refused() -> None:
             copied([one, other])
     strange = CopySource.of(one)
     strange.footer[6] = (8, b"parquet-mr version 1.10.1")
-    with pytest.raises(CannotCopy, match="different writers"):
+    with pytest.raises(CannotCopy, match="different Parquet writers"):
         require_fit([CopySource.of(one), strange])
 
 

@@ -63,7 +63,7 @@ def test_a_schema_of_another_kind_is_about_the_message(server: RegistryServer) -
 def test_an_answer_that_passes_is_waited_out(server: RegistryServer, status: int) -> None:
     number, registry = server.put(POINT), SchemaRegistry(server.url)
     server.instead = lambda path: (status, b"busy", {})
-    with pytest.raises(SourceUnavailable, match=f"it answers {status}"):
+    with pytest.raises(SourceUnavailable, match=f"it returned HTTP status {status}"):
         registry.schema(number)
     server.instead = lambda path: None
     assert len(registry.schema(number)) == 1
@@ -92,17 +92,17 @@ def test_who_is_refused_is_told_so_at_once(server: RegistryServer, status: int) 
 @pytest.mark.parametrize(
     ("status", "content", "why"),
     [
-        (302, b"", "it sends elsewhere, to '\\*\\*\\*@elsewhere/'"),
-        (404, b"<html>", "it answers 404"),
-        (404, b'{"error_code": 404}', "it answers 404"),
-        (405, b"", "it answers 405"),
+        (302, b"", "it redirects to '\\*\\*\\*@elsewhere/'"),
+        (404, b"<html>", "it returned HTTP status 404"),
+        (404, b'{"error_code": 404}', "it returned HTTP status 404"),
+        (405, b"", "it returned HTTP status 405"),
         (200, b"<html>", "is not a JSON object"),
         (200, b"[" * 100_000, "is not a JSON object"),
         (200, b"[]", "is not a JSON object"),
-        (200, b"{}", "lacks the schema"),
-        (200, b'{"schema": {"type": "int"}}', "lacks the schema"),
-        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "lacks its subject or version"),
-        (200, b" " * (5 << 20), "more than 4 MiB"),
+        (200, b"{}", "has no schema"),
+        (200, b'{"schema": {"type": "int"}}', "has no schema"),
+        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "has no subject or version"),
+        (200, b" " * (5 << 20), "larger than 4 MiB"),
     ],
     ids=range(11),
 )

@@ -164,7 +164,7 @@ class Transaction:
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
-            raise Conflict("another worker completed it")
+            raise Conflict("another worker completed the instant")
         if mine := self._check(state, current):
             return mine
         slot = self._slot(view, current)
@@ -246,7 +246,7 @@ class Transaction:
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
-            raise Conflict("a commit was published between the plan and its instant")  # protocol rule 5
+            raise Conflict("another commit was published after the plan was made")  # protocol rule 5
         if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (

@@ -32,7 +32,7 @@ def stored(properties: Mapping[str, str]) -> dict[int, str]:
     try:
         found = json.loads(text)
         if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
-            raise ValueError("it is not a JSON object with names")
+            raise ValueError("expected a JSON object of column names")
         return {int(number): name for number, name in found.items()}
     except (ValueError, RecursionError) as problem:
         raise CorruptTable(

@@ -303,7 +303,7 @@ def strict_json(data: bytes, key: str) -> Any:
 
 def _check_depth(value: Any, depth: int = 0) -> None:
     if depth > DEPTH_MAX:
-        raise ValueError("it has too many nested levels")
+        raise ValueError("the JSON is nested too deeply")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_depth(child, depth + 1)
 

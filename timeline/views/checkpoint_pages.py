@@ -182,7 +182,7 @@ def read(store: Store, key: str) -> View:
             size = source.size()
             said, length, magic = TRAILER.unpack(source.read_at(TRAILER.size, max(0, size - TRAILER.size)))
             if magic != MAGIC or length > size - TRAILER.size:
-                raise ValueError("it is not a paged checkpoint")
+                raise ValueError("the file is not a paged checkpoint")
             directory = bytes(source.read_at(length, size - TRAILER.size - length))
             if digest(directory).encode() != said:
                 raise ValueError("its digest does not match")
@@ -202,7 +202,7 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
-        raise ValueError("its partitions are not sorted")
+        raise ValueError("the partitions of a page are not sorted")
     pages = Pages(names, numbers, [span[2] for span in spans], _Loader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
@@ -257,7 +257,7 @@ def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
 
 def _checked(data: bytes, said: str) -> bytes:
     if digest(data) != said:
-        raise ValueError("the digest of a page does not match")
+        raise ValueError("the contents of a checkpoint page do not match its digest")
     return data
 
 

@@ -91,7 +91,7 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
     Raises ValueError for a table that `files_table` did not create.
     """
     if not _is_known(table.schema.remove_metadata()):
-        raise ValueError("its columns are not valid for a checkpoint")
+        raise ValueError("the columns are not those of a checkpoint")
     partitions: dict[str, dict[str, FileGroup]] = {}
     folders = set[str]()
     for row in table.to_pylist():
@@ -139,7 +139,7 @@ def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
     """Return superseded files from JSON values. Raises ValueError for values that `superseded_rows` did not return."""
     if not fits(rows, SUPERSEDED_SHAPE):
-        raise ValueError("its superseded files are invalid")
+        raise ValueError("the list of superseded files is invalid")
     found = tuple(Superseded(*entry) for entry in rows)
     for entry in found:
         check_data_path(entry.path)

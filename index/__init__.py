@@ -1,4 +1,4 @@
-"""Index of a table, which finds the file group of a key.
+"""Index of a table, which finds the file group of a record key without opening data files.
 
 `index_of` returns the index as a `KeyIndex`. Only this package knows how an index finds a key.
 """
@@ -12,7 +12,7 @@ from hoodoo.timeline.environment import Together, in_order
 
 
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
-    """Return the index of a table.
+    """Return the index of a table, which finds the file group of a record key.
 
     There is only one kind of index. A second kind would need a way to choose, such as a table property, because callers
     only pass the store.

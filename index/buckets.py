@@ -1,4 +1,4 @@
-"""Detection of tables that Apache Hudi writes with a bucket index. hoodoo does not write to these tables.
+"""Detection of tables that Apache Hudi writes with a bucket index. hoodoo only reads these tables.
 
 The table properties do not show a bucket index, but the ids of file groups do. The file id of a bucket is its number in
 eight digits and the rest of a UUID (docs/format.md 8.4). Hudi looks for a key only in the bucket of its hash. It would
@@ -14,15 +14,16 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.storage.store import Store
 
 _BUCKET_ID = re.compile(r"0000\d{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-0)?")
-"""Pattern for the first ten thousand buckets of a partition. One of 430,000 random UUIDs matches it."""
+"""Pattern of file ids for the first ten thousand buckets of a partition. One of 430,000 random UUIDs matches it."""
 _SHARE = 0.01  # minimum share of the file groups; a smaller share may be by chance
 _BUCKET_METADATA = ".hoodie/.bucket_index/"  # metadata of consistent hashing, whose file ids are not recognizable
 
 
 def require_no_buckets(store: Store, file_ids: Iterable[str]) -> None:
-    """Raise UnsupportedTable if the file groups or Hudi's metadata belong to a bucket index.
+    """Raise UnsupportedTable if Apache Hudi writes the table with a bucket index.
 
-    The error contains the `file_id` of a bucket.
+    This is detected from the ids of its file groups, or from Hudi's metadata. The error contains the `file_id` of a
+    bucket.
     """
     known = set(file_ids)
     buckets = sorted(filter(_BUCKET_ID.fullmatch, known))

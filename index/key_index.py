@@ -1,4 +1,4 @@
-"""Interface of an index, for writers, readers and services.
+"""Interface of an index that finds the file group of a record key, for writers, readers and table services.
 
 Keys are given by their text and their 64-bit hashes (format/hashing), and file groups by the view.
 """
@@ -26,7 +26,7 @@ Partitions = Mapping[str, Mapping[str, FileGroup]]
 
 @dataclass(frozen=True)
 class Keys:
-    """Record keys to look up, each in one partition.
+    """Record keys to look up in an index, each in one partition.
 
     Lookup i is for the key `texts[rows[i]]` with the hash (uint64) `hashes[rows[i]]` in the partition
     `partitions[codes[i]]`.
@@ -45,28 +45,30 @@ class Keys:
     def where_they_are(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
-        """Return lookups of each key in its own partition, `partitions[codes[i]]`."""
+        """Create one lookup per record key, in the partition of its row: `partitions[codes[i]]` for the key
+        `texts[i]`.
+        """
         return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
     def in_every_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
-        """Return lookups of each key in every one of `partitions`."""
+        """Create lookups of each record key in each of the given partitions."""
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
         return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
 
 @dataclass
 class Located:
-    """Result of a lookup: the file group of each key.
+    """Result of an index lookup: the file group of each record key.
 
     Attributes:
         groups: The file groups that were searched.
-        group: int32[n], for each key an index into `groups`, or NOWHERE.
-        unsure: bool[n], true if a log of the group deletes the key. The next version of the row must then go through a
-            rewrite of the base (semantics: a deleted key is free).
-        matches: Pairs of an index into `groups` and the positions of the keys whose hash is in the base of that group.
+        group: int32[n], for each key an index into `groups`, or NOWHERE (-1) for a new key.
+        unsure: bool[n], true if a log of the file group deletes the key. The next version of the row must then go
+            through a rewrite of the base file (semantics: a deleted key is free).
+        matches: Pairs of an index into `groups`, and the positions of the keys whose hash is in that group's base file.
         doubtful: bool[n], true if the hash of the key is in several file groups, or if another key of the lookup has
-            the same hash as a found key. For these keys, the keys themselves must be compared.
+            the same hash as a found key. For these lookups, the keys themselves must be compared.
         searched: Ids of file groups that contain the hash of a key, but not the key, as a comparison of keys showed.
     """
 
@@ -79,23 +81,24 @@ class Located:
 
     @staticmethod
     def nowhere(count: int) -> Located:
-        """Return the result for `count` keys that are in no file group."""
+        """Return the lookup result for `count` new keys, which are in no file group."""
         none = np.zeros(count, bool)
         return Located([], np.full(count, NOWHERE, np.int32), none, doubtful=none.copy())
 
     def take(self, positions: np.ndarray) -> Located:
-        """Return the result for the keys at `positions`, without doubtful keys."""
+        """Return the lookup result for the keys at the given indices only. It no longer marks doubtful keys."""
         return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
 class KeysOfRows:
-    """The keys of a base file that will be stored, in row order. Only hashes and checks are kept.
+    """Collection of the record keys of a new base file, in row order, for its index entry. Only hashes and checks are
+    kept.
 
     Attributes:
         secret: The secret for the checks (format/key_check).
-        before: The entry of an older base file whose rows begin this file, in the same order. '' if there is no such
-            file.
-        dropped: Positions, in any order, of the rows of the older file that this one lacks.
+        before: The path of the index entry of an older base file, if the new file begins with its rows in the same
+            order. '' otherwise.
+        dropped: Positions, in any order, of the rows of the older file that the new file leaves out.
     """
 
     def __init__(self, secret: bytes, before: str = "") -> None:
@@ -103,39 +106,39 @@ class KeysOfRows:
         self._hashes, self._checks = [NO_KEYS], [NO_KEYS]
 
     def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
-        """Add the keys of the next rows. `hashes` (uint64[n]) are computed unless they are given."""
+        """Add the record keys of the next rows. `hashes` (uint64[n]) are computed unless the caller passes them."""
         self._hashes.append(hash64(texts) if hashes is None else hashes)
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collection for keys of later rows that are known earlier.
+        """Return an empty collection for the keys of rows that are written later than the rows of the next `add` calls.
 
-        `extend` adds it at its position.
+        `extend` adds it when these rows are due.
         """
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Add the keys of the next rows from a collection that `apart` returned."""
+        """Add the record keys of the next rows from a collection that `apart` returned."""
         self._hashes += others._hashes
         self._checks += others._checks
 
     @property
     def hashes(self) -> np.ndarray:
-        """Hashes of the added keys, uint64."""
+        """The hashes of all added keys in row order, uint64[n]."""
         return np.concatenate(self._hashes)
 
     @property
     def checks(self) -> np.ndarray:
-        """Checks of the added keys, uint64."""
+        """The checks of all added keys in row order, uint64[n]."""
         return np.concatenate(self._checks)
 
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """The entry of a base file.
+    """Index entry of a base file, as stored.
 
     Attributes:
-        name: Its key in the store, or '' for a kind of index without entries.
+        name: The path of the entry, or '' for a kind of index without entries.
         order: Digest of the row order that the caller passed.
         stored: Digest of the row order in the stored entry, or '' if it lacks row positions. It differs from `order`
             if another attempt of the task stored its entry first.
@@ -147,20 +150,22 @@ class BaseEntry:
 
 
 class KeyIndex(Protocol):
-    """Index of the keys of a table. An entry is identified by its key in the store and never changes.
+    """Interface of an index, which finds the file group of a record key.
 
-    An index may be used by several threads, and is pickled without its caches. Methods that read entries raise
-    CorruptTable, which names the missing or damaged entry.
+    An index entry is a file that never changes, and is identified by its path. An index may be used by several threads,
+    and is pickled without its caches. Methods that read entries raise CorruptTable, which names the missing or damaged
+    entry.
     """
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if another engine assigns keys to these file groups in another way.
+        """Raise UnsupportedTable if another engine assigns keys to the table's file groups by a rule that hoodoo cannot
+        follow.
 
         Both engines would otherwise write a key twice.
         """
 
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        """Find the file group of each key by its hash, without opening a data file.
+        """Find the file group of each record key by the hash of the key, without opening a data file.
 
         The result shows where hashes do not decide. The cost grows with the number of keys, and with the number of file
         groups in their partitions.
@@ -171,30 +176,31 @@ class KeyIndex(Protocol):
         """
 
     def home_for_new(self, keys: Keys) -> Sequence[str] | None:
-        """Return the id of the file group for each of these keys, which must all be new.
+        """Return the id of the file group that each of these new record keys must be written to.
 
-        None: a key may go to any file group, so that new rows are distributed by size.
+        None means that the writer may choose any file group, so that it distributes new rows by file size.
         """
 
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        """Return an empty collection for the keys of a new base file.
+        """Return an empty collection for the record keys of a new base file. `entry_for` stores it as the index entry.
 
         `before` is the base file whose rows begin the new file, or None. If the entry of that file has no row
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the entry of a base file. Call this before the file is stored.
+        """Store the index entry of a new base file. Call this before the base file is stored.
 
         Args:
             file_id: The file group of the base file.
-            instant: The instant that writes it.
-            span: Its least and greatest key by code points, '' for a file without rows.
-            keys: The keys of its rows, in row order.
+            instant: The instant that writes the file.
+            span: The least and the greatest key of the file by code points, '' for a file without rows.
+            keys: The keys of the file's rows, in row order.
         """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        """Store the entry of the keys that a log deletes, and return its name.
+        """Store the index entry of a log file, with the record keys that the log deletes, and return the path of the
+        entry.
 
         Args:
             file_id: The file group of the log.
@@ -204,35 +210,37 @@ class KeyIndex(Protocol):
         """
 
     def require_sound(self, entry: str) -> None:
-        """Read a whole entry. Raises CorruptTable if it is damaged or missing."""
+        """Read a whole index entry to verify it. Raises CorruptTable if it is damaged or missing."""
 
     def key_hashes(self, entry: str) -> np.ndarray:
-        """Return the hashes of all keys of an entry, ascending."""
+        """Return the hashes of all record keys in an index entry, ascending."""
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
-        """Return the row position of each key in the base file, int64[n], or -1 if no row has the key.
+        """Return the row position of each key in a base file, int64[n], or -1 if no row has the key.
 
-        The result is exact. It is None if the entry of the file lacks row positions.
+        The result is exact. It is None if the index entry of the file lacks row positions.
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
-        """Return a mask: True if the entry contains the hash. Hashes may be in any order."""
+        """Return a boolean mask of the hashes that an index entry contains. Hashes may be in any order."""
 
     def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray:
-        """Return a mask: True if a log of the group's current slice deletes the key. Hashes may be in any order."""
+        """Return a boolean mask of the key hashes that the file group's current log files delete. Hashes may be in any
+        order.
+        """
 
     def holds_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the entry contains the text of one of these keys. A purge must remove all text of a key."""
+        """Return whether an index entry contains one of these keys as text. A purge must remove such an entry."""
 
 
 def entry_name(file_id: str, instant: str) -> str:
-    """Return the name of the entry of a base file, whether or not the entry exists.
+    """Return the path of the index entry for a base file, whether or not the entry exists.
 
-    Every kind of index uses these names, because orphan removal reads the instant in the name.
+    Every kind of index uses these paths, because orphan removal reads the instant in the file name.
     """
     return f"{INDEX}{file_id}_{instant}"
 
 
 def deleted_entry_name(file_id: str, instant: str, version: int = 1) -> str:
-    """Return the name of the entry of the keys that a log deletes."""
+    """Return the path of the index entry for the record keys that a log file deletes."""
     return f"{entry_name(file_id, instant)}{'' if version == 1 else f'.{version}'}.deleted"

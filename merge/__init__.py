@@ -1,1 +1,1 @@
-"""Merge rules: they decide which version of a key wins."""
+"""Merge rules, which decide which of several rows with one record key becomes the current row."""

@@ -1,4 +1,5 @@
-"""Merge functions that decide which version of a key wins, among changes and between a change and a base row.
+"""Merge functions that decide which of several rows with one key wins, among changes, or between a change and a base
+row.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 
@@ -26,7 +27,7 @@ from hoodoo.merge.replaced_values import replaced
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """Upserts and deletes of some keys, in order of arrival.
+    """Upserts and deletes of some record keys, in order of arrival.
 
     Attributes:
         rows: One row per change, with the record key column. In the row of a delete, all other columns are null, except
@@ -54,25 +55,25 @@ class KeyedChanges:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
-        """Return hash64 of each record key. It is computed unless it is known."""
+        """Return the 64-bit hash of each record key. The hashes are computed unless they are already known."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return hash64 of the record keys of the changes at `positions` (int[m])."""
+        """Return the 64-bit hashes of the record keys of the changes at the given indices (int[m])."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
 
     @property
     def partial(self) -> np.ndarray:
-        """bool[n]: True for changes that keep a stored value."""
+        """Mask of the partial updates: changes that leave at least one stored column value unchanged."""
         found = np.zeros(len(self), bool)
         for mask in self.unset.values():
             found |= mask
         return found
 
     def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
-        """Return which of the changes at the positions `chosen` set the column `name`, as positions in `chosen`.
+        """Return which of the chosen changes set a new value in the column `name`, as indices into `chosen`.
 
         Returns None if all of them set it.
         """
@@ -80,7 +81,7 @@ class KeyedChanges:
         return None if mask is None else np.flatnonzero(~mask[chosen])
 
     def take(self, positions: np.ndarray) -> KeyedChanges:
-        """Return the changes at `positions` (int[m]), in the order of `positions`."""
+        """Return the changes at the given indices (int[m]), in the order of the indices."""
         hashes = None if self.hashes is None else self.hashes[positions]
         at = None if self.at is None else self.at[positions]
         return replace(
@@ -96,7 +97,7 @@ class KeyedChanges:
 
 @dataclass(frozen=True)
 class Merged:
-    """A base table with changes applied.
+    """Result of a merge: the base rows with changes applied, and what happened to each change.
 
     Attributes:
         rows: The base rows in their order, with winning changes applied and without deleted rows, followed by new rows.
@@ -110,19 +111,19 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """bool[n]: True for changes whose key is in the base."""
+        """bool[n]: True for changes whose key is in the base rows, False for changes of new keys."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
 
 def upserts(rows: pa.Table) -> KeyedChanges:
-    """Return changes that upsert each of `rows`."""
+    """Create changes that upsert each of the given rows."""
     none = np.zeros(len(rows), bool)
     return KeyedChanges(rows, none, none)
 
 
 def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
-    """Return `parts`, in order of arrival, as one. Partial updates are represented by `unset`."""
+    """Concatenate sets of changes, in order of arrival. Partial updates are then represented by `unset`."""
     if len(parts) == 1:
         return replace(parts[0], columns=None, unset=_unset(parts))
     # later steps iterate over all chunks
@@ -138,7 +139,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Return one partial update with the record key and all columns of `schema`.
+    """Extend a partial update to all columns of `schema`, so that it can be combined with other changes.
 
     Columns that it does not set are null and marked in `unset`.
     """
@@ -152,7 +153,7 @@ def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
 
 
 def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
-    """Return, by column, which changes of the concatenated `parts` keep its stored value."""
+    """Return, by column, a mask of the concatenated changes that keep the column's stored value."""
     if all(part.columns is None and not part.unset for part in parts):
         return {}
 
@@ -166,7 +167,7 @@ def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
-    """Return the positions of all values that occur more than once, ascending. `codes` are integers of any type."""
+    """Return the indices of all values that occur more than once, ascending. `codes` are integers of any type."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
@@ -176,7 +177,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return the rank (int64) of each row at `positions` by its ordering values. Equal values have equal ranks.
+    """Return the rank (int64) of some rows by their ordering columns. Equal values have equal ranks.
 
     Args:
         rows: Rows with the ordering columns.
@@ -194,7 +195,7 @@ def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> n
 
 
 def _ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Return the ranks (int64) of the values of one ordering column.
+    """Return the rank (int64) of each value in one ordering column. The largest value has the largest rank.
 
     Equal values have equal ranks. Null has the least rank, NaN the greatest.
     """
@@ -210,9 +211,9 @@ def _ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """Return one change per key: the winner among `changes`, which are in order of arrival.
+    """Keep one change per key: the winner among all changes of the key, which are in order of arrival.
 
-    Partial updates must not have ordering columns. The partial updates of a key are combined.
+    Partial updates of a key are combined. They must not have ordering columns.
     """
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
@@ -229,7 +230,9 @@ def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
 
 
 def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
-    """Return one change per key. Each column has its newest value since the last whole row or delete of the key.
+    """Combine partial updates to one change per key, which sets each column to the newest value.
+
+    Values before the last whole row or delete of a key are ignored.
 
     Only the keys of the changes at `suspects` occur more than once.
     """
@@ -261,7 +264,7 @@ def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
 
 
 def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask over `positions`: True if another change of the same key beats the change.
+    """Return a boolean mask of the changes at `positions` that lose against another change of the same key.
 
     If the base positions are unknown, keys are compared, not only their hashes.
     """
@@ -278,12 +281,12 @@ def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, .
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Return an int32 code for each value. Two codes are equal exactly if the values are equal."""
+    """Return an int32 code for each value, so that two codes are equal exactly if their values are equal."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Return a mask: True if another row with the same `key` code beats the row.
+    """Return a boolean mask of the rows that lose against another row with the same key.
 
     The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the later row wins a tie.
 
@@ -301,7 +304,8 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Return the epoch of each change: the number of unconditional deletes of its key up to and including this change.
+    """Return the epoch of each change: the number of unconditional deletes of its key so far, including the change
+    itself.
 
     Only a change with the highest epoch of its key can win.
     """
@@ -316,7 +320,9 @@ def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarr
 
 
 def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask: True if the new row beats the old row at the same position. The new row wins a tie.
+    """Return a boolean mask of the new rows that win against the old row at the same position, by the ordering columns.
+
+    The new row wins a tie.
 
     Args:
         new: Rows with the ordering columns.
@@ -333,7 +339,7 @@ def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray
 
 
 def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask over the values of one ordering column: True if the new value is at or above the old one."""
+    """Return a boolean mask of the new values of an ordering column that are at least as large as the old value."""
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -345,14 +351,14 @@ def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the position in `keys` of each of `values` (int[n]), or -1 if it is not there. Keys must be distinct."""
+    """Return the index of each value in `keys` (int[n]), or -1 if `keys` does not contain it. Keys must be distinct."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
 
 
 def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
-    """Apply `changes` (one per key) to `base` (one row per key). The result has the columns of `base`."""
+    """Apply changes (one per key) to base rows (one per key). The result has the columns of `base`."""
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
@@ -362,7 +368,10 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> M
 
 
 def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask: True if the change beats the row of `base` at its position, or if it is without a row (-1)."""
+    """Return a boolean mask of the changes that win: True if a change replaces its base row, or belongs to a new key.
+
+    `positions` contains the position of each change's base row, or -1 for a change without a base row.
+    """
     won = np.ones(len(changes), bool)
     here = np.flatnonzero(positions >= 0)
     if order_by and len(here):
@@ -373,7 +382,7 @@ def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by:
 
 
 def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
-    """Return `base` with the winning changes: rows replaced, rows deleted, and new rows (position -1) at the end."""
+    """Apply the winning changes to `base`: replace rows, delete rows, and append new rows (position -1) at the end."""
     names, incoming = base.schema.names, changes.rows.select(base.schema.names)
     set_ = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
     gone = positions[won & (positions >= 0) & changes.delete]
@@ -398,7 +407,7 @@ def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: 
 
 
 def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply `changes` as `merge` does, without comparing keys, because their positions in `base` are known.
+    """Apply changes to base rows, whose positions are known. Unlike `merge`, this does not compare keys.
 
     The rows of `base` keep their order. New rows are at the end.
 
@@ -412,10 +421,10 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply a partial update to `base`. In each row that it beats, only the columns that it sets change.
+    """Apply a partial update to base rows. In the rows of its keys, only the columns that the update sets are changed.
 
-    An update that does not set all ordering columns wins, because it is later. Keys that are not in `base` become new
-    rows.
+    With ordering columns, a row only changes if the update beats it. An update that does not set all ordering columns
+    wins, because it is later. Keys that are not in `base` become new rows.
     """
     names = changes.columns or ()
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])

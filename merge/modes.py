@@ -1,4 +1,4 @@
-"""Merge modes: they decide which values of a newer row replace the values of the older row of the key.
+"""Merge modes of an upsert, which decide which values of a newer row replace the stored values of its key.
 
 policy.py decides which of two rows is newer.
 """
@@ -58,7 +58,7 @@ MergeLike: TypeAlias = "str | CustomMerge"
 
 @dataclass(frozen=True)
 class MergeMode:
-    """Rule for combining a newer row with an older one.
+    """Rule by columns for combining a newer row with the older row of its key.
 
     Attributes:
         keep_non_null: True if a null in the newer row keeps the older value.
@@ -102,16 +102,16 @@ class MergeMode:
 
     @property
     def replaces_rows(self) -> bool:
-        """True if the newer row replaces the older one as a whole."""
+        """True if the newer row replaces the older row in all columns."""
         return not self.keep_non_null and self.unavailable is None and self.custom is None
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a mask of the newer rows' values that replace the older ones."""
+        """Return a boolean mask of the values in newer rows that replace the older value of their column."""
         found = ~self.stands_for_unavailable(values)
         return found & values.is_valid().to_numpy() if self.keep_non_null else found
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a mask of the placeholders for values that were not sent.
+        """Return a boolean mask of the values that are placeholders for values that the source did not send.
 
         The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that
         maps the string to itself. In a list, it is a single item with the string, its bytes, or the version 3 UUID
@@ -137,7 +137,7 @@ class MergeMode:
 
 
 def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
-    """Yield the items of each list that is a placeholder for a value that was not sent."""
+    """Yield the items of each list that stands for an unavailable value, in a list column with items of type `kind`."""
     types, content = pa.types, text.encode()
     if types.is_string(kind):
         yield pa.array([text])
@@ -153,7 +153,7 @@ def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
 
 
 def _entries(maps: pa.Array) -> pa.Array:
-    """Return maps as lists: key, value, key, value."""
+    """Convert an array of maps to lists of the form [key, value, key, value, ...]."""
     count = len(maps.keys)
     places = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
     flat = pa.concat_arrays([maps.keys, maps.items]).take(places)
@@ -162,7 +162,7 @@ def _entries(maps: pa.Array) -> pa.Array:
 
 
 def _are(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
-    """Return a mask of the lists with exactly these items."""
+    """Return a boolean mask of the lists that consist of exactly `items`."""
     found = _true(pc.equal(pc.list_value_length(lists), len(items)))
     some = np.flatnonzero(found)
     if len(some) and len(items):
@@ -182,4 +182,4 @@ def _function_meant(merge: object) -> str:
 
 
 REPLACES = MergeMode()
-"""Merge mode in which the newer row replaces the older one."""
+"""Merge mode that replaces the older row by the newer row, in all columns."""

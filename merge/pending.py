@@ -1,4 +1,4 @@
-"""Pending changes in memory, which are merged with base rows batch by batch."""
+"""Changes in memory that are merged with a stream of base rows, batch by batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 100_000  # up to this number of keys, a lookup by text costs half as much
 
 
 class PendingChanges:
-    """Changes in memory, one per key, which are merged with the base batch by batch.
+    """Changes in memory, one per key, to merge with base rows batch by batch.
 
     Attributes:
         changes: The changes.
@@ -25,7 +25,7 @@ class PendingChanges:
     """
 
     def __init__(self, changes: KeyedChanges, order_by: tuple[str, ...], rows: np.ndarray | None = None) -> None:
-        """Store `changes`.
+        """Prepare changes for the merge.
 
         Args:
             changes: Changes, one per key.
@@ -41,19 +41,21 @@ class PendingChanges:
         self._order = changes.rows.select(order_by).combine_chunks()
 
     def stays(self, base: pa.Table) -> np.ndarray:
-        """Return a mask over the rows of a base batch: True if no change replaces or deletes the row."""
+        """Return a boolean mask of the base rows in a batch that no change replaces or deletes."""
         mask = np.ones(len(base), bool)
         mask[self.meet(base)[0]] = False
         return mask
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns of a base batch that are needed for the merge."""
+        """The columns of the base rows that the merge needs: the ordering columns, and the record key if positions are
+        unknown.
+        """
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Match the changes with the next batch of the base.
+        """Find the rows in the next batch of base rows that a change replaces or deletes.
 
         Args:
             base: The batch, with `needed_columns`.
@@ -79,15 +81,15 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Return the next batch of the base with the matching changes applied. Rows keep their order."""
+        """Apply the matching changes to the next batch of base rows, and return the result. Rows keep their order."""
         rows, partner = self.meet(base)
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
     @cached_property
     def _hashes(self) -> pa.Array | None:
-        """The hashes of the changed keys.
+        """The hashes of the changed keys, or None if rows are better matched by the text of their keys.
 
-        None if there are so few keys that a lookup by text is faster, or if two keys have the same hash.
+        This is so for few keys, where a lookup by text is faster, and if two keys have the same hash.
         """
         if len(self.changes) <= _FEW:
             return None
@@ -95,7 +97,7 @@ class PendingChanges:
         return hashes if len(hashes.unique()) == len(hashes) else None
 
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the rows whose key has a change, and the positions of these changes.
+        """Return the positions of the rows whose key has a change, and the indices of these changes.
 
         Candidates found by hash are verified by comparing keys.
         """
@@ -115,5 +117,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a mask over the changes: True if the change won and is not a delete. Its row is then in the result."""
+        """Return a boolean mask of the changes whose row is in the merged result: upserts that won."""
         return self.won & ~self.changes.delete

@@ -1,4 +1,4 @@
-"""Merge policy of a table: the ordering columns of its row versions. merge/kernels.py implements the decisions.
+"""Merge policy of a table: which of several rows with one key wins. merge/kernels.py implements the decisions.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.
@@ -25,59 +25,63 @@ from hoodoo.merge.pending import PendingChanges
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """Rule that decides which version of a key wins in a table.
+    """Rule that decides which of several rows with one record key is the current row of a table.
 
-    `order_by` are the columns whose larger values win, in the order of comparison. If it is empty, the
-    later change wins.
+    `order_by` are the columns whose larger values win, in the order of comparison. If it is empty, the later change
+    wins.
     """
 
     order_by: tuple[str, ...]
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns that the policy needs to decide which version wins."""
+        """The columns that decide which of several rows wins: the record key and the ordering columns."""
         return (RECORD_KEY, *self.order_by)
 
     @property
     def bounded(self) -> str | None:
-        """The column whose bounds may decide which version wins: the first ordering column, or None."""
+        """The column whose minimum and maximum may decide which row wins: the first ordering column, or None."""
         return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
-        """Return one change per key: the winner among `changes`, which are in order of arrival."""
+        """Keep one change per key: the winner among `changes`, which are in order of arrival."""
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
-        """Return changes to apply to the base one after the other, each with one change per key.
+        """Combine sets of changes into as few sets as possible, to apply one after the other, each with one change per
+        key.
 
-        All `parts`, which are in order of arrival, are combined. With ordering columns and a partial update, each part
-        stays separate.
+        All `parts`, which are in order of arrival, become one set. With ordering columns and a partial update, each
+        part stays separate.
         """
         if self.order_by and any(part.columns is not None for part in parts):
             return [part if part.columns is not None else self.collapse(part) for part in parts]
         return [self.collapse(kernels.concat(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Return the rank (int64) of each row at `positions` as a version of its key. The later row wins a tie."""
+        """Return the rank (int64) of the rows at `positions`. Of the rows of a key, the one with the largest rank wins.
+
+        The later row wins a tie.
+        """
         return kernels.ranks(rows, positions, self.order_by)
 
     # ---- changes and stored rows
     def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
-        """Apply `changes` (one per key) to `base` (one row per key)."""
+        """Apply changes (one per key) to base rows (one per key)."""
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply `changes` (one per key) to `base`, whose rows keep their order.
+        """Apply changes (one per key) to base rows at known positions, and return the rows. Base rows keep their order.
 
         `positions` (int64[n]) are the positions of the changes in `base`, or -1 for new rows.
         """
         return kernels.merge_by_row(base, changes, positions, self.order_by)
 
     def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:
-        """Apply `parts` to `base`, one after the other.
+        """Apply sets of changes to base rows, one after the other, and return the resulting rows.
 
-        Each part has one change per key, and may be a partial update.
+        Each set has one change per key, and may be a partial update.
         """
         for part in parts:
             partial = part.columns is not None
@@ -85,28 +89,31 @@ class MergePolicy:
         return base
 
     def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
-        """Return `parts`, changes in order of arrival, as pending changes for a merge batch by batch."""
+        """Prepare sets of changes, in order of arrival, for a merge with base rows batch by batch."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
     def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
-        """Return `changes`, one per key, as pending changes for a merge batch by batch without comparing keys.
+        """Prepare changes, one per key, for a merge with base rows batch by batch without comparing keys.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
         return PendingChanges(changes, self.order_by, rows)
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        """Return a mask: True if the incoming row replaces the stored row with the same key at the same position."""
+        """Return a boolean mask of the incoming rows that replace the stored row of the same key, at the same
+        position.
+        """
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Return whether bounds of `bounded` show that every change wins over the stored row of its key.
+        """Return whether column bounds show that every change wins against the stored row of its key.
 
-        With several ordering columns, equal bounds do not decide, because a later column does.
+        This makes it unnecessary to read the stored rows. With several ordering columns, equal bounds do not decide,
+        because a later column does.
 
         Args:
-            least: The least value of `bounded` in each set of changes, or None if it is unknown.
-            greatest: The greatest value of `bounded` in each set of stored rows, or None if it is unknown.
+            least: The least value of the column `bounded` in each set of changes, or None if it is unknown.
+            greatest: The greatest value of the column `bounded` in each set of stored rows, or None if it is unknown.
         """
         if not self.order_by:
             return True

@@ -1,4 +1,4 @@
-"""Replacement of column values at some positions, for rewrites that keep the positions of rows."""
+"""Replacement of values in a column at given positions, for rewrites that keep the positions of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Return `column` with new[i] at position at[i], or None if all these positions already have their new value.
+    """Replace values of a column, so that new[i] is at position at[i]. Returns None if all these values are equal
+    already.
 
     Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
 
@@ -66,7 +67,7 @@ def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArra
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column without unused dictionary values."""
+    """Remove unused values from the dictionary of a dictionary column. Other columns stay unchanged."""
     if not pa.types.is_dictionary(column.type):
         return column
     whole = column.unify_dictionaries().combine_chunks()
@@ -80,7 +81,7 @@ def _codes(array: pa.DictionaryArray) -> np.ndarray:
 
 
 def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
-    """Return a dictionary array of `codes` (-1: null). Its dictionary contains the used values of `values`."""
+    """Create a dictionary array from codes (-1: null). Its dictionary contains only the used entries of `values`."""
     used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
     if not used.all():
         renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # the -1 of null stays last
@@ -90,14 +91,14 @@ def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
 
 
 def _integer_width(kind: pa.DataType) -> int:
-    """Return the number of bits of a value that can be compared as an integer, or 0 for other types."""
+    """Return the number of bits of a type whose values can be compared as integers, or 0 for other types."""
     if pa.types.is_boolean(kind) or not pa.types.is_primitive(kind):
         return 0
     return int(kind.bit_width) if kind.bit_width in _INTEGERS else 0
 
 
 def _comparable(kind: pa.DataType) -> bool:
-    """Return whether Arrow compares every bit of a value. It does not for floats in nested values."""
+    """Return whether Arrow's equality compares every bit of a value. It does not for floats in nested values."""
     return not pa.types.is_nested(kind)
 
 

@@ -1,1 +1,1 @@
-"""Readers: scans, change data, lookups and verification of tables."""
+"""Readers: scans, change feeds, key lookups and verification of tables."""

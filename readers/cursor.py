@@ -1,4 +1,4 @@
-"""Cursors and the other ways to name a position in a table's history.
+"""Cursors, and the conversion of positions such as a time or a savepoint to a slot number.
 
 A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` finds its slot.
 Rules: docs/semantics.md.
@@ -38,7 +38,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """The position of a reader: a slot of a table.
+    """Position of a reader in the history of a table: the number of a slot.
 
     Every method that takes a cursor also takes `str(cursor)`.
 
@@ -58,11 +58,11 @@ class Cursor:
 
 
 class HasCursor(Protocol):
-    """Object with a position: a commit of `history()`, a write result or a read."""
+    """Interface of objects that have a cursor: a commit of `history()`, a write result or a read."""
 
     @property
     def cursor(self) -> Cursor | str:
-        """The position."""
+        """The position of the object in the table's history."""
 
 
 PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime | dt.date | dt.timedelta"
@@ -80,7 +80,7 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 def resolve(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Return the slot of `position`, as of the newest head.
+    """Return the slot number of a position, such as a cursor, an instant, a time or a savepoint.
 
     Args:
         history: The slots of the table.
@@ -106,7 +106,7 @@ def resolve(
 
 
 def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
-    """Convert `position` to a cursor, 'earliest', the digits of an instant, or a point in time."""
+    """Parse a position into a cursor, 'earliest', the digits of an instant, or a point in time."""
     from hoodoo.timeline.timeline_listing import Entry
 
     if isinstance(position, Entry):
@@ -132,7 +132,10 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
 
 
 def require_no_position(name: str) -> None:
-    """Raise OptionError if a name for a snapshot is a time or an age, because it would hide that position."""
+    """Raise OptionError if the name of a savepoint or tag could be read as a time or an age, such as '1d'.
+
+    A read would then take such a position for the name.
+    """
     from hoodoo.readers.moments import moment_in
 
     try:
@@ -148,17 +151,17 @@ def require_no_position(name: str) -> None:
 
 
 def cursor_of(view: View) -> Cursor:
-    """Return the position of a view."""
+    """Return the cursor of a view, which identifies the slot of the view."""
     return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 
 def cursor_at(history: History, seq: int) -> Cursor:
-    """Return the position of slot `seq`."""
+    """Return the cursor of slot `seq`, with the digest that identifies this slot."""
     return Cursor(history.known_head().table, seq, history.digest(seq)[:DIGEST_DIGITS])
 
 
 def require_same_slot(history: History, seq: int, digest: str, what: str) -> None:
-    """Raise PositionError if slot `seq` is not the slot that a reader has seen.
+    """Raise PositionError if the table was restored from a backup, so that a stored slot number means another slot.
 
     Args:
         history: The slots of the table.
@@ -271,7 +274,7 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 
 def _slot_of(history: History, instant: str) -> int:
-    """Return the slot that completed `instant`, or 0 without such a slot.
+    """Return the slot that completed the instant `instant`, or 0 if no slot did.
 
     The search uses the slots, because the instant may be archived from Hudi's timeline.
     """

@@ -1,4 +1,4 @@
-"""Search for keys that have several rows in a snapshot.
+"""Search for record keys that have several rows in a snapshot.
 
 The rows of a key may be in several partitions, because a key is unique within its partition only. Several rows in one
 partition are damage.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def duplicates(history: History, config: TableConfig, view: View, part_rows: int = PART_ROWS) -> pa.Table:
-    """Find the keys that have more than one row.
+    """Find the record keys that have more than one row in a snapshot.
 
     Args:
         history: The slots of the table.
@@ -66,7 +66,7 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
 
 
 def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) -> pa.Table:
-    """Return record key, key columns and partition of the rows whose key hash occurs more than once."""
+    """Read record key, key columns and partition of the rows whose key hash occurs more than once."""
     suspects = _repeated(config, view, history, part_rows)
     wanted = tuple(dict.fromkeys((RECORD_KEY, *config.key)))
     schema = pa.schema([*(config.file_schema.field(name) for name in wanted), pa.field(_PARTITION, pa.string())])
@@ -89,7 +89,7 @@ def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) 
 
 
 def _repeated(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
-    """Return the hashes that occur in more than one row, sorted."""
+    """Return the sorted key hashes that occur in more than one row of the snapshot."""
     rows = sum(group.base.file.rows for group in view.groups() if group.base)
     parts = min(_PARTS_MAX, rows // part_rows + 1)
     spools = [Spool(IN_MEMORY // parts) for _ in range(parts)]
@@ -116,13 +116,13 @@ def _repeated(config: TableConfig, view: View, history: History, part_rows: int)
 
 
 def _tasks(config: TableConfig, view: View, history: History, columns: tuple[str, ...]) -> Iterator[SliceTask]:
-    """Yield a task for each file group, which reads `columns`."""
+    """Yield a task for each file group of the view, which reads `columns`."""
     for group in view.groups():
         yield SliceTask(history.store, config, group, columns, None, None, False)
 
 
 def _in_windows(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
-    """Yield the results of `work` for the tasks, for 16 tasks at a time."""
+    """Run `work` on the tasks in groups of 16, and yield the results of each group."""
     while some := list(islice(tasks, _AT_ONCE)):
         yield LocalEngine().map(work, some)
 

@@ -1,4 +1,4 @@
-"""Exact numbers of rows that a commit inserted, updated and deleted, and of its stale rows.
+"""Exact counts of the rows that a commit inserted, updated and deleted, and of its stale rows.
 
 A write that appends to logs does not read the stored rows, so its own counts are bounds. This module reads the keys and
 ordering values of the file groups that the commit wrote to, and compares them with the commit's rows.
@@ -28,10 +28,10 @@ _FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only 
 
 
 class RowCounts(NamedTuple):
-    """Numbers of rows of a commit.
+    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows that changed nothing.
 
     `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows of
-    the commit had a lower ordering value than the stored rows, and changed nothing.
+    the commit had a lower ordering value than the stored rows.
     """
 
     inserted: int = 0
@@ -41,13 +41,13 @@ class RowCounts(NamedTuple):
 
 
 def total(counts: Iterable[RowCounts]) -> RowCounts:
-    """Return the sum of `counts`."""
+    """Return the sum of several row counts."""
     return RowCounts(*(sum(column) for column in zip(RowCounts(), *counts, strict=True)))
 
 
 @dataclass(frozen=True)
 class CommitCounts:
-    """Counts the rows that the commit in a slot changed.
+    """Function that computes the exact row counts of the commit in a slot.
 
     Attributes:
         store: The table's store.
@@ -62,7 +62,7 @@ class CommitCounts:
     seq: int
 
     def __call__(self) -> RowCounts:
-        """Read the stored rows that the commit may have changed, and count the changes.
+        """Read the stored rows that the commit may have changed, and count its changes.
 
         Returns:
             The counts. `stale` does not include the rows that lost against another row of the same batch.
@@ -98,7 +98,7 @@ def _called(work: partial[RowCounts]) -> RowCounts:
 
 
 def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup | None) -> RowCounts:
-    """Count what the records of a log change in the file group that the log was appended to."""
+    """Count the rows of a file group that the records of a log file insert, update and delete."""
     order_by = config.merge_policy.order_by
     wanted = slices.schema_of(config, [RECORD_KEY, *order_by])
     parts = list(slices.read_log(store, config, file, wanted))
@@ -119,7 +119,7 @@ def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup 
 
 
 def _live(store: Store, config: TableConfig, group: FileGroup) -> RowCounts:
-    """Count the rows of a file group that was replaced as a whole, as deleted."""
+    """Count the live rows of a file group that a commit replaced as a whole. They count as deleted."""
     wanted = slices.schema_of(config, [RECORD_KEY])
     if group.base is not None and not group.logs:
         return RowCounts(deleted=group.base.file.rows)
@@ -131,7 +131,7 @@ def _count(mask: np.ndarray) -> int:
 
 
 def between(history: History, config: TableConfig, since: int, until: View) -> RowCounts:
-    """Count the rows that were inserted, updated and deleted between two snapshots.
+    """Count the rows that were inserted, updated and deleted between two snapshots of a table.
 
     Args:
         history: The slots.

@@ -1,4 +1,4 @@
-"""Listing of the file groups of a snapshot, with their locations and sizes. Opens no data file."""
+"""Listing of the file groups of a snapshot with their sizes and paths, without opening data files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = pa.schema(
 
 
 def file_groups(view: View) -> pa.Table:
-    """Return one row per file group of `view`, sorted by partition."""
+    """Return an Arrow table with one row per file group of `view`, sorted by partition."""
     rows = [
         (
             group.partition,

@@ -1,4 +1,4 @@
-"""Lazy pyarrow Dataset of the rows of a read.
+"""Lazy pyarrow Dataset over the rows of a scan or change feed, for engines such as DuckDB.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
 as it reads. It writes no file.
@@ -38,7 +38,7 @@ _OF_FILES = {
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of a read as a Dataset.
+    """PyArrow Dataset that reads the rows of a scan or change feed on demand.
 
     Args:
         rows: The rows.
@@ -53,7 +53,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         super().__init__(rows.schema, [whole])
 
     def __reduce__(self) -> Never:
-        """Raise TypeError, which names the alternatives to pickling."""
+        """Raise TypeError, because the dataset cannot be pickled. The message names the alternatives."""
         raise TypeError(
             "The dataset of a read cannot be pickled. Send the tasks() of the read, or open the table in the other "
             "process."
@@ -94,19 +94,19 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return LazyScanner(fits.projected_schema, self.schema, batches)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """See Arrow's PyCapsule interface."""
+        """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Read into a table. The arguments are as in `scanner`."""
+        """Read the rows into an Arrow table. The arguments are those of `scanner`."""
         return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read batch by batch. The arguments are as in `scanner`."""
+        """Read the rows as an iterator of record batches. The arguments are those of `scanner`."""
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at these indices. The other arguments are as in `scanner`."""
+        """Read the rows at the given row indices. The other arguments are those of `scanner`."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
@@ -117,15 +117,15 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return sum(batch.num_rows for batch in _batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read at most `num_rows` rows, and stop reading after them. The other arguments are as in `scanner`."""
+        """Read the first `num_rows` rows, and stop reading after them. The other arguments are those of `scanner`."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
-        """Return a dataset of the rows that match the expression."""
+        """Return a dataset that only contains the rows that match the expression."""
         return LazyDataset(self._rows, self._with(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
-        """Return a fragment for each part of the read that may contain matching rows.
+        """Return a lazily read fragment for each part of the table that may contain matching rows.
 
         A fragment is read when it is scanned.
 
@@ -163,7 +163,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self._where & filter
 
     def _needed(self, columns: Projection) -> list[str]:
-        """Return the columns to read for a projection."""
+        """Return the names of the columns that a projection reads."""
         if columns is None:
             return list(self.schema.names)
         if not isinstance(columns, dict):
@@ -179,7 +179,7 @@ def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
 def _batches(
     rows: LazySource, columns: Sequence[str], where: pc.Expression | None, size: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of the rows that match `where`."""
+    """Read the rows that match `where`, and yield the columns `columns` as record batches."""
     schema = rows.schema
     tree = None if where is None else from_arrow.tree_of(where, schema)
     seen = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
@@ -191,12 +191,12 @@ def _batches(
 
 # ---- for native pyarrow code
 def _fragment(schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> ds.Fragment:
-    """Return a fragment of an in-memory file, which is built when it is opened."""
+    """Return a dataset fragment whose rows are read only when pyarrow opens the fragment."""
     return _FORMAT.make_fragment("rows", fs.PyFileSystem(_MadeWhenOpened(schema, read)))
 
 
 class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """File system with one file, which is built when it is opened."""
+    """File system for pyarrow with a single in-memory file, which is created when it is opened."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
         self._schema, self._read = schema, read

@@ -1,1 +1,1 @@
-"""Timeline of a table: instants, slots and transactions, which define the writes and their order."""
+"""Timeline of a table: its instants, slots and transactions, which define the committed writes and their order."""

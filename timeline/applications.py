@@ -1,9 +1,9 @@
-"""Idempotent commits with an application name and a version number.
+"""Exactly-once commits of ingestion jobs, identified by an application name and a version number.
 
-Each version of an application is committed once. Without a source position, a version only has to be larger than the
-newest version. With a position, versions have no gaps, and a commit has to continue from the stored position. If two
-processes read ranges of one source, one of them commits, and the other gets an error. The application defines the
-meaning of positions.
+Each version of an application is committed at most once. Without a source position, a version only has to be larger
+than the newest committed version. With a position, versions have no gaps, and a commit has to continue from the stored
+position. If two processes of an application read the same part of a source, one of them commits, and the other gets an
+error. The application defines the meaning of positions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Application:
-    """Progress of an application.
+    """Progress of an ingestion job in a table: its newest committed version and source position.
 
     Attributes:
         name: The name of the application.
@@ -36,7 +36,7 @@ class Application:
     position: str
 
     def next(self, position: str, streamer: str = "", overtake: bool = False) -> ApplicationVersion:
-        """Create the `transaction` of the application's next commit.
+        """Create the `transaction` argument for the application's next commit.
 
         Args:
             position: The source position of the application after the commit: a string of at most 64 KiB.
@@ -63,12 +63,18 @@ class Application:
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
-    """Return the progress of an application. versions, reached: newest version and position of each application."""
+    """Return the progress of the application `name`, with version -1 and position '' if it has not committed yet.
+
+    Args:
+        name: The name of the application.
+        versions: The newest committed version of each application.
+        reached: The source position of each application, as of its newest commit.
+    """
     return Application(name, versions.get(name, NONE), reached.get(name, ""))
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Return whether a commit is already in the table, so that it can be skipped.
+    """Return whether the table already contains this commit of an application, so that a retry can skip it.
 
     Args:
         given: The transaction of the commit.
@@ -95,7 +101,9 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
 
 
 def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Raise Overtaken if Apache Hudi's streamer has read further since the newest commit of the application.
+    """Raise Overtaken if Apache Hudi's streamer has read further in the source since the application's newest commit.
+
+    The rows between the two positions would otherwise be written twice.
 
     Args:
         given: The transaction of the commit.

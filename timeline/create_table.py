@@ -1,4 +1,4 @@
-"""Creation of a table: properties, Hudi's folders, and slot 1.
+"""Creation of a table: writes the properties, Hudi's folders, and slot 1.
 
 Slot 1 is an empty commit that is older than any transaction (protocol rule 7).
 """
@@ -55,7 +55,7 @@ def exists(store: Store) -> bool:
 
 
 def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
-    """Write slot 1 and its instant for a table with existing properties.
+    """Write slot 1, the empty first commit of a table, and its Hudi instant. The properties must already exist.
 
     Args:
         store: The store of the table.

@@ -1,6 +1,6 @@
-"""Environment of the commit core: clock, randomness, sleep and concurrency.
+"""Access of the commit code to the outside: clock, random numbers, sleep and concurrency.
 
-They are parameters, so that the commit core can also run in a seeded simulator.
+They are parameters, so that a simulator can replace them by seeded, reproducible versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Work whose `result` is available after `together` has returned."""
+    """Function call for a list of concurrent tasks. `result` has its return value after the tasks have run."""
 
     result: T
 
@@ -41,16 +41,17 @@ class Deferred(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], object]]) -> None:
-    """Run works one after the other, for fast stores and for reproducible runs."""
+    """Run tasks one after the other. For fast stores, and for reproducible runs in a simulator."""
     for work in works:
         work()
 
 
 def at_once(works: Sequence[Callable[[], object]]) -> None:
-    """Run each work in its own thread, and the last one in the current thread.
+    """Run tasks concurrently: each in its own thread, and the last one in the current thread.
 
-    Returns when all works have ended, and raises the first error in the given order. At most 16 works run at a time.
-    Threads are used instead of a pool, because a forked process does not have the threads of its parent.
+    Returns when all tasks have ended. If several tasks fail, the error of the first one in `works` is raised. At most
+    16 tasks run at a time. Threads are used instead of a pool, because a forked process does not have the threads of
+    its parent.
     """
     for first in range(0, len(works), _THREADS):
         _some_at_once(works[first : first + _THREADS])
@@ -75,7 +76,9 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
 
 
 def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """Start a thread for `work`. If no thread can be started, such as at process exit, run `work` and return None."""
+    """Start a thread for `work` and return it. If no thread can be started, such as at process exit, run `work` in the
+    current thread and return None.
+    """
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
@@ -87,7 +90,7 @@ def _started(work: Callable[[], None]) -> threading.Thread | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Clock, randomness and concurrency of the commit core.
+    """Clock, random numbers and concurrency of the commit code, which a simulator can replace.
 
     Attributes:
         now_ms: Returns the time in ms since 1970 UTC.

@@ -1,8 +1,9 @@
-"""Read access to the slots of a table: the head, slots, and the view as of any slot. Verifies the chain of slots.
+"""Read access to the slots of a table (its numbered commit files), and to the state of the table as of any slot.
 
-The cost does not grow with the history: the newest checkpoint is read, and then the few slots after it. On a local
-disk, slots are found by probing names upwards, because a listing would include the whole history. In object storage, a
-listing from a key is one request and is used instead.
+Every read verifies the chain of slots: each slot contains the digest of the previous one. The cost does not grow with
+the number of commits: a reader loads the newest checkpoint, and then the few slots after it. On a local disk, slots are
+found by probing names upwards, because a listing would include the whole history. In object storage, a listing that
+starts at a key is one request, so it is used instead.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts a
 
 
 class History:
-    """The slots of one table, with a cache. Safe to use from several threads."""
+    """Cached read access to the slots of one table. Safe to use from several threads."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
@@ -47,7 +48,12 @@ class History:
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """Read and return the view as of the newest slot. Raises TableNotFound, CorruptTable."""
+        """Read the newest slots from the store, and return the table's view as of the newest one.
+
+        Raises:
+            TableNotFound: The table does not exist, or was deleted.
+            CorruptTable: A slot is damaged or missing.
+        """
         with self._lock:
             for _ in range(_LOOKS):
                 try:
@@ -85,9 +91,12 @@ class History:
             return view
 
     def took(self, slot: Slot, data: bytes, version: str) -> None:
-        """Record that this process wrote `slot` with the bytes `data`, so that the head need not be read again.
+        """Add a slot that this process has just written to the cache, so that it need not be read back from the store.
 
-        `version` is the version of the slot in the store, or '' if it is unknown.
+        Args:
+            slot: The slot.
+            data: The bytes of its file.
+            version: The version of the file in the store, or '' if it is unknown.
         """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
@@ -95,10 +104,10 @@ class History:
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def stands_on(self, seq: int) -> None:
-        """Record that there is a checkpoint of slot `seq`.
+        """Record that a checkpoint of slot `seq` exists. A large head is reloaded from it to free memory.
 
-        If it is the slot of the head, and the table is large, the head is loaded from the checkpoint. This frees the
-        memory for earlier changes.
+        The head is only reloaded if `seq` is its slot. It then no longer holds the partitions that earlier slots
+        changed.
         """
         with self._lock:
             self.checkpointed = seq
@@ -109,20 +118,18 @@ class History:
                     self._head = found if found.sha == head.sha else head
 
     def known(self) -> bool:
-        """Return whether this process has loaded a head."""
+        """Return whether this process has already loaded the newest view of the table."""
         return self._head is not None
 
     def known_head(self) -> View:
-        """Return the newest view that this process has loaded, without reading the store.
-
-        Loads the head if there is none.
-        """
+        """Return the newest view that this process has loaded. Reads the store only if no view is loaded yet."""
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the view as of slot `seq`.
+        """Return the table's view as of slot `seq`, for readers.
 
-        Raises SnapshotExpired if the slot does not exist or is no longer readable.
+        Raises:
+            SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
         """
         with self._lock:
             head = self.known_head()
@@ -134,9 +141,9 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """Return the view as of slot `seq`, whether or not its files still exist.
+        """Return the table's view as of slot `seq`, even if cleaning has deleted its files.
 
-        For table maintenance, not for readers.
+        For table maintenance only. Readers use `view`.
         """
         with self._lock:
             if seq not in self._views:
@@ -151,7 +158,7 @@ class History:
             return self._views[seq]
 
     def begun(self) -> bool:
-        """Return whether the table has slots."""
+        """Return whether the table has any slots, including archived slots."""
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def instants(self) -> list[Instant]:
@@ -159,11 +166,14 @@ class History:
         return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
-        """Return the oldest existing slot. Earlier slots were archived. At least 1."""
+        """Return the number of the oldest slot that still exists, at least 1. Earlier slots were archived."""
         return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
-        """Raise SnapshotExpired, with the earliest usable position, if files of snapshot `seq` may be gone."""
+        """Raise SnapshotExpired if cleaning may have deleted files of the snapshot at slot `seq`.
+
+        The error names the earliest readable slot, and the savepoints.
+        """
         head = self.known_head()
         self.require_not_undone(seq)
         if not head.readable(seq):
@@ -175,7 +185,7 @@ class History:
             )
 
     def require_not_undone(self, seq: int) -> None:
-        """Raise RangeUndone if another engine rolled back slot `seq`."""
+        """Raise RangeUndone if another engine rolled back the commit at slot `seq`."""
         for first, last in self.known_head().undone:
             if first <= seq <= last:
                 raise RangeUndone(
@@ -188,11 +198,13 @@ class History:
                 )
 
     def slot(self, seq: int) -> Slot:
-        """Return slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""
+        """Read and return slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was
+        archived.
+        """
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
-        """Return the digest of slot `seq`, or '' if the slot was archived or was never stored."""
+        """Return the SHA-256 digest of slot `seq`, or '' if the slot was archived or never existed."""
         head = self.known_head()
         if seq == head.seq:
             return head.sha
@@ -202,13 +214,14 @@ class History:
             return ""
 
     def slots(self, after: int, up_to: int) -> list[Slot]:
-        """Return the slots with after < seq <= up_to, in order."""
+        """Return the slots with numbers from `after` + 1 to `up_to`, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the newest slot with completed_at <= ms (ms since 1970 UTC), or the oldest existing slot.
+        """Return the number of the newest slot that completed at or before `ms` (ms since 1970 UTC), or the oldest
+        existing slot.
 
-        Slot times grow, so a binary search is used.
+        Completion times grow with slot numbers, so a binary search is used.
         """
         low, high = self.oldest_slot(), self.known_head().seq
         while low < high:
@@ -217,9 +230,11 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest slot with completed_at <= ms. All slots after it are newer than `ms`.
+        """Return the number of the newest slot that completed at or before `ms`, so that all later slots are newer than
+        `ms`.
 
-        Raises PositionError if such slots were archived.
+        Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
+        archived.
         """
         oldest = self.oldest_slot()
         if self.slot(oldest).completed_at <= ms:
@@ -253,7 +268,7 @@ class History:
         return found or View()
 
     def _follow(self, view: View, seq: int) -> View:
-        """Apply the slots after `view`, up to `seq`."""
+        """Return the view as of slot `seq`, by applying the slots after `view` one by one."""
         with self._fetching(range(view.seq + 1, seq + 1)):
             for number in range(view.seq + 1, seq + 1):
                 view = self._apply(view, number)
@@ -261,7 +276,10 @@ class History:
 
     @contextmanager
     def _fetching(self, wanted: Iterable[int]) -> Iterator[None]:
-        """Fetch some slots at once before the body reads them, so that it waits for one request instead of many."""
+        """Fetch the given slots concurrently before the body reads them one by one.
+
+        The body then waits for about one request instead of many. At most 64 slots are fetched, without cached slots.
+        """
         missing = [seq for seq in wanted if seq not in self._slots][:_FETCHED]
         try:
             if len(missing) > 1:
@@ -275,11 +293,11 @@ class History:
             self._fetched[seq] = self.store.get(slot_key(seq))
 
     def _after(self, seq: int) -> dict[int, str] | None:
-        """Return the slots after `seq` and their versions in the store.
+        """Find the slots after `seq`, with the version of each file in the store.
 
-        Returns None if a checkpoint must be loaded: slots after `seq` were archived, or the folder was restored from a
-        backup. Raises SnapshotExpired if a slot was archived between two requests, so that newer slots exist after the
-        gap.
+        Returns None if a checkpoint must be loaded, because slots after `seq` were archived, or the table was restored
+        from a backup. Raises SnapshotExpired if a slot was archived between two requests, so that newer slots exist
+        after the gap.
         """
         if not self.store.lists_by_prefix:
             after, last = dict[int, str](), seq
@@ -315,9 +333,13 @@ class History:
         return found
 
     def _is_head(self, seq: int, version: str) -> bool:
-        """Return whether the store still contains the slot of the cached head.
+        """Return whether the store still contains the slot that the cached head was read from.
 
-        `seq` is the slot that was read, and `version` is its version in the store, or '' if it was not found.
+        Otherwise the table was restored from a backup, or later slots were archived too. The caches are then emptied.
+
+        Args:
+            seq: The slot that the caller has read up to. Only the slot of the head is checked.
+            version: The version of this slot in the store, or '' if the slot was not found.
         """
         if self._head is None or seq != self._head.seq:
             return True  # the view of a checkpoint, whose slot may be archived
@@ -374,7 +396,6 @@ class History:
             return self._keep(slot, sha(data))
 
     def _keep(self, slot: Slot, digest: str) -> tuple[Slot, str]:
-        """Cache a slot, and evict the oldest ones."""
         self._slots[slot.seq] = slot, digest
         while len(self._slots) > _SLOTS_KEPT:
             self._slots.popitem(last=False)
@@ -399,7 +420,7 @@ class History:
 
 
 def replaced(store: Store) -> TableReplaced:
-    """Return the error for a table that was replaced by another table in `store`."""
+    """Return a TableReplaced error: the table in `store` was deleted and recreated after it was opened."""
     return TableReplaced(
         (
             f"The table at {store.uri} was deleted and recreated after it was opened. Nothing was written. "

@@ -1,4 +1,4 @@
-"""Hudi's instants, with time, action and state, and their file names."""
+"""Instants of Hudi's timeline, with their time, action and state, and the names of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.layout import TIMELINE
 
 
 class State(StrEnum):
-    """The state of an instant in Hudi's timeline."""
+    """State of an instant in Hudi's timeline: requested, inflight or completed."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -28,9 +28,10 @@ _NAME = re.compile(
 
 
 class Instant(NamedTuple):
-    """Instant of Hudi's timeline.
+    """Instant of Hudi's timeline: an action with its requested time and state.
 
-    `time` is the requested time and `completed` is the completion time or ''. Both have 17 digits in UTC.
+    `time` is the requested time and `completed` is the completion time, or '' while the instant is pending. Both times
+    have 17 digits in UTC.
     """
 
     time: str
@@ -40,7 +41,10 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the instant's file (docs/format.md 4.2). A completed file has the name of the completed action."""
+        """The path of the instant's timeline file (docs/format.md 4.2), relative to the table.
+
+        The file name of a completed instant contains the completed action, such as 'commit' for a compaction.
+        """
         if self.state is State.COMPLETED:
             return f"{TIMELINE}{self.time}_{self.completed}.{_COMPLETED_AS.get(self.action, self.action)}"
         if self.state is State.INFLIGHT and self.action == COMMIT:
@@ -49,7 +53,7 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """Parse a file name in the timeline folder. Returns None for unknown names, which Hudi also ignores."""
+    """Parse a file name in the timeline folder. Returns None for other files, which Hudi also ignores."""
     match = _NAME.match(name)
     if not match:
         return None

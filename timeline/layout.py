@@ -1,9 +1,11 @@
-"""Paths of timeline files, relative to the table. Hudi's files have Hudi's paths; hoodoo's are in `.hoodie/.hoodoo`."""
+"""Paths of timeline files, relative to the table. Hudi's files have Hudi's paths. hoodoo's own files are in
+`.hoodie/.hoodoo`.
+"""
 
 from __future__ import annotations
 
 HOODIE = ".hoodie/"
-"""Hudi's folder. It also contains the instants of table version 6."""
+"""Hudi's metadata folder. In table version 6 it also contains the timeline files."""
 PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 METADATA_TABLE = ".hoodie/metadata"
@@ -17,41 +19,41 @@ OURS = ".hoodie/.hoodoo/"
 CLAIMS = OURS + "instants/"
 SLOTS = OURS + "commits/"
 TURN_REQUESTS = SLOTS + "turn-request-"
-"""Turn requests of writers that lose races for slots. They sort after all slots, so listing the slots finds them."""
+"""Prefix of turn requests, which slow writers leave so that fast writers pause. Listing the slots also lists them."""
 CHECKPOINTS = OURS + "checkpoints/"
 WATERMARKS = OURS + "watermark/"
 LEASES = OURS + "readers/"
 CONSUMERS = OURS + "consumers/"
 PUBLISHED = OURS + "published/"
-"""Markers for published slots that have no instant in Hudi's timeline."""
+"""Folder of markers for published slots that have no instant in Hudi's timeline."""
 HEARTBEATS = OURS + "heartbeats/"
 INDEX = OURS + "index/"
 KEYS = OURS + "keys/"
 STAGING = OURS + "staging/"
 SALVAGED = OURS + "salvaged/"
-"""Copies of damaged files, under their paths. They are kept until a user deletes them manually."""
+"""Folder of copies of damaged files, under their original paths. They are kept until a user deletes them."""
 
 OVERLAYS = OURS + "overlay/"
-"""Effects of logs on base files, for readers of exports (exports/overlays.py)."""
+"""Folder with the effects of log files on base files, for readers of exports (exports/overlays.py)."""
 
 VECTORS = "metadata/deletion_vector_"
-"""Prefix of the deletion vectors of Delta exports. Trino needs a folder name of letters and digits."""
+"""Path prefix of the deletion vectors of Delta exports. Trino needs a folder name of letters and digits."""
 
 POSITIONS = OURS + "positions/"
-"""Application positions that are too long for a slot, by digest (ingestion/positions.py)."""
+"""Folder of source positions that are too long for a slot. File names are digests (ingestion/positions.py)."""
 
 
 def position_key(position: str) -> str | None:
-    """Return the key of the file that an application position refers to, or None for an inline position."""
+    """Return the path of the file that contains a long source position, or None if `position` contains the position."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 
 
 def slot_key(seq: int) -> str:
-    """Return the key of slot `seq`."""
+    """Return the path of the commit file of slot `seq`."""
     return f"{SLOTS}{seq:020d}"
 
 
 def checkpoint_key(seq: int) -> str:
-    """Return the key of the checkpoint of slot `seq`."""
+    """Return the path of the checkpoint of slot `seq`."""
     return f"{CHECKPOINTS}{seq:020d}.view"

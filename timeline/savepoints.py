@@ -1,4 +1,7 @@
-"""Savepoints: named snapshots that cleaning keeps until the savepoint is deleted. A slot records each savepoint."""
+"""Savepoints: named snapshots that cleaning keeps until the savepoint is deleted.
+
+Each creation and deletion of a savepoint is a slot.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
-    """Create the savepoint `name` for the snapshot at slot `seq`.
+    """Create a savepoint, so that cleaning keeps the files of the snapshot at slot `seq`.
 
     Raises:
         OptionError: The name is invalid or already used, or the slot already has a savepoint.
@@ -63,7 +66,10 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
 
 
 def give_up(timeline: TableTimeline, name: str) -> Slot:
-    """Delete the savepoint `name`, so that cleaning can delete its files. Raises PositionError for an unknown name."""
+    """Delete the savepoint `name`, so that cleaning may delete the files of its snapshot.
+
+    Raises PositionError for an unknown name.
+    """
 
     def draft(view: View) -> SlotDraft:
         find(view, name)
@@ -73,7 +79,9 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """Return the slot of the savepoint `name`. Raises PositionError, with the known names, for an unknown name."""
+    """Return the slot number of the savepoint `name`. For an unknown name, raises PositionError with the existing
+    names.
+    """
     if not isinstance(name, str) or name not in view.savepoints:
         known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
         raise PositionError(f"Savepoint {printable(name)} does not exist; known: {known}.", savepoint=printable(name))
@@ -81,7 +89,9 @@ def find(view: View, name: str) -> int:
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """Return the newest slot up to `seq` that is a commit or compaction. Its snapshot equals the snapshot at `seq`."""
+    """Return the number of the newest commit or compaction slot up to `seq`. Its snapshot equals the snapshot at
+    `seq`.
+    """
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

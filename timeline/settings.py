@@ -1,6 +1,6 @@
-"""Changes of a table's options and checks, by a slot.
+"""Changes of a table's options and row checks, each committed as a slot.
 
-Concurrent changes are therefore not lost, and readers know the slot that a change applies from. Afterwards
+Concurrent changes are therefore not lost, and readers know the slot at which a change begins. Afterwards
 hoodie.properties is rewritten from the slots (timeline/hudi/publish.py) for other engines.
 """
 
@@ -20,9 +20,12 @@ from hoodoo.timeline.timeline import TableTimeline
 
 
 def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
-    """Commit a slot that sets the options `given`. All other options stay unchanged.
+    """Commit new values for some table options. All other options stay unchanged.
 
-    check: raises OptionError for an invalid combination of options.
+    Args:
+        timeline: The timeline of the table.
+        given: The new values by option name.
+        check: Raises OptionError for an invalid combination of options.
     """
 
     def draft(config: TableConfig) -> SlotDraft:
@@ -33,9 +36,12 @@ def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[O
 
 
 def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
-    """Commit a slot that replaces all checks of the table.
+    """Replace all row checks of the table in one commit.
 
-    checks: returns the new checks (name -> text) for the current configuration. It raises an error for invalid checks.
+    Args:
+        timeline: The timeline of the table.
+        checks: Returns the new checks (name -> condition) for the current configuration. Raises an error if they are
+            invalid.
     """
 
     def draft(config: TableConfig) -> SlotDraft:
@@ -46,7 +52,9 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
 
 
 def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
-    """Commit the slot of `draft`. Calls `draft` once before, so that an invalid change fails before any write."""
+    """Commit the slot that `draft` returns. Calls `draft` once before, so that an invalid change fails before any
+    write.
+    """
     state = timeline.ready()
     draft(state.config)
     return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)

@@ -1,8 +1,8 @@
-"""Sinks of Spark streams, identified together with the query that writes them.
+"""Application names of Spark streams, made of the sink and the query that writes to it.
 
-Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. So the application name of
-such a commit contains the sink and the query. A batch of another query with a number that the sink has already received
-is an error. It is a different batch than the committed one, so that it must not be skipped.
+Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch of another query with
+a number that the sink has already received is therefore a different batch, and must not be skipped as a duplicate. It
+is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OF_QUERY = re.compile(r"(.+) \(query ([0-9a-f-]{36})\)", re.DOTALL)
 
 
 def application_of(sink: str, query: str) -> str:
-    """Return the application of the commits of a sink.
+    """Return the application name for commits of a Spark query to a sink.
 
     Args:
         sink: The name of the sink.
@@ -27,18 +27,18 @@ def application_of(sink: str, query: str) -> str:
 
 
 def sink_of(application: str) -> str:
-    """Return the sink in an application name, or the application name itself if it does not contain a query."""
+    """Return the sink in an application name. A name that contains no query is returned unchanged."""
     found = _OF_QUERY.fullmatch(application)
     return found[1] if found else application
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Raise OptionError for a batch whose number the sink has already received from another query.
+    """Raise OptionError if another Spark query has already written a batch of this number to the same sink.
 
     Args:
         versions: The newest version of each application.
         application: The application of the commit.
-        version: Its version.
+        version: The number of the batch, which is the version of the commit.
 
     Raises:
         OptionError: Another query committed a batch of this number or a later one.

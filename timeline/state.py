@@ -1,4 +1,4 @@
-"""State of a table at one moment: its configuration, the view of its head, and later commits of other engines.
+"""State of a table at one moment: its configuration, its newest slot, and commits of other engines after that slot.
 
 `look` is the only function that reads this state from the store: Hudi's timeline, the slots and the properties. All
 other code receives it as a value.
@@ -22,7 +22,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class TableState:
-    """State of a table.
+    """State of a table at one moment, as read from the store.
 
     Attributes:
         config: The properties, including changes by slots.
@@ -40,14 +40,14 @@ class TableState:
     backup_restores: int = 0  # number of restores from a backup that this process has noticed
 
     def has(self, instant: Instant) -> bool:
-        """Return whether Hudi's timeline has the file of `instant`."""
+        """Return whether Hudi's timeline contained the file of `instant` when the state was read."""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
 def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
-    """Read the current state of the table.
+    """Read the current state of the table: its properties, new slots, and commits of other engines.
 
-    Lists Hudi's timeline, looks for new slots and reads the properties, with concurrent requests.
+    Sends the requests for Hudi's timeline, the slots and the properties concurrently.
 
     Args:
         history: The history of the table.

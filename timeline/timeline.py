@@ -1,6 +1,6 @@
-"""Timeline of a table: reads the state before a write, runs commit attempts, and rolls back pending instants.
+"""Write access to a table's timeline: reads the table's state, runs commit attempts, and rolls back pending instants.
 
-Every writer and table service commits through `attempt`, which runs the steps of a transaction.
+Every writer and table service commits through `TableTimeline.attempt`, which runs the steps of a transaction.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _CLOCK_MS = 900_000  # maximum clock difference, as in S3
 
 
 class TableTimeline:
-    """Access to the commit sequence of one table.
+    """Read and write access to the commits of one table.
 
-    entry_keys: returns the key hashes of an index entry. adopt: imports a commit of another engine.
+    `entry_keys` returns the key hashes of an index entry. `adopt` imports a commit of another engine as slots.
     """
 
     def __init__(
@@ -56,23 +56,29 @@ class TableTimeline:
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:
-        """Read the current state of the table.
+        """Read and return the current state of the table.
 
-        properties: False does not read the properties again, which is enough for readers. Raises TableReplaced if the
-        store contains a different table now, and TableNotFound if the table does not exist.
+        Args:
+            properties: False does not read the properties file again, which is enough for readers. Default True.
+
+        Raises:
+            TableReplaced: The store contains a different table than before.
+            TableNotFound: The table does not exist.
         """
         state = self._known = look(self.history, self._known, properties)
         return state
 
     def known(self) -> TableState:
-        """Return the newest state that this process has seen. Accesses the store only on the first call."""
+        """Return the newest state of the table that this process has read. Reads the store only on the first call."""
         return self._known or self.look()
 
     def ready(self) -> TableState:
-        """Return the state that a write can start from.
+        """Prepare the table for a write: complete the work of crashed writers, adopt external commits, and return the
+        state.
 
-        Publishes the unpublished slots of crashed writers, and adopts the commits of other engines. Also adopts their
-        plans if they write concurrently. Raises UnsupportedTable if a commit cannot be adopted.
+        Slots of crashed writers are published to Hudi's timeline, and commits of other engines become slots. So do the
+        compaction plans of Apache Hudi, if it writes concurrently. Raises UnsupportedTable if a commit cannot be
+        adopted.
         """
         while True:
             state = self.look()
@@ -93,7 +99,7 @@ class TableTimeline:
         state: TableState | None = None,
         mends: bool = False,
     ) -> Iterator[Transaction]:
-        """Run an attempt at a commit under a new instant.
+        """Run one attempt at a commit as a context manager that yields the transaction, with a new instant.
 
         The requested and inflight files of a write are written before the body runs. If the body ends without a slot
         (`attempt.slot`) or raises, the attempt is abandoned: its registered files and its instant are deleted.
@@ -129,10 +135,10 @@ class TableTimeline:
 
     @contextmanager
     def resume(self, plan: Plan) -> Iterator[Transaction]:
-        """Run an attempt at a compaction plan, under the instant of the plan.
+        """Run one attempt to complete a compaction plan, under the instant of the plan.
 
-        Several workers may try, and one completes the plan. The files of an attempt that does not complete stay, so
-        that the next run of the plan can use them.
+        Several workers may try at the same time, and one of them completes the plan. Files of a failed attempt are not
+        deleted, so that the next attempt can use them.
         """
         state = self.ready()
         require_names(state.config, state.view)
@@ -141,10 +147,15 @@ class TableTimeline:
         yield transaction
 
     def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
-        """Commit a slot without data files, with retries on conflicts.
+        """Commit a slot that adds no data files, such as a savepoint, and retry on conflicts.
 
-        state: the state for the first attempt. None (default): the current state. Raises CommitConflict if the retries
-        are exhausted, and the exceptions of `Transaction.complete`.
+        Args:
+            action: The action of the instant.
+            draft: The content of the slot.
+            state: The state for the first attempt. None (default): the current state.
+
+        Raises:
+            CommitConflict: The retries are exhausted. Exceptions of `Transaction.complete` are raised, too.
         """
         begun = iter([state])
 
@@ -155,7 +166,7 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        """Claim an instant and write its requested file, as the first step of an attempt.
+        """Start an attempt: claim a new instant and write its requested file.
 
         state: the state to start from. None (default): the current state. Raises the exceptions of `ready`.
         """
@@ -170,7 +181,10 @@ class TableTimeline:
         return Transaction(self, state, action, instant, nonce)
 
     def _require_right_clock(self) -> None:
-        """Raise StoreRefused if this machine's clock is far off, because later instants would have to follow it."""
+        """Raise StoreRefused if this machine's clock is more than 15 minutes off.
+
+        Instants grow, so later instants of all writers would have to follow the wrong clock.
+        """
         theirs = self.store.clock_ms()
         if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
             raise StoreRefused(
@@ -191,13 +205,16 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Publish unpublished slots, undo slots that another engine rolled back, and return the current state."""
+        """Repair the timeline after crashes and external rollbacks, and return the current state.
+
+        Publishes unpublished slots to Hudi's timeline, and undoes slots that another engine rolled back.
+        """
         while not self._publish_through(state := self.look()):
             continue
         return state
 
     def _publish_through(self, state: TableState) -> bool:
-        """Publish every slot up to the head of `state`.
+        """Write Hudi's instant files for every slot up to the head of `state`.
 
         Returns False if another engine rolled back one of the slots, and a new slot has undone it. Raises LockHeld if
         Hudi's lock is not available.
@@ -221,7 +238,11 @@ class TableTimeline:
         return True
 
     def claimed_action(self, instant: str) -> str:
-        """Return the action of a claimed instant, pending or completed. Raises PositionError without a claim."""
+        """Return the action of an instant that hoodoo started, such as 'deltacommit', whether it is pending or
+        completed.
+
+        Raises PositionError if hoodoo did not start the instant, or its claim was archived.
+        """
         try:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
@@ -230,7 +251,7 @@ class TableTimeline:
             ) from None
 
     def rollback(self, instant: str) -> Slot:
-        """Roll back the pending `instant` of any writer, and delete its files.
+        """Roll back the pending commit `instant` of any writer, and delete its files.
 
         Only the process that commits the rollback slot deletes files. A slow writer finds the slot and cannot commit.
 
@@ -251,10 +272,10 @@ class TableTimeline:
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Return whether the commit of `instant` is in the table, after CommitUnknown.
+        """Find out, after CommitUnknown, whether the commit of `instant` is in the table.
 
-        False means that it will never be in the table. A pending instant is rolled back, so that a delayed request
-        cannot complete it later. A compaction is an exception: its plan stays open, and may be completed later.
+        True means that it is. False means that it will never be: a pending instant is rolled back, so that a delayed
+        request cannot complete it later. A compaction is an exception: its plan stays open, and may be completed later.
 
         Args:
             instant: The instant of the commit.

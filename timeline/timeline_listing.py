@@ -1,4 +1,6 @@
-"""Results of `timeline()` and `history()`: all instants of a table, or the commits that changed rows."""
+"""Results of `timeline()`, which lists all instants of a table, and `history()`, which lists the commits that changed
+rows.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 @dataclass(frozen=True)
 class Entry:
-    """An instant of the timeline.
+    """Entry of `timeline()`: one instant of the table.
 
     Attributes:
-        slot: The number of the slot that ended the instant, or 0 while it is pending.
-        instant: The 17 digits of the instant.
+        slot: The number of the slot that completed the instant or rolled it back, or 0 while it is pending.
+        instant: The instant, as 17 digits in UTC.
         action: Hudi's name of the action, such as 'deltacommit' or 'clean'.
         state: 'requested', 'inflight', 'completed', 'planned' or 'rolled back'.
         operation: The operation, such as 'UPSERT', or '' while the instant is pending.
@@ -50,17 +52,17 @@ class Entry:
 
     @property
     def rows(self) -> int:
-        """The number of inserted, updated and deleted rows."""
+        """The total number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def seconds(self) -> float | None:
-        """The duration in seconds, or None while the instant is pending."""
+        """The time from the instant to its completion in seconds, or None while the instant is pending."""
         return (ms_of_instant(self.completed) - ms_of_instant(self.instant)) / 1000 if self.completed else None
 
 
 class Timeline(Sequence[Entry]):
-    """Instants of a table in slot order, followed by pending instants."""
+    """Result of `timeline()`: the completed instants of a table in slot order, followed by the pending instants."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)
@@ -127,7 +129,12 @@ def _entry(slot: Slot) -> Entry:
 
 
 def listing(history: History, newest: int | None = None) -> Timeline:
-    """Return the `newest` slots (default: all), followed by the pending instants."""
+    """Return the timeline of a table: its slots in order, followed by the pending instants.
+
+    Args:
+        history: The history of the table.
+        newest: Maximum number of slots. Older slots are left out. None (default): all slots.
+    """
     head = history.head()
     first = max(history.oldest_slot() - 1, 0 if newest is None else head.seq - newest)
     slots = history.slots(first, head.seq)
@@ -147,11 +154,11 @@ def listing(history: History, newest: int | None = None) -> Timeline:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that changed rows.
+    """Entry of `history()`: one commit that changed rows.
 
     Attributes:
-        cursor: The position of the commit, as a string.
-        instant: The 17 digits of the instant.
+        cursor: The position of the commit in the table's timeline, as a string that readers can store.
+        instant: The instant, as 17 digits in UTC.
         completed: The completion time, in UTC.
         operation: The operation, such as 'UPSERT'.
         inserted: Number of inserted rows.
@@ -186,12 +193,12 @@ class Commit:
 
     @property
     def slot(self) -> int:
-        """The number of the commit's slot."""
+        """The sequence number of the commit in the table's timeline (its slot)."""
         return int(self.cursor.split(":")[2])
 
     @property
     def rows(self) -> int:
-        """The number of inserted, updated and deleted rows."""
+        """The total number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
@@ -201,7 +208,7 @@ class Commit:
 
 
 class Commits(list[Commit]):
-    """List of commits that changed rows, newest first."""
+    """Result of `history()`: the commits that changed rows, newest first."""
 
     def __repr__(self) -> str:
         return "\n".join(map(self._line, self))
@@ -255,7 +262,12 @@ class Commits(list[Commit]):
 
 
 def commits(history: History, newest: int | None = None) -> Commits:
-    """Return the `newest` commits that changed rows (default: all commits since the oldest slot), newest first."""
+    """Return the commits that changed rows, newest first.
+
+    Args:
+        history: The history of the table.
+        newest: Maximum number of commits. None (default): all commits in slots, without archived ones.
+    """
     head, found = history.head(), Commits()
     saved = {
         seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq))
@@ -293,12 +305,15 @@ def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool
 
 
 def _deleted(slot: Slot) -> int:
-    """Return the number of rows that a slot deleted, including the rows of dropped file groups."""
+    """Return the number of rows that a commit deleted, including the rows of dropped file groups."""
     return slot.counts.get("deletes", 0) + slot.counts.get("removed", 0)
 
 
 def _is_exact(slot: Slot) -> bool:
-    """Return whether the counts of a slot are exact. Slots of older releases are judged by their files."""
+    """Return whether the row counts of a commit are exact.
+
+    Slots of older releases do not record this. For them it depends on the kinds of files that they added.
+    """
     if "exact" in slot.counts:
         return bool(slot.counts["exact"])
     if slot.published or any(file.external for file in slot.files) or slot.replaced:

@@ -1,6 +1,6 @@
-"""Adoption of commits that Apache Hudi made, to its own table or to a hoodoo table.
+"""Adoption of Apache Hudi's commits into hoodoo's slots, for tables of Hudi and for hoodoo tables that Hudi wrote to.
 
-They become slots in completion order.
+The commits become slots in completion order.
 
 Each file of the new snapshot is inspected once, to get its digest and an index entry for writes. If hoodoo and Hudi
 could see different rows afterwards, the adoption is refused with a reason before anything is written.
@@ -47,12 +47,12 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Result of the inspection of a file.
+    """Result of the inspection of a base file or log file that Apache Hudi wrote.
 
     Attributes:
-        file: The file with the attributes that the inspection found.
-        keys: The hashes of the keys in a base file, or of the keys that a log file writes.
-        placed: True if each row is in the partition that the table's transforms give.
+        file: The file, completed with its digest, row count, index entry and statistics.
+        keys: The key hashes of the rows in a base file, or of the rows that a log file writes.
+        placed: True if the partition of each row matches the table's partition transforms.
     """
 
     file: DataFile
@@ -62,7 +62,7 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Task that inspects one external file and writes its index entry. It can be pickled."""
+    """Task that inspects one file written by Apache Hudi, and writes its index entry. The task can be pickled."""
 
     store: Store
     config: TableConfig
@@ -98,9 +98,9 @@ class InspectFile:
         return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes, placed)
 
     def _log(self, file: DataFile, data: bytes) -> InspectedFile:
-        """Inspect a log.
+        """Inspect a log file of Apache Hudi: count its updates and deletes, and index its deleted keys.
 
-        An intact log gets its digest. A log with a torn block is read as Hudi does, and gets no digest.
+        An intact log keeps its digest. A log with a torn block is read as Hudi reads it, and gets no digest.
         """
         try:
             blocks = decode_log(data, columns=[RECORD_KEY])
@@ -139,10 +139,10 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Return the hashes of the keys of a base file. Raises UnsupportedTable.
+    """Return the key hashes of a base file. Raises UnsupportedTable if hoodoo would encode its record keys differently.
 
-    Record keys and paths must have hoodoo's encoding. Otherwise an upsert would not find the row, and would insert it
-    again. `rows` contains the record keys, and the columns from which keys and paths are derived.
+    Record keys and partition paths must have hoodoo's encoding. Otherwise an upsert would not find the stored row, and
+    would insert it again. `rows` contains the record keys, and their source columns.
     """
     try:
         keys = record_keys(rows, config.key, config.partition_by)
@@ -176,14 +176,14 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
 
 @dataclass(frozen=True)
 class CheckKeys:
-    """Task that checks the keys of one external base file without writing anything. It can be pickled."""
+    """Task that checks the record keys of a base file written by Apache Hudi. It writes nothing and can be pickled."""
 
     store: Store
     config: TableConfig
     file: DataFile
 
     def __call__(self) -> None:
-        """Check the keys. Raises UnsupportedTable, CorruptTable."""
+        """Read the base file and check its record keys. Raises UnsupportedTable or CorruptTable."""
         names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
         schema = slices.schema_of(self.config, names)
         require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
@@ -194,13 +194,15 @@ def _check(task: CheckKeys) -> None:
 
 
 class Adopter:
-    """Adopts the commits in a table's Hudi timeline into the table's slots."""
+    """Conversion of the commits in a table's Hudi timeline into slots of the table."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def whole_table(self) -> None:
-        """Create the slots of a table that only has Hudi's timeline. Raises UnsupportedTable, TableNotFound."""
+        """Create all slots of a table that has only Hudi's timeline so far. Raises UnsupportedTable or
+        TableNotFound.
+        """
         theirs = ExternalHistory(self.store)
         head = theirs.head()
         if not head.seq:
@@ -228,9 +230,11 @@ class Adopter:
         self.history.head()
 
     def newer(self, found: CompletedInstant) -> None:
-        """Adopt one instant that completed after the head, or a plan, and the plans made before it.
+        """Adopt one instant of Apache Hudi that is newer than the table's head, and the compaction plans made before
+        it.
 
-        Does nothing if another process is faster.
+        The instant is a completed commit or a compaction plan. Does nothing if another process adopts the instant
+        first.
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
@@ -254,7 +258,7 @@ class Adopter:
         self._adopt(view, self._completed(slot, view, found, theirs), live)
 
     def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        """Add the changed columns, the schemas of files, and the position of an application to `slot`."""
+        """Add the column changes, the schema ids of the files and the source position of an ingestion job to `slot`."""
         columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
@@ -271,9 +275,9 @@ class Adopter:
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if the base files of `view` have keys that hoodoo does not write.
+        """Raise UnsupportedTable if hoodoo would encode the record keys in the base files of `view` differently.
 
-        Used for a table that is converted before it is adopted.
+        Checks a table before it is converted and adopted.
         """
         _require_known_generator(config)
         index_of(self.store).require_valid_for(group.file_id for group in view.groups())
@@ -281,15 +285,15 @@ class Adopter:
         self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
 
     def _prepare(self, theirs: ExternalHistory) -> TableConfig:
-        """Return the configuration with the columns of the newest commit."""
+        """Return the table's configuration with the columns of Hudi's newest commit. Raises UnsupportedTable."""
         config = hoodie_properties.load(self.store)
         _require_known_generator(config)
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
-        """Store the columns in the table properties if they are missing there.
+        """Store the table's columns in the table properties if the properties lack them.
 
-        Spark only stores the columns in commits, which may be archived.
+        Spark stores the columns only in commits, which Hudi may archive.
         """
         if hoodie_properties.load(self.store).created != config.created:
             first = replace(config, schemas=SchemaHistory())
@@ -312,9 +316,9 @@ class Adopter:
                 )
 
     def _require_bases(self, view: View, looked: dict[str, InspectedFile]) -> None:
-        """Raise UnsupportedTable if a log writes a key that is not in its base file.
+        """Raise UnsupportedTable if a log file inserts keys that the base file of its file group lacks.
 
-        Writes find keys only through base files.
+        Writes find a key only through base files, so they would miss such a key.
         """
         for group in view.groups():
             self._require_base(group, looked)
@@ -354,7 +358,9 @@ class Adopter:
         return self._put(view, slot)
 
     def _put(self, view: View, slot: Slot) -> View:
-        """Write the next slot. Returns the view after it, or an empty view if another process was faster."""
+        """Write `slot` as the next slot. Returns the view after it, or an empty view if another process took the slot
+        first.
+        """
         slot = replace(slot, prev=view.sha)
         if used := features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
@@ -365,7 +371,7 @@ class Adopter:
         return self.history.head()
 
     def _described(self, view: View, found: CompletedInstant) -> Slot:
-        """Return the slot after `view` that describes `found`."""
+        """Return the slot that records the Hudi instant `found` as the next commit after `view`."""
         record = found.record(self.store)
         return external_history.slot_of(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
@@ -382,9 +388,9 @@ class Adopter:
         return slot
 
     def _restored(self, view: View, theirs: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
-        """Return the slot of a restore by Hudi.
+        """Return the slot that records a restore by Apache Hudi.
 
-        File groups that changed are replaced by their state in Hudi's timeline.
+        The slot replaces each file group that the restore changed by the files that Hudi's timeline now lists for it.
         """
         gone = found.record(self.store).get("instantsToRollback") or ()
         before = min((self._slot_that_completed(instant) for instant in gone), default=slot.seq) - 1

@@ -1,4 +1,4 @@
-"""Context of a write operation: the parts of a table, and the services that the operation may call."""
+"""Context of a write operation: the table's store, timeline and index, and the services that the operation calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Context of a write operation.
+    """Objects that a write operation works with: the table's store, timeline, index and engine, and its callbacks.
 
     Attributes:
         store: The store of the table.
@@ -45,5 +45,5 @@ class Context:
     head: int | None = None
 
     def on_head(self, slot: int | None) -> Context:
-        """Return a context for a write that fails if rows were written after `slot`. None: no condition."""
+        """Return a copy of the context for a write that fails if rows were written after `slot`. None: no condition."""
         return self if slot is None else replace(self, head=slot)

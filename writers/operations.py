@@ -1,4 +1,4 @@
-"""Write operations. One loop locates, routes, writes and completes, and repeats this after a conflict.
+"""Write operations: each attempt locates keys, plans, writes files and commits, and is repeated after a conflict.
 
 The prepared batch is reused by a retry. Files and meta columns contain the old instant, so they are written again.
 """
@@ -39,7 +39,7 @@ _SPENT = "Nothing was written. Write again, or raise max_retries."
 
 @dataclass
 class Committed:
-    """Result of a write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
+    """Result of a committed write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
 
     cursor: Cursor
     instant: str = ""
@@ -59,7 +59,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Raised if a plan mistook a key for a stored one with the same hash. Nothing was committed."""
+    """Internal exception: a plan mistook a new key for a stored key with the same hash. Nothing was committed."""
 
 
 def commit(
@@ -69,13 +69,11 @@ def commit(
     transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
-    """Call `propose` on the newest view, write the plan and complete the commit.
+    """Plan, write and commit a write operation, and repeat it with a new instant after each conflict.
 
-    After a conflict, repeat with a new instant.
-
-    If `propose` returns None, there is nothing to write. `comparing` replaces `propose` after it mistook a key for a
-    stored one with the same hash. It compares keys. This repetition does not count as a retry, because no other writer
-    interfered.
+    `propose` returns the plan for the newest view, or None if there is nothing to write. `comparing` replaces `propose`
+    after it mistook a key for a stored one with the same hash. It compares keys. This repetition does not count as a
+    retry, because no other writer interfered.
 
     Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
     already has the batch `transaction` from another query. Also raises errors caused by the data or the store.
@@ -105,7 +103,10 @@ def commit(
 def _once(
     context: Context, state: TableState, operation: str, propose: Propose, transaction: ApplicationVersion | None
 ) -> Committed:
-    """Make one attempt on `state`. Raises Conflict or _MistakenKeys if another attempt may succeed."""
+    """Make one attempt to commit a write on the table state `state`.
+
+    Raises Conflict or _MistakenKeys if another attempt may succeed.
+    """
     if context.head is not None:
         _require_head(context, context.head, state.view.seq)
     try:
@@ -128,7 +129,7 @@ def _once(
 
 
 def _require_head(context: Context, head: int, newest: int) -> None:
-    """Raise CommitConflict if a row was written after the slot `head`."""
+    """Raise CommitConflict if another writer wrote rows after the slot `head`."""
     for slot in context.timeline.history.slots(head, newest):
         if slot.writes_rows:
             raise CommitConflict(
@@ -140,7 +141,7 @@ def _require_head(context: Context, head: int, newest: int) -> None:
 
 
 def _evolved(context: Context, state: TableState) -> TableConfig:
-    """Return the table configuration with the batch's new columns.
+    """Return the table's configuration with the columns that the batch adds.
 
     Changes that cannot be part of the write's slot are committed first. Raises RewriteNeeded.
     """
@@ -166,7 +167,7 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
 
 
 def _cleaned_away(context: Context, state: TableState) -> bool:
-    """Return whether cleaning deleted files of the view in `state`, or the table was restored from a backup.
+    """Return whether files of the view are missing because of cleaning or a restore from a backup.
 
     A missing file is then not damage, and the write is repeated on the newest view.
     """
@@ -175,7 +176,7 @@ def _cleaned_away(context: Context, state: TableState) -> bool:
 
 
 class _Attempt:
-    """One attempt of a transaction: its instant, its files, its slot."""
+    """One attempt to commit a write, with its own instant and files."""
 
     def __init__(
         self, context: Context, state: TableState, operation: str, transaction: ApplicationVersion | None
@@ -183,7 +184,10 @@ class _Attempt:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
-        """Run the attempt. Raises Conflict, _MistakenKeys, and errors caused by the data or the store."""
+        """Write the files of a plan and commit them in a slot.
+
+        Raises Conflict, _MistakenKeys, and errors caused by the data or the store.
+        """
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
@@ -197,7 +201,10 @@ class _Attempt:
         return self._result(slot, proposal, written)
 
     def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
-        """Return `drafted`. Raises Conflict if files were added for which the new columns need more than this slot."""
+        """Return the slot draft unless commits of other writers rule out its column changes. Raises Conflict.
+
+        They rule them out if they changed columns, or wrote files that would have to be rewritten first.
+        """
         from hoodoo.timeline.columns.rewrites import rewrites
 
         if view.schemas != self.state.view.schemas:
@@ -208,7 +215,7 @@ class _Attempt:
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
-        """Write the files of `proposal`.
+        """Run the write tasks of a plan. Returns the plan without tasks that wrote nothing, and the written files.
 
         Returns the plan without assignments that wrote nothing, and the written files.
         """
@@ -299,12 +306,11 @@ class _Attempt:
 
 
 def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
-    """Return whether the counts of a commit are exact."""
     return proposal.exact and all(one.exact for one in written)
 
 
 def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
-    """Return the row counts of the files or of the plan, with the names that a slot uses."""
+    """Return the row counts of a commit, as a dict with the names that a slot uses, such as 'inserts'."""
     names = ("inserts", "updates", "deletes", "stale")
     if proposal.counts is not None:
         return dict(zip(names, proposal.counts, strict=True))
@@ -334,7 +340,7 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
 def upsert(
     context: Context, source: Source, operation: str = "UPSERT", transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Insert new keys, and replace or delete rows of existing keys."""
+    """Insert rows with new keys, and replace or delete the stored rows of existing keys."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
@@ -346,7 +352,7 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert new keys only.
+    """Insert rows with new keys. Rows with existing keys are an error or are left out.
 
     With existing='fail', an existing key raises KeyExists. With 'keep', rows of existing keys are left out. `bulk`
     writes only new file groups. Their rows are sorted by the columns in `sort`, if there are any.
@@ -365,7 +371,7 @@ def overwrite(
     operation: str,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Replace whole partitions (None: all existing partitions) by the rows of `source`."""
+    """Replace all rows of partitions by the rows of `source`. partitions: None replaces all existing partitions."""
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         doomed = list(view.partitions if partitions is None else partitions)

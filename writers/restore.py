@@ -1,4 +1,4 @@
-"""Restore: a new commit brings back the rows of an earlier snapshot. Later commits stay readable in the history.
+"""Restore of an earlier snapshot by a new commit. Later commits stay readable in the history.
 
 Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
 replacecommit. Any concurrent write conflicts, because it would be neither undone nor kept as a whole.
@@ -33,7 +33,10 @@ _COMPARED_BYTES = 64 << 20  # total size of the differing files above which rows
 
 @dataclass(frozen=True)
 class FormerRows:
-    """Function that reads the live rows of an earlier slice as changes. It runs in the task and can be pickled."""
+    """Function that reads the live rows of an earlier snapshot of a file group, to write them again.
+
+    It runs in the task and can be pickled.
+    """
 
     store: Store
     config: TableConfig
@@ -49,7 +52,7 @@ class FormerRows:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Restore the rows and columns of the snapshot at slot `seq`.
+    """Write a commit that restores the rows and columns of the snapshot at slot `seq`.
 
     Checks stay, and use the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and SchemaError if a
     check uses a column that was added later.
@@ -90,7 +93,7 @@ def restore(context: Context, seq: int) -> Committed:
 def _counted(
     context: Context, config: TableConfig, now: View, then: View, groups: Sequence[FileGroup]
 ) -> RowCounts | None:
-    """Return the numbers of inserted, updated and deleted rows, or None if they are unknown.
+    """Count the rows that a restore inserts, updates and deletes, or return None if the counts are unknown.
 
     They are unknown if the comparison would need too much memory, or if current values do not match the earlier
     columns.
@@ -104,7 +107,7 @@ def _counted(
 
 
 def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
-    """Return the columns of the snapshot as the table's next schema, or None if the columns are unchanged.
+    """Return the snapshot's columns as the new schema of the table, or None if the columns are unchanged.
 
     The largest column id stays, so that no id is used twice.
     """
@@ -121,7 +124,7 @@ def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment
 
 @dataclass(frozen=True)
 class _FormerKeys:
-    """Function that reads the key hashes of restored groups.
+    """Function that reads the key hashes of the file groups that a restore brings back.
 
     Hashes of deleted rows are included, which does no harm.
     """
@@ -135,7 +138,7 @@ class _FormerKeys:
 
 
 def _unlike(one: View, other: View) -> Iterator[FileGroup]:
-    """Yield the file groups of `one` that are not in `other` with the same files."""
+    """Yield the file groups of the view `one` that are missing in the view `other`, or have different files there."""
     for group in one.groups():
         if other.group(group.partition, group.file_id) != group:
             yield group
@@ -146,7 +149,7 @@ def _rows(group: FileGroup) -> int:
 
 
 def _holds_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
-    """Return whether a slice has live rows. A slice without live rows needs no file."""
+    """Return whether a file group has live rows. A group without live rows is not written again."""
     if not any(log.file.deletes for log in group.logs):
         return _rows(group) > 0
     return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0

@@ -1,4 +1,4 @@
-"""Sources of rows to write, which propose the plan of a write for a view.
+"""Rows of a write, with methods that plan an upsert, an insert or an overwrite on a view.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 """
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Interface of rows to write, which proposes a plan for a view."""
+    """Interface of the rows of a write, which plan how they change a view of the table."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Return the plan that inserts new keys, and replaces or deletes the rows of existing keys.
+        """Plan an upsert: insert rows with new keys, and replace or delete rows of existing keys. None: nothing to do.
 
         None: there is nothing to do.
         """
@@ -47,7 +47,7 @@ class Source(Protocol):
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None:
-        """Return the plan that inserts the keys that are not in `view`.
+        """Plan an insert of the rows whose keys are not in the table.
 
         Args:
             context: The context of the write.
@@ -59,16 +59,16 @@ class Source(Protocol):
         """
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        """Return the plan that writes all rows into new file groups, without a search for existing keys."""
+        """Plan a write of all rows into new file groups, without a search for existing keys."""
         ...
 
     def partitions_used(self) -> list[str]:
-        """Return the paths of the partitions that have a row."""
+        """Return the paths of the partitions that the rows belong to."""
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """A batch in the memory of this process.
+    """Batch to write that is in the memory of this process.
 
     Attributes:
         batch: The batch.
@@ -83,7 +83,7 @@ class InProcess:
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Return the batch with the current columns of the table.
+        """Convert the batch to the table's current columns, and check its rows again if the table has new checks.
 
         Raises ColumnError if it has values for a column that was dropped. Raises CheckFailed if a row fails a check
         that was added after the batch was prepared.
@@ -159,7 +159,7 @@ _PAIRS = 1 << 24  # maximum number of keys times partitions per lookup
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows that the tasks of Spark's data source prepared for a write of `Table`.
+    """Rows that tasks of the Spark data source prepared for a write.
 
     Attributes:
         source: The rows, in memory or staged.
@@ -174,10 +174,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete in all partitions. The partitions in their batch are ignored."""
+    """Keys to delete in every partition of the table. The partitions in their batch are ignored."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Return the plan that deletes each key in every partition that contains it."""
+        """Plan the deletion of each key in every partition that contains it."""
         batch = self.fitted(config)
         found = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
         # includes keys that are inserted concurrently
@@ -185,7 +185,7 @@ class InEveryPartition(InProcess):
 
 
 def _where_found(context: Context, view: View, batch: Batch) -> Batch:
-    """Return the rows of `batch`, once for every partition that contains their hash."""
+    """Repeat the rows of a batch for every partition whose index contains their key hash."""
     partitions, texts = list(view.partitions), batch.rows[RECORD_KEY].combine_chunks()
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     together = max(1, _PAIRS // max(1, len(batch)))
@@ -198,12 +198,15 @@ def _where_found(context: Context, view: View, batch: Batch) -> Batch:
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    """Return the table's checks without the checks in `passed`."""
+    """Return the table's checks that are not in `passed`, so that they still have to run on a batch."""
     return tuple(check for check in checks.of(config) if check not in passed)
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Return a mask of the keys with a live row. If a log deletes the key, the slice is read."""
+    """Return a boolean mask of the batch rows whose key has a live row in the table.
+
+    If a log deletes a key, the file group is read.
+    """
     there = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)
@@ -213,26 +216,26 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
 
 
 def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
-    """Return the ids of the file groups that contain the keys under `mask`."""
+    """Return the ids of the file groups that contain the batch keys selected by `mask`."""
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 
 @dataclass(frozen=True)
 class SomeKeys:
-    """The number of some record keys of a batch, and the first of them in sorted order, for an error message."""
+    """Number of record keys and the first of them in sorted order, for an error message."""
 
     count: int
     first: tuple[str, ...]
 
 
 def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
-    """Return the keys of the rows under `mask`."""
+    """Return the number of record keys selected by `mask`, and the first of them in sorted order."""
     keys = batch.rows[RECORD_KEY].filter(pa.array(mask))
     return SomeKeys(len(keys), tuple(first_keys(keys)))
 
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
-    """Return the error for existing keys, found in parts of a batch."""
+    """Return the KeyExists error for an insert. `parts` are the existing keys in each part of the batch."""
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
@@ -244,7 +247,7 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
 
 
 def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
-    """Return the error for keys that are not in the table, found in parts of a batch."""
+    """Return the KeyNotFound error for an update. `parts` are the missing keys in each part of the batch."""
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
         f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Remove these rows, or "

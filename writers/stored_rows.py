@@ -39,7 +39,7 @@ def update(
     new_values: Callable[[TableConfig], NewValues],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Set new values in the rows that match `condition`, and write the rows that change.
+    """Update the rows that match `condition`, and commit the rows whose values change.
 
     `condition` and `new_values` are evaluated again in each attempt, for the current columns of the table.
     """
@@ -63,7 +63,7 @@ def update(
 def delete(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Delete the rows that match `condition`.
+    """Delete the rows that match `condition`, in one commit.
 
     A file group whose rows certainly all match is dropped without reading it.
     """
@@ -95,7 +95,7 @@ def _planned(
     changes: Callable[[FileGroup], Callable[[], KeyedChanges]],
     drops: bool = False,
 ) -> WritePlan:
-    """Return the plan that writes `changes` to each file group that may have a matching row.
+    """Return the plan that applies `changes` to each file group that may contain a matching row.
 
     With `drops`, file groups whose rows all match are dropped as a whole.
     """
@@ -122,9 +122,9 @@ def _planned(
 
 @dataclass(frozen=True)
 class _Updates:
-    """Function that returns the new versions of the rows that a task reads. It runs in the task.
+    """Function that reads the matching rows of a file group and returns their new versions, inside a task.
 
-    With `narrow`, only the columns that are set are used.
+    With `narrow`, only the columns that are set are returned.
     """
 
     read: SliceTask
@@ -146,7 +146,7 @@ class _Updates:
 
 @dataclass(frozen=True)
 class _Deletes:
-    """Function that returns the deletes of the rows that a task reads. It runs in the task."""
+    """Function that reads the matching rows of a file group and returns their deletes, inside a task."""
 
     read: SliceTask
     config: TableConfig
@@ -157,7 +157,7 @@ class _Deletes:
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
-    """Return unconditional deletes of stored rows, regardless of their ordering values.
+    """Return deletes for stored rows that take effect regardless of ordering values.
 
     `rows` contains the record key, and the key and partition columns.
     """

@@ -1,1 +1,1 @@
-"""Bloom filter index, with a bloom filter and sorted key hashes for each base file."""
+"""Bloom filter index: for each base file, a bloom filter and the sorted hashes of its record keys."""

@@ -1,4 +1,4 @@
-"""Cells: mapping from key hashes to rows of a base file.
+"""Cells of an index entry, which map the hashes of record keys to rows of a base file.
 
 Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
 key. Hash and check together identify the key, even if somebody chooses colliding keys (format/key_check). A row
@@ -20,7 +20,7 @@ from hoodoo.format.key_check import check64
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one base file.
+    """Mapping from the key hashes of one base file to row positions.
 
     Attributes:
         hashes: uint64[n], ascending.
@@ -75,7 +75,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Return the cells of a file. `hashes` and `checks` are uint64[n], of the keys in row order."""
+    """Create the cells of a base file. `hashes` and `checks` are uint64[n], for its keys in row order."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -83,11 +83,13 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Return the cells of a file that begins with rows of an older file, in the same order.
+    """Create the cells of a rewritten base file from the cells of the older file, without hashing its keys again.
+
+    The new file begins with the remaining rows of the older file, in the same order.
 
     Args:
         before: The cells of the older file.
-        dropped: Positions of the rows of the older file that the new one lacks.
+        dropped: Positions of the rows of the older file that the new file leaves out.
         hashes: uint64[n], the key hashes of the rows added at the end, in row order.
         checks: uint64[n], the checks of these keys, with the secret of `before`.
     """
@@ -108,7 +110,9 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return the digest, 32 hex digits, of hashes (uint64) in row order."""
+    """Return a digest (32 hex digits) of key hashes in row order, which shows whether two files have the same row
+    order.
+    """
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

@@ -1,8 +1,9 @@
-"""Index entries. An entry is one file below the table's metadata folder, with the keys of one data file.
+"""Index entries: one file per data file, with a bloom filter and the sorted hashes of the data file's record keys.
 
-An entry contains a bloom filter, sorted key hashes with the row of each, and the key range. The filter shows which hash
-arrays to open, and the hash array decides. The key range is not used for pruning. A purge reads it because it contains
-two keys. An entry never changes. A rewrite that keeps every key in its row reuses the entry of the previous file.
+Entries are below the table's metadata folder. An entry contains a bloom filter, sorted key hashes with the row of each,
+and the key range. The filter shows which hash arrays to open, and the hash array decides. The key range is not used for
+pruning. A purge reads it because it contains two keys. An entry never changes. A rewrite that keeps every key in its
+row reuses the entry of the previous file.
 
 Layout (little-endian) of HOODOOI2, the entry of a base file:
 
@@ -43,14 +44,14 @@ _NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
-"""Number of lookups after which an unused entry is removed from the cache. Usually its base file was rewritten."""
+"""Number of lookups after which an unused index entry leaves the cache. Usually its base file was rewritten."""
 _WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
 _REMEDY = "Run salvage() (hoodoo salvage), which recreates it."
 T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Return the bytes of an entry that only contains `hashes` (uint64, any order)."""
+    """Encode an index entry that only contains key hashes (uint64, any order), such as the keys that a log deletes."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
@@ -58,12 +59,12 @@ def encode(hashes: np.ndarray) -> bytes:
 
 
 def cells_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
-    """Return the bytes of the entry of a base file.
+    """Encode the index entry of a base file.
 
     Args:
-        cells: The cells of its keys.
-        min_key: The least key.
-        max_key: The greatest key.
+        cells: The key hashes and row positions of the file.
+        min_key: The least key of the file.
+        max_key: The greatest key of the file.
     """
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
@@ -85,7 +86,7 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 @dataclass(frozen=True)
 class EntryArray:
-    """One array of an entry: `count` u64 values from the byte `start`, and their digest."""
+    """Array in an index entry: `count` u64 values that begin at the byte `start`, and their digest."""
 
     name: str
     start: int
@@ -93,13 +94,13 @@ class EntryArray:
     digest: bytes
 
     def cache_key(self, key: str) -> str:
-        """Return the cache key of this array for the entry `key`."""
+        """Return the name of this array in the cache, for the index entry at the path `key`."""
         return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
 class Front:
-    """The beginning of an entry, before its arrays: the key range and the bloom filter.
+    """Beginning of an index entry, before its arrays of hashes and cells: the key range and the bloom filter.
 
     Attributes:
         min_key: The least key.
@@ -127,14 +128,14 @@ class Front:
 
     @property
     def arrays(self) -> tuple[EntryArray, ...]:
-        """The arrays of the entry, hashes first."""
+        """The arrays of the entry: hashes, and cells if the entry has row positions."""
         hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
         cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
 
 
 class EntryCache:
-    """Cache of a table's entries. It holds no reference to the store, so that the store can be freed first."""
+    """Cache of a table's index entries. It holds no reference to the store, so that the store can be freed first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -144,7 +145,7 @@ class EntryCache:
 
 
 class _Kept(Generic[T]):
-    """Least recently used cache. Each value is stored with the number of the last lookup that used it.
+    """Least recently used cache. Each value is stored with the number of the last index lookup that used it.
 
     `held` is the total size of the values, in the unit of `size`.
     """
@@ -184,18 +185,18 @@ _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
 
 
 def cache_of(store: Store) -> EntryCache:
-    """Return the cache of `store` that is shared in this process, so that each entry is read once."""
+    """Return the index cache that all indexes of `store` in this process share, so that each entry is read once."""
     return _caches.setdefault(store, EntryCache())
 
 
 class EntryReader:
-    """Reader of entries with a cache. Cached entries are never stale, because an entry never changes."""
+    """Cached reader of index entries. Cached entries are never stale, because an entry never changes."""
 
     def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
         self.store, self._cache = store, cache or EntryCache()
 
     def begin_look(self) -> None:
-        """Start a lookup, and remove entries from the cache that the last lookups did not use."""
+        """Start an index lookup, and remove entries from the cache that the last 16 lookups did not use."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
@@ -203,7 +204,7 @@ class EntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> Front:
-        """Return the range and the filter of an entry. Raises CorruptTable, which names `key`."""
+        """Read the key range and the bloom filter of an index entry. Raises CorruptTable, which names `key`."""
         cache = self._cache
         with cache.lock:
             if (found := cache.fronts.get(key, cache.look)) is not None:
@@ -216,14 +217,17 @@ class EntryReader:
         return found
 
     def hashes(self, key: str) -> np.ndarray:
-        """Return all key hashes of an entry, ascending uint64. They are memory-mapped if the store supports it.
+        """Read all key hashes of an index entry, ascending uint64. They are memory-mapped if the store supports it.
 
         Raises CorruptTable, which names `key`.
         """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Return the cells of an entry, or None if it lacks row positions. Raises CorruptTable, which names `key`."""
+        """Read the row positions of an index entry, or return None if the entry lacks them.
+
+        Raises CorruptTable, which names `key`.
+        """
         front = self.front(key)
         if not front.order:
             return None

@@ -1,4 +1,4 @@
-"""Bloom filter index. Each base file has an index entry with a bloom filter and the sorted hashes of its keys.
+"""Bloom filter index, whose entry for a base file contains a bloom filter and the sorted hashes of the file's keys.
 
 The filters show which hash arrays to open, and the arrays decide. No data file is opened. Results are exact except for
 collisions of 64-bit hashes. They show where a collision is possible, so that callers can compare keys.
@@ -37,12 +37,12 @@ _FETCHED = 1024  # entries that are read at once; less than the capacity of the 
 
 
 def new_secret() -> bytes:
-    """Return the secret of a new entry. The simulator replaces this function to get reproducible bytes."""
+    """Return a random secret for a new index entry. The simulator replaces this function to get reproducible bytes."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 class BloomIndex:
-    """Implementation of KeyIndex with bloom filters."""
+    """Implementation of KeyIndex with a bloom filter and sorted key hashes for each base file."""
 
     def __init__(self, store: Store, together: Together = in_order, shared: bool = False) -> None:
         self._store, self._together = store, together
@@ -74,15 +74,16 @@ class BloomIndex:
         return found
 
     def _fetch(self, groups: Sequence[FileGroup]) -> None:
-        """Read all entries that the lookup certainly needs at once, so that it waits only once."""
+        """Read the bloom filters that the lookup needs concurrently, so that it waits for only one request."""
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
             self._together([partial(self._entries.front, entry) for entry in entries])
 
     def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
-        """Search the keys of one partition.
+        """Search the file groups of one partition for keys, and add the results to `found`.
 
-        `rows` are in ascending order of hash, so that the sorted lookups read each page of an array once.
+        `rows` are the lookups of the partition in ascending order of hash, so that each page of a hash array is read
+        once.
         """
         for group in groups:
             number = len(found.groups)
@@ -109,7 +110,7 @@ class BloomIndex:
         return np.arange(len(wanted)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, wanted))
 
     def home_for_new(self, keys: Keys) -> None:
-        """Return None: a new key may go to any file group of its partition."""
+        """Return None, because a new key may go to any file group of its partition."""
 
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
@@ -118,14 +119,15 @@ class BloomIndex:
         return KeysOfRows(new_secret())
 
     def _knows_rows(self, base: DataFile) -> bool:
-        """Return whether the entry of `base` matches its row order.
+        """Return whether the index entry of a base file has the row order of the file, so that its row positions are
+        valid.
 
-        The entry may come from another attempt of the task.
+        The entry may come from another attempt of the task, with another order.
         """
         return bool(base.order) and self._entries.front(base.index).order == base.order
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the entry of a base file.
+        """Store the index entry of a new base file.
 
         If all keys are in the same rows as in an older file, the entry of that file is reused.
         """
@@ -149,7 +151,7 @@ class BloomIndex:
         return name
 
     def _stored(self, name: str, data: bytes) -> bool:
-        """Store an entry. Returns False if another attempt of the task already stored it."""
+        """Store an index entry. Returns False if another attempt of the task already stored it."""
         try:
             self._store.create(name, data)
         except FileExistsError:
@@ -180,16 +182,15 @@ class BloomIndex:
         return mask
 
     def holds_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the least or the greatest key of the entry is in `texts`.
-
-        An entry contains no other keys as text.
+        """Return whether the least or the greatest key of an index entry is in `texts`. It contains no other keys as
+        text.
         """
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 
 
 def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return a mask over `wanted` (ascending): True if the hash is in `sorted_hashes`."""
+    """Return a boolean mask of the hashes in `wanted` (ascending) that `sorted_hashes` contains."""
     if not len(sorted_hashes):
         return np.zeros(len(wanted), bool)
     positions = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)

@@ -1,4 +1,4 @@
-"""Bloom filters of record keys, one per base file. They return which keys of a batch a file may contain.
+"""Bloom filters of record keys, one per base file, which rule out most keys that a file does not contain.
 
 A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
 hash is XXH64 with seed 42, mixed again for each slice. It is available for a whole column, whereas the hash of
@@ -34,18 +34,20 @@ _U64 = (1 << 64) - 1
 _ROWS = 1 << 16
 """Number of hashes mixed at a time, so that the intermediate arrays fit into the CPU cache."""
 _FEW = 512
-"""Up to this number, hashes are looked up in all slices at once, because a numpy call costs more than it saves."""
+"""Up to this number, hashes are looked up in all slices at once, because checking slice by slice costs more than it
+saves.
+"""
 
 
 class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
-    """A pybloom-live filter whose `in` and `add` use the hash of this module."""
+    """Bloom filter of pybloom-live whose `in` and `add` use XXH64 hashes."""
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
         self.make_hashes = self._hashes_of
 
     def _hashes_of(self, key: Any) -> Iterator[int]:
-        """Yield the key's position in each slice. This is the scalar form of `_positions`."""
+        """Yield the bit position of a key in each slice. This is the scalar form of `_positions`."""
         digest = xxhash.xxh64_intdigest(str(key).encode(), SEED)
         for i in range(self.num_slices):
             x = (digest + i * _STEP) & _U64
@@ -53,10 +55,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
             yield ((x >> 32) * self.bits_per_slice) >> 32
 
     def copy(self) -> KeyFilter:
-        """Return a filter with a copy of the bits.
-
-        The inherited method would use pybloom-live's hash and find no keys.
-        """
+        """Return a copy of the filter. The inherited method would use pybloom-live's hash, and find no keys."""
         return _with_bits(
             self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
         )
@@ -66,7 +65,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
 
 def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
-    """Return a filter of n keys, given by their hashes (hash64, uint64[n]), sized for `error_rate`."""
+    """Create a bloom filter that contains the given key hashes (hash64, uint64[n]), sized for `error_rate`."""
     empty = KeyFilter(max(len(hashes), 1), error_rate)
     width = empty.bits_per_slice
     flags = np.zeros(empty.num_bits, np.uint8)
@@ -79,9 +78,9 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
 
 
 def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
-    """Return for each hash64 (uint64[n]) whether its key may be in the filter, as bool[n]. False is certain.
+    """Return a boolean mask of the key hashes (uint64[n]) that the bloom filter may contain. False is certain.
 
-    A key outside one slice is not looked up in the next slice.
+    A hash whose bit is missing in one slice is not looked up in the next slice.
     """
     bits = np.frombuffer(bloom.bitarray, np.uint8)
     answer = np.zeros(len(hashes), bool)
@@ -102,9 +101,9 @@ def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.nda
 
 
 def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
-    """Return positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width.
+    """Return the bit position of each key hash in slice i, which has `width` bits.
 
-    A column of slices (int64[m, 1]) gives int64[m, n].
+    It is the upper half of a 64-bit mix, scaled to the width. A column of slices (int64[m, 1]) gives int64[m, n].
     """
     x = hashes + np.atleast_1d(i).astype(np.uint64) * np.uint64(_STEP)
     x ^= x >> np.uint64(32)
@@ -116,14 +115,14 @@ def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarra
 
 
 def to_bytes(bloom: KeyFilter) -> bytes:
-    """Return the bytes of a filter. The module docstring describes the layout."""
+    """Encode a bloom filter as bytes. The module docstring describes the layout."""
     header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
     body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
     return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))
 
 
 def from_bytes(data: bytes | memoryview) -> KeyFilter:
-    """Parse the bytes of a filter. Raises CorruptTable for damaged bytes and for an unknown hash."""
+    """Decode the bytes of a bloom filter. Raises CorruptTable for damaged bytes and for an unknown hash."""
     body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
     if (
         not body.startswith(_MAGIC)

@@ -1,1 +1,1 @@
-"""Change data: the inserts, updates and deletes between two snapshots of a table."""
+"""Change feed: the rows that were inserted, updated and deleted between two snapshots of a table."""

@@ -1,6 +1,6 @@
-"""Reader of Hudi's change log files, which returns them as Arrow tables.
+"""Reader of Hudi's change log files, which record the row changes of one rewrite of a base file.
 
-A change log records the changes that one rewrite of a base file made. The caller chooses the files to read.
+The caller chooses the files to read. The changes are returned as Arrow tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Return the changes that the rewrite to the base file `file` made, one row per change.
+    """Read the change log of a base file: one row per insert, update or delete of the rewrite that created the file.
 
     Each row has OP ("i", "u" or "d") and KEY. It also has BEFORE and AFTER, as far as the mode of the change log stores
     them. Both are structs with the table's current columns.
@@ -51,7 +51,7 @@ def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
-    """Return the record keys of changes, from their KEY column or else from their images."""
+    """Return the record keys of the rows of a change log, from their KEY column or computed from their row images."""
     if KEY in rows.column_names:
         return rows[KEY]
     found = {

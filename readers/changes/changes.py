@@ -1,4 +1,4 @@
-"""Change data of a range of slots, for `changes`, `diff` and `incremental`.
+"""Changes of rows in a range of slots, for `changes`, `diff` and `incremental`.
 
 This module decides which file groups of which partitions are compared. `readers/changes/row_diff.py` compares them. The
 table needs no special option.
@@ -44,7 +44,7 @@ NET, ALL = "net", "all"
 
 @dataclass(frozen=True)
 class ChangesTask(Task):
-    """Task that finds the changes in some file groups of one partition.
+    """Task that finds the row changes in some file groups of one partition, in a range of slots.
 
     Attributes:
         store: The store of the table.
@@ -74,11 +74,11 @@ class ChangesTask(Task):
         return self.shown(self.found())
 
     def shown(self, found: pa.Table) -> pa.Table:
-        """Return `found` with only the columns that users see."""
+        """Remove the internal columns of the changes, such as the record key."""
         return found.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
     def found(self) -> pa.Table:
-        """Return the changes with their record keys."""
+        """Find the row changes, with their record keys."""
         if self.net:
             return self.whole([self.found_in(step) for step in self.steps])
         images = self._images(self.columns, self.where)
@@ -91,11 +91,11 @@ class ChangesTask(Task):
         )
 
     def found_in(self, step: SnapshotPair) -> pa.Table:
-        """Return the changes of one step. For net changes only."""
+        """Find the net row changes in one pair of file group snapshots."""
         return self._images(self.columns, self.where).diff(step)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
-        """Combine the changes found in each step into the changes of the whole task."""
+        """Combine the net changes of all snapshot pairs of the task, and add the instants of deletes."""
         rows = joined(pa.concat_tables(found), True)
         return self._dated(rows) if self.timed else rows
 
@@ -111,7 +111,10 @@ class ChangesTask(Task):
         )
 
     def _dated(self, found: pa.Table) -> pa.Table:
-        """Fill in the instants of the commits that deleted keys."""
+        """Find the commit that deleted each key, and fill in its instant.
+
+        No file records it, so the commits that may have deleted keys are compared one by one, newest first.
+        """
         open_ = pc.equal(found["instant"], "")
         missing = found.filter(open_)
         if not len(missing):
@@ -136,7 +139,7 @@ class ChangesTask(Task):
 
 
 class Changes(Rows):
-    """The changes in a range of slots, or between two snapshots, as rows.
+    """Row changes in a range of slots, or between two snapshots.
 
     Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
     structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
@@ -179,7 +182,7 @@ class Changes(Rows):
         self._require_beginning()
 
     def _require_beginning(self) -> None:
-        """Raise SnapshotExpired if the start of the range is no longer readable.
+        """Raise SnapshotExpired if the snapshot at the start of the range is no longer readable.
 
         The view of the end of the range is already loaded and needs no check.
         """
@@ -197,7 +200,7 @@ class Changes(Rows):
 
     @property
     def _first(self) -> int:
-        """The slot of the oldest snapshot that is read.
+        """The slot of the oldest snapshot that this read needs.
 
         Without `since`, this is the newest snapshot for net changes, and the oldest readable snapshot for all versions.
         """
@@ -206,7 +209,7 @@ class Changes(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """The Arrow schema of the changes: `op`, `instant`, and the structs `before` and `after`."""
         image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
         images = [pa.field("before", image), pa.field("after", image)]
@@ -216,7 +219,7 @@ class Changes(Rows):
         return name_mapping.beneath(["before", "after"])
 
     def tasks(self) -> list[Task]:
-        """Split the read into tasks that can run anywhere.
+        """Split the read into tasks, which can run in any process.
 
         Returns:
             The tasks, some for each partition that changed.
@@ -224,12 +227,12 @@ class Changes(Rows):
         return list(map(self._task_named, self._own_tasks()))
 
     def _own_tasks(self) -> list[ChangesTask]:
-        """Return the tasks with the table's own column names, without the requested name mapping."""
+        """Return the tasks of the read with the table's own column names, before columns are renamed for the caller."""
         return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
     def _net_tasks(self) -> list[ChangesTask]:
-        """Return the tasks for net changes.
+        """Return the tasks that find the net changes of the range, some for each partition that changed.
 
         A key that was deleted from one file group may have been inserted into another one. Such steps go into one task.
         The slots of the range record where keys were inserted and deleted. The files do not: if a file that inserted
@@ -251,7 +254,7 @@ class Changes(Rows):
         return found
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
-        """Return a function that returns whether a partition may contain a matching row at any time in the range.
+        """Return a function that tells whether a partition may have contained a matching row at any time in the range.
 
         The range begins with the view `before`.
         """
@@ -277,13 +280,15 @@ class Changes(Rows):
         )
 
     def _slots(self) -> Iterator[Slot]:
-        """Yield the slots of the range that changed rows and that were not rolled back or restored away."""
+        """Yield the slots of the range that changed rows and are still in effect, not rolled back or undone by a
+        restore.
+        """
         for slot in self._history.slots(self._since, self._seq):
             if slot.writes_rows and not self._view.is_undone(slot.seq):
                 yield slot
 
     def _removers(self) -> Mapping[str, list[Slot]]:
-        """Return the slots that may have deleted keys, by partition. Empty without `since`."""
+        """Return the slots that may have deleted keys, by partition. Empty for a read without `since`."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
             for partition in {file.partition for file in slot.files if file.deletes or file.external} | {
@@ -293,11 +298,11 @@ class Changes(Rows):
         return found
 
     def _bringers(self) -> set[str]:
-        """Return the partitions with file groups that may have received new keys."""
+        """Return the partitions whose file groups may have received new keys in the range."""
         return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.external}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
-        """Return, for each partition of `removers`, the changes that each listed slot made to its file groups."""
+        """Return the snapshots of file groups before and after each slot that may have deleted keys, by partition."""
         wanted = {slot.seq for slots in removers.values() for slot in slots}
         found: dict[str, list[SnapshotPair]] = {}
         for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
@@ -311,7 +316,7 @@ class Changes(Rows):
 
     # ---- all versions
     def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Yield windows of commits in order: the instants of the commits, and the tasks that find their changes.
+        """Yield groups of consecutive commits, with their instants and the tasks that find their changes.
 
         Without `since`, the first window contains the rows of the oldest readable snapshot. Each window has up to 32
         slots that changed rows.
@@ -339,7 +344,7 @@ class Changes(Rows):
         yield instants, self._chains(window)
 
     def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Return tasks with consecutive steps of one file group. Other steps get one task each."""
+        """Create one task for all consecutive snapshot pairs of a file group. Other pairs get one task each."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
@@ -350,7 +355,7 @@ class Changes(Rows):
         return [self._task(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
     def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
-        """Return the rows of a window's tasks in the order of their commits."""
+        """Run the tasks of a group of commits, and return their changes in commit order."""
         found = map(self._table_named, LocalEngine().map(self._guarded, window))
         rows = pa.concat_tables([self.schema.empty_table(), *found])
         return (
@@ -363,7 +368,7 @@ class Changes(Rows):
         )
 
     def _parts(self) -> list[pa.Table]:
-        """Read the tables of all tasks. For net changes, all steps run in parallel, even the steps of one task."""
+        """Run all tasks and return their tables. For net changes, all snapshot pairs are compared in parallel."""
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
         parts = self._own_tasks()
@@ -374,7 +379,7 @@ class Changes(Rows):
         return [self._table_named(part.shown(self._guarded(work))) for part, work in zip(parts, whole, strict=True)]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """Read the rows in tables.
+        """Read the changes as a sequence of Arrow tables.
 
         Args:
             rows: About how many rows a table has.
@@ -386,7 +391,7 @@ class Changes(Rows):
 
 
 def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:
-    """Yield each slot after the slot of `view` up to `up_to`, with the views before and after it."""
+    """Yield each slot after `view` up to slot `up_to`, with the views before and after it."""
     for seq in range(view.seq + 1, up_to + 1):
         slot = history.slot(seq)
         after = apply(view, slot, "")
@@ -408,7 +413,7 @@ def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
 
 
 def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
-    """Yield the partitions whose files differ, with the pairs of file groups to compare."""
+    """Yield each partition whose files differ between two views, with the pairs of file groups to compare."""
     for partition in that_differ(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if steps := pair_up(list(old.values()), list(new.values())):

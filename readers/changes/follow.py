@@ -1,4 +1,4 @@
-"""Iterator that follows a table: it polls for new commits and reads one range of slots after the other.
+"""Following of a table: poll for new commits, and read one range of slots after another.
 
 The contents of a range are read by `readers/changes/changes.py` and `readers/scan.py`.
 """
@@ -24,7 +24,7 @@ def follow(
     poll_s: float,
     timeout_s: float | None,
 ) -> Iterator[R]:
-    """Yield `pull(since, until)` for one range after the other. Each range ends at a commit that changed rows.
+    """Poll a table for new commits, and yield a read of each new range of slots.
 
     Args:
         look: Returns the history and the newest view of the table.
@@ -47,10 +47,10 @@ def follow(
 
 
 def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """Return the last slot of the next range, or `since` if no slot after it changed rows.
+    """Return the last slot of the next range to read, or `since` if no commit after it changed rows.
 
-    This is the newest slot that changed rows, or the slot with which the range has `most_commits` commits. For `since`
-    0, it is the newest slot.
+    This is the newest slot that changed rows, or the slot that completes `most_commits` commits. For `since` 0, it is
+    the newest slot.
     """
     if not since:
         return head.seq

@@ -1,4 +1,4 @@
-"""Incremental pull with deletes: changed rows and deleted keys, with the column `_hoodie_is_deleted`.
+"""Incremental read with deletes: changed rows, and deleted keys with `_hoodie_is_deleted` set.
 
 The rows can be passed to `upsert` of another table.
 """
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class ChangedRows(Task):
-    """Task that reads the rows written in the range."""
+    """Task that reads the rows that were inserted or updated in a range of slots."""
 
     task: Task
     schema: pa.Schema
@@ -40,7 +40,7 @@ class ChangedRows(Task):
 
 @dataclass(frozen=True)
 class DeletedKeys(Task):
-    """Task that reads the keys that were deleted in the range.
+    """Task that reads the keys of the rows that were deleted in a range of slots.
 
     Key, partition and ordering columns have the values from the start of the range. All other columns are null.
     """
@@ -68,7 +68,7 @@ class DeletedKeys(Task):
 
 
 class IncrementalRows(Rows):
-    """The rows that changed in a range of slots, and the keys of the rows that were deleted in it.
+    """Rows that were inserted or updated in a range of slots, and keys of the rows that were deleted.
 
     Returned by `Table.incremental` with deletes=True.
 
@@ -113,11 +113,11 @@ class IncrementalRows(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows, and `_hoodie_is_deleted`."""
+        """The Arrow schema of the rows: the table's columns and `_hoodie_is_deleted`."""
         return self._schema_named(self._schema)
 
     def tasks(self) -> list[Task]:
-        """Split the read into tasks that can run anywhere.
+        """Split the read into tasks, which can run in any process.
 
         Returns:
             The tasks that read changed rows, followed by the tasks that read the keys of deleted rows.

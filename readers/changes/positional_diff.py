@@ -1,7 +1,7 @@
-"""Comparison of two base files of a file group by row position.
+"""Comparison of two base files of a file group by row position, to find the rows that a rewrite changed.
 
-It finds the rows that an in-place rewrite changed. If the key columns of both files consist of identical bytes, each
-row has the same position in both files. Otherwise the rows must be compared by key, and the comparison is refused.
+If the key columns of both files consist of identical bytes, each row has the same position in both files. If not, the
+rows must be compared by key, and this module refuses the comparison.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hoodoo.timeline.slots.slot import DataFile
 def changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Return the rows of each file whose version is not in the other file.
+    """Compare two base files of a file group by row position, and return the rows that differ.
 
     Args:
         store: The store of the table.
@@ -57,7 +57,7 @@ def changed_rows(
 
 
 def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Return the old and the new rows of a row group whose commit times differ.
+    """Return the old and new versions of the rows whose commit times differ in a row group.
 
     A column with identical bytes in both files is decoded once.
     """
@@ -70,7 +70,7 @@ def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[p
 
 
 class _File:
-    """A base file with its row groups and the bytes of their column chunks."""
+    """Base file that is open for a comparison of its column chunks as bytes."""
 
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
@@ -82,7 +82,7 @@ class _File:
             self._leaves.setdefault(top, []).append(leaf)
 
     def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
-        """Return whether the bytes of these columns in a row group are identical in both files."""
+        """Return whether columns of a row group consist of identical bytes in both base files."""
         if group >= min(self.groups, other.groups):
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
@@ -93,7 +93,7 @@ class _File:
         )
 
     def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
-        """Return the type, compression and size of each leaf of a column."""
+        """Return the physical type, compression and size of each Parquet column chunk of a column."""
         chunks = (group.column(leaf) for leaf in self._leaves.get(column, ()))
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 

@@ -1,4 +1,4 @@
-"""Comparison of the rows of file groups between two snapshots, with images before and after each change.
+"""Comparison of the rows of file groups in two snapshots, which returns each change with its row images.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 it finds the touched keys (`touched_keys`), then it reads the rows of these keys. If both snapshots have their rows at
@@ -36,7 +36,7 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 @dataclass
 class RowDiff:
-    """Comparison of the rows of snapshots. Files that several pairs of snapshots need are read once.
+    """Comparison of the rows of file groups between snapshots. Files that several comparisons need are read once.
 
     Attributes:
         store: The store of the table.
@@ -74,15 +74,17 @@ class RowDiff:
         )
 
     def touched(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose version may differ between the snapshots of `pair`, or None for all keys."""
+        """Return the record keys whose row may differ between the two snapshots of `pair`, or None for all keys."""
         return self._touched.of(pair)
 
     def expect(self, keys: pa.Array) -> None:
-        """Announce the keys of the next calls of `live`. Data that several snapshots share is then read once."""
+        """Prepare for upcoming `live` calls with the given keys, so that data shared by several snapshots is read only
+        once.
+        """
         self._expected = keys
 
     def live(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Return the live rows with these record keys, or all live rows for None.
+        """Read the live rows of file groups with the given record keys, or all live rows for None.
 
         The columns are the record key, the commit time, and the columns of `schema` and of `where`.
         """
@@ -98,7 +100,7 @@ class RowDiff:
         return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
 
     def _remembered(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
-        """Return the same rows as `_read`, from the cached rows and changes of the expected keys."""
+        """Read live rows like `_read`, but from cached base file rows and log changes of the expected keys."""
         columns = slices.columns_for(self.config, wanted.names, merging=True)
         schema = slices.schema_of(self.config, columns)
         base = self._base(group.base.file, schema) if group.base else schema.empty_table()
@@ -124,7 +126,7 @@ class RowDiff:
         return self._logs[file.content]
 
     def diff(self, pair: SnapshotPair) -> pa.Table:
-        """Compare the two snapshots of `pair`.
+        """Find the inserted, updated and deleted rows between the two snapshots of `pair`.
 
         Returns:
             One row per change, with the columns of `found_schema`. The instant is '' for a deleted key whose commit is
@@ -138,10 +140,10 @@ class RowDiff:
         return self.changes(pair, keys)
 
     def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Return the differing rows before and after, or None if the rows must be compared by key.
+        """Compare the snapshots by row position, and return the differing rows before and after.
 
-        Rows can be compared by position if in-place rewrites led from one base file to the other, or if both snapshots
-        have the same base file and only their logs differ.
+        Returns None if the rows must be compared by key. Rows can be compared by position if in-place rewrites led from
+        one base file to the other, or if both snapshots have the same base file and only their logs differ.
         """
         if not len(pair.before) == len(pair.after) == 1:
             return None
@@ -153,7 +155,7 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Compare as `diff` does, but only the rows with these `keys` (None: all rows)."""
+        """Compare the two snapshots like `diff`, but only for rows with the given record keys. None: all rows."""
         return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
     def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
@@ -196,7 +198,7 @@ class RowDiff:
         after: tuple[pa.Table, np.ndarray] | None,
         unknown: bool = False,
     ) -> pa.Table:
-        """Return the changes of one kind.
+        """Return the changes of one kind (insert, update or delete) with their row images.
 
         The rows of `versions` at `at` contain the keys of the changes. They also contain the commit times of the
         changes, unless `unknown` is true.
@@ -222,7 +224,7 @@ class RowDiff:
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:
-    """Combine the changes of several steps of one partition.
+    """Combine the changes of several file groups of a partition, so that moved rows count as updates.
 
     A delete in one file group and an insert of the same key in another one become an update.
     """

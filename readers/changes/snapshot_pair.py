@@ -1,4 +1,4 @@
-"""Pairs of snapshots of file groups, which are compared to find changes."""
+"""Pairs of earlier and later snapshots of file groups, whose comparison finds the row changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class SnapshotPair:
-    """Two snapshots of file groups of one partition.
+    """Earlier and later snapshot of file groups of one partition, to be compared.
 
     Attributes:
         before: The file groups in the earlier snapshot.
@@ -24,7 +24,7 @@ class SnapshotPair:
 
 
 def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
-    """Return the pairs of file groups of one partition to compare.
+    """Match the file groups of two snapshots of a partition, and return the pairs that have to be compared.
 
     A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
     with all added ones. If no file group was removed, each added one gets its own pair.

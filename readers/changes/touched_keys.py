@@ -1,8 +1,8 @@
-"""Search for the record keys whose version differs between two snapshots.
+"""Search for the record keys whose row may differ between two snapshots, by record key and commit time.
 
-The version of a row is its record key and commit time. Table services keep both when they rewrite or move a row.
-Compaction, clustering and log compaction therefore touch no key. The search reads the keys and commit times of files
-that may differ. If the table has a change log, it reads the keys in the change log.
+Table services keep the commit time of a row when they rewrite or move it. Compaction, clustering and log compaction
+therefore touch no key. The search reads the keys and commit times of files that may differ. If the table has a change
+log, it reads the keys in the change log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """The touched keys of the pairs of one comparison. Files that several pairs need are read once.
+    """Search for touched keys in several pairs of snapshots. Files that several pairs need are read once.
 
     Attributes:
         store: The store of the table.
@@ -42,7 +42,7 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose version may differ between the snapshots of `pair`, or None for all keys."""
+        """Return the record keys whose row may differ between the two snapshots of `pair`, or None for all keys."""
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:
@@ -59,10 +59,10 @@ class TouchedKeys:
         return _one_array([changed, *gone.chunks])
 
     def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
-        """Return the keys of `new` whose version is not in `old`, and whether keys of `old` may be missing in `new`.
+        """Return the keys in `new` that were inserted or updated since `old`, and whether `old` may have lost keys.
 
         `instants` are the instants of the commits between the snapshots, or None if the snapshots do not follow each
-        other. A row that these commits did not write has one version in `old`. The row counts therefore show
+        other. A row that these commits did not write has the same version in `old`. The row counts therefore show
         whether keys are missing.
         """
         if instants is not None:
@@ -77,7 +77,7 @@ class TouchedKeys:
         return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
-        """Return the keys in the logs that only one of the two snapshots has. Both have the same base file."""
+        """Return the keys in the logs that only one of two snapshots has. Both snapshots have the same base file."""
         known, now = ({log.file.content: log.file for log in group.logs} for group in (before, after))
         files: list[DataFile] = [file for one, file in {**known, **now}.items() if one not in known or one not in now]
         schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
@@ -87,7 +87,7 @@ class TouchedKeys:
         return _one_array([chunk for part in parts for chunk in part.chunks]).unique()
 
     def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
-        """Return whether a change log records all changes since `before`.
+        """Return whether the change log of the base file of `after` contains all changes since `before`.
 
         It does not if another commit may have written logs between `before` and the rewrite.
         """
@@ -102,7 +102,7 @@ class TouchedKeys:
         return after.base.file.previous == before.base.file.path
 
     def _in_change_log(self, after: FileGroup) -> pa.Array:
-        """Return the keys that the rewrite to the base file of `after` changed, and the keys in its later logs.
+        """Return the keys that the last rewrite of the base file changed, and the keys in later logs.
 
         The keys of the rewrite are read from Hudi's change log.
         """
@@ -126,7 +126,7 @@ class TouchedKeys:
 
 
 def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
-    """Return a mask of the values of a dictionary column that are in `few`."""
+    """Return a boolean mask of the values of a dictionary column that are in `few`."""
     parts = [
         pc.is_in(chunk.dictionary, value_set=few).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
         for chunk in column.chunks

@@ -1,4 +1,7 @@
-"""Column changes: their validation, and their effect on a schema. rewrites.py determines the files to rewrite."""
+"""Column changes such as AddColumn, with their validation and their effect on a table schema.
+
+rewrites.py determines the files that a change has to rewrite.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ class MoveColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """Change to a wider type, which can represent every value of the current type.
+    """Change of a column to a wider type, which can represent every value of the current type.
 
     Attributes:
         name: The name of the column, or the dotted path of a struct field.
@@ -108,7 +111,9 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class RetypeColumn:
-    """Change to a type that can represent every stored value, but not every value of the current type.
+    """Change of a column to a type that must be able to represent every stored value, such as string to integer.
+
+    Unlike WidenColumn, the new type need not represent every possible value of the current type.
 
     Attributes:
         name: The name of the column. Fields within a struct, list or map are not allowed.
@@ -134,7 +139,10 @@ Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | 
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
-    """Apply `alterations` in order, and return the resulting columns. Raises SchemaError for an invalid change."""
+    """Return the table's schema after the column changes `alterations`, applied in order.
+
+    Raises SchemaError for an invalid change.
+    """
     schema = config.columns
     work = _Altering(config, schema)
     for one in alterations:
@@ -143,9 +151,10 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
 
 
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Replace original column names in `alterations` with the table's names.
+    """Replace original column names in column changes with the column names of the table.
 
-    Raises SchemaError for an invalid change, like `altered`.
+    Avro does not allow some column names of sources, so the table has cleaned names for them. Raises SchemaError for an
+    invalid change, like `altered`.
     """
     name_mapping, found = config.name_mapping, list[Alteration]()
     if not name_mapping:
@@ -207,7 +216,7 @@ class _Altering:
         self.columns = _edited(self.columns, _steps(path), edit, path)
 
     def _require_free(self, name: str, what: str) -> None:
-        """Raise SchemaError for a key, partition or ordering column."""
+        """Raise SchemaError for a key, partition or ordering column, which cannot be changed."""
         config = self._config
         for role, names in (
             ("key", config.key),
@@ -222,7 +231,7 @@ class _Altering:
                 )
 
     def _require_no_source(self, name: str, what: str) -> None:
-        """Raise SchemaError for the source column of a generated partition column."""
+        """Raise SchemaError for the source column of a generated partition column, which cannot be changed."""
         column = next((one for one in self.columns if one.name == name), None)
         for made, one in self._config.transforms.items():
             if column is not None and self._config.columns.by_name[one.column].id == column.id:
@@ -363,7 +372,9 @@ def _parent_id(columns: Siblings, path: str) -> int:
 
 
 def _steps(path: str) -> list[str]:
-    """Split a path into steps: 's.l[].f' becomes ['s', 'l', '[]', 'f']. Raises SchemaError for an invalid path."""
+    """Split a column path into steps: 's.l[].f' becomes ['s', 'l', '[]', 'f']. Raises SchemaError for an invalid
+    path.
+    """
     if not isinstance(path, str) or not path:
         raise SchemaError(f"A column name must be a string, got {printable(path)}.", column=printable(path))
     steps: list[str] = []
@@ -380,9 +391,13 @@ def _steps(path: str) -> list[str]:
 
 
 def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str) -> Siblings:
-    """Return `beside` with the column at the end of `steps` changed by `edit`.
+    """Change the column at the end of a path with `edit`, and return the changed columns.
 
-    edit: receives the column's siblings and its index among them, and returns the new siblings.
+    Args:
+        beside: The columns at the level of the first step.
+        steps: The steps of the path, from the top level down.
+        edit: Receives the column's siblings and its index among them, and returns the new siblings.
+        path: The path as text, for errors.
     """
     at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
@@ -402,7 +417,7 @@ def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, in
 def _not_a_part(
     edit: Callable[[Siblings, int], Siblings], around: Column, path: str
 ) -> Callable[[Siblings, int], Siblings]:
-    """Wrap `edit` so that it raises SchemaError for dropping or renaming the item of a list or the value of a map."""
+    """Wrap `edit` so that it raises SchemaError if it drops or renames the item of a list or the value of a map."""
     if around.kind == "struct":
         return edit
 
@@ -438,7 +453,7 @@ def _placed(beside: Siblings, column: Column, after: str | None, first: bool) ->
 
 
 def require_name(name: str, path: str) -> None:
-    """Raise SchemaError for an invalid column name. path: the full path of the column, for the error."""
+    """Raise SchemaError unless `name` is a valid column name. `path` is the full path of the column, for the error."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
             f"Column {printable(path)}: a name must consist of letters, digits and _, and must not start with "
@@ -458,7 +473,7 @@ def _type(kind: object, path: str) -> pa.DataType:
 
 
 def _default(value: object, kind: pa.DataType, path: str) -> Any:
-    """Convert a default to JSON. Raises SchemaError if the column or JSON cannot represent it."""
+    """Convert the default value of a column to JSON. Raises SchemaError if the column or JSON cannot represent it."""
     if value is None:
         return None
     try:
@@ -482,7 +497,10 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
 
 
 def _held(value: object, kind: pa.DataType) -> object:
-    """Convert `value` to `kind` and back to Python. Numbers follow the rules for batches."""
+    """Convert a Python value to the Arrow type `kind` and back, to find out what the column would store.
+
+    Numbers follow the rules for batches.
+    """
     if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return pa.scalar(value, kind).as_py()
     given = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
@@ -490,7 +508,9 @@ def _held(value: object, kind: pa.DataType) -> object:
 
 
 def _is_lost(given: object, held: object) -> bool:
-    """Return whether Arrow silently lost a fraction, a time of day or a time zone when converting `given` to `held`."""
+    """Return whether the conversion of `given` to `held` lost a fraction, a time of day or a time zone, which Arrow
+    allows.
+    """
     if isinstance(given, dt.datetime):
         return not isinstance(held, dt.datetime) or (given.tzinfo is None) != (held.tzinfo is None)
     return isinstance(given, float) and isinstance(held, int) and held != given

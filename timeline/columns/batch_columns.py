@@ -20,9 +20,9 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
-    """Return the column changes that the table needs for a batch with the columns `schema`.
+    """Return the column changes that let the table accept a batch: new columns, new struct fields and wider types.
 
-    The changes add columns and fields, and widen types where this is exact. They never drop, rename or narrow columns.
+    Types are only widened where this is exact. Columns are never dropped, renamed or narrowed.
 
     fits(column): returns whether the batch's values are convertible to the column's current type.
 
@@ -52,9 +52,12 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
 
 
 def _misnamed_beside(known: Sequence[Column], given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
-    """Yield the new columns and fields of a batch that have invalid names, at any level.
+    """Yield the new columns and struct fields of a batch that have invalid names, at any level.
 
-    around: the prefix for their paths.
+    Args:
+        known: The table's columns at this level.
+        given: The batch's columns at this level.
+        around: The prefix for paths of columns at this level, such as 's.'.
     """
     there, given = {column.name: column for column in known}, list(given)
     yield from misnamed([field for field in given if field.name not in there], around, there)
@@ -73,7 +76,9 @@ def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misna
 
 
 def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
-    """Yield changes that add new struct fields, at any level. Existing fields are never widened, to avoid rewrites."""
+    """Yield the column changes that add new struct fields, at any level. Existing fields are never widened, to avoid
+    rewrites.
+    """
     if column.kind == "struct" and pa.types.is_struct(wanted):
         there = {child.name: child for child in column.children}
         for field in wanted:

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class NoDefault(Enum):
-    """Type of the marker NO_DEFAULT for an added column without a default. None would be a default."""
+    """Type of NO_DEFAULT, which marks an added column without a default value. None would be a default value."""
 
     NO_DEFAULT = "no default"
 
@@ -15,6 +15,6 @@ class NoDefault(Enum):
 
 
 NO_DEFAULT = NoDefault.NO_DEFAULT
-"""Marker for an added column that every later batch must have."""
+"""Marker for an added column without a default value, which every later batch must have."""
 
 __all__ = ["NO_DEFAULT", "NoDefault"]

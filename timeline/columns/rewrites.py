@@ -1,4 +1,4 @@
-"""File groups that a column change has to rewrite, and file groups that other engines already read incorrectly.
+"""Choice of the file groups that a column change has to rewrite for engines that match columns by name.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
 and types. A change does not rewrite files that these engines still read correctly. It rewrites all other files in its
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """File groups that have to be rewritten in the slot of a column change.
+    """File groups that have to be rewritten in the commit of a column change.
 
     Attributes:
         wrong: File groups with a file that engines would read incorrectly because they match columns by name.
@@ -32,15 +32,19 @@ class Rewrites:
 
     @property
     def groups(self) -> tuple[FileGroup, ...]:
-        """All file groups that have to be rewritten."""
+        """All file groups that have to be rewritten, for either reason."""
         return (*self.wrong, *self.logged)
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """Return the file groups that have to be rewritten if the columns change to `after`.
+    """Return the file groups that a column change has to rewrite, so that other engines still read them correctly.
 
-    everything: True includes files that other engines already read incorrectly, because one of them changed a column to
-        a type whose values they convert differently.
+    Args:
+        config: The configuration of the table, with its columns before the change.
+        view: The view of the table.
+        after: The columns after the change.
+        everything: True includes files that other engines already read incorrectly, because one of them changed a
+            column to a type whose values they convert differently.
     """
     verdicts: dict[int, bool] = {}
     touches_logs = changes_values(config.columns, after)
@@ -58,10 +62,10 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
 
 
 def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
-    """Return whether a reader that matches columns by name reads a file incorrectly.
+    """Return whether an engine that matches columns by name would read a file incorrectly.
 
-    It does if a column has a different name in the file, if a different column has its name, or if such readers convert
-    its values differently from hoodoo. A type that the column already had before the change does not count.
+    This is so if a column has a different name in the file, if a different column has its name, or if such engines
+    convert its values differently from hoodoo. A type that the column already had before the change does not count.
 
     Args:
         file: The schema that the file was written with.
@@ -78,7 +82,8 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Return whether a column name means different columns in the schemas `file` and `now`.
+    """Return whether a file's column names differ in meaning from the table's, which misleads engines that match by
+    name.
 
     True if a column of `now` has a different name in `file`, or if its name belongs to a different column there.
     """
@@ -90,10 +95,11 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """Return the file groups that are only read correctly by readers that match columns by id.
+    """Return the file groups that engines which match columns by name read incorrectly. Readers that match by id are
+    correct.
 
-    Such groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema. They
-    also exist if a write of Hudi did not notice a concurrent column change.
+    Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
+    They also exist if a write of Hudi did not notice a concurrent column change.
     """
     if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
         return ()  # neither of the two cases can have occurred
@@ -126,7 +132,7 @@ def require_names(config: TableConfig, view: View) -> None:
 def rewrite_needed(
     groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
 ) -> RewriteNeeded:
-    """Create the error for file groups that have to be rewritten, with their number of files, rows and bytes."""
+    """Create the error for file groups that have to be rewritten. It states their number of files, rows and bytes."""
     files = [entry.file for group in groups for entry in group.files()]
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)
@@ -152,9 +158,8 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Return whether a column changes its type, or a struct changes its fields.
-
-    Some engines cannot read older logs after such a change.
+    """Return whether a column changes its type, or a struct changes its fields, so that some engines cannot read older
+    logs.
     """
     for column in after.by_id.values():
         was = before.by_id.get(column.id)
@@ -195,7 +200,7 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
 
 
 def path_of(schema: TableSchema, number: int) -> str:
-    """Return the dotted path of the column with the id `number`."""
+    """Return the dotted path of a column, such as 's.f', by its id."""
     around, name = schema.parent_and_name[number]
     if not around:
         return name

@@ -1,1 +1,1 @@
-"""Commit of a slot: transactions, conflict detection and retries."""
+"""Commits of slots: transactions, conflict detection and retries."""

@@ -1,4 +1,4 @@
-"""Conflict detection between a write and the slots after its base. The first committer wins.
+"""Conflict detection between a write and the slots that were committed since the write began. The first committer wins.
 
 transaction.py (`_check`) checks conditions of the table: columns, checks, type, commits of other engines, and the age
 of the instant. docs/protocol.md (Operations) lists the rules.
@@ -20,13 +20,15 @@ from hoodoo.timeline.views.view import View
 
 
 def no_keys() -> np.ndarray:
-    """Return an empty array of key hashes."""
+    """Return an empty array of key hashes, for a write without record keys."""
     return np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
 class Derived:
-    """The stored rows that a write was made from.
+    """Stored rows that a write was computed from, such as the rows that an update read.
+
+    If another commit changes them in the meantime, the write has to be computed again.
 
     Attributes:
         groups: The ids of the file groups whose rows were read.
@@ -40,7 +42,8 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """Changes and reads of a write that determine its conflicts with other writes.
+    """File groups, partitions and record keys that a write changes or reads. They determine its conflicts with other
+    writes.
 
     Functions return the key hashes, because the hashes of a large batch are only loaded if other slots were committed
     in the meantime.
@@ -82,7 +85,7 @@ class WriteSet:
 
     @property
     def anything(self) -> bool:
-        """True if the write affects or reads any file group, partition or column."""
+        """True if the write changes or reads any file group, partition or column."""
         return bool(
             self.rewrites
             or self.appends
@@ -101,10 +104,14 @@ KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Return the reason why the write `mine` of `instant` conflicts with `slot`, or ''.
+    """Return the reason why a write conflicts with a newer slot, or '' if both can be committed.
 
-    keys_of(slot, 'inserted' | 'deleted') returns the sorted key hashes of a slot. It is only called if `mine` has keys.
-    A rollback is without keys, and the key sets of the slots that it checks may already be deleted.
+    Args:
+        mine: The changes and reads of the write.
+        instant: The instant of the write.
+        slot: A slot that was committed since the write began.
+        keys_of: Returns the sorted key hashes that a slot 'inserted' or 'deleted'. It is only called if `mine` has
+            keys. A rollback is without keys, and the key sets of the slots that it checks may already be deleted.
     """
     if slot.published and (mine.anything or mine.application or len(mine.inserted())):
         return "another engine committed"  # only its files are known; an undo also reverts transactions
@@ -144,7 +151,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
 
 
 def _read_since(derived: Derived, slot: Slot) -> str:
-    """Return the reason why `slot` may have changed rows that a write was computed from, or ''.
+    """Return the reason why `slot` may have changed stored rows that a write was computed from, or ''.
 
     The order of instants does not matter. Two writers of `n = n + 1` would each log a row, and the later log would hide
     the earlier log.
@@ -162,9 +169,10 @@ def _read_since(derived: Derived, slot: Slot) -> str:
 
 
 def under_plan(mine: WriteSet, view: View) -> str:
-    """Return the reason why the write conflicts with an open plan of `view`, or ''.
+    """Return the reason why the write conflicts with an open compaction plan, or ''.
 
-    Protocol rule 6: a group in an open plan is neither rewritten nor planned again. This is also checked at completion.
+    Protocol rule 6: a file group in an open plan is neither rewritten nor planned again. This is checked when the write
+    completes, too.
     """
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

@@ -1,4 +1,4 @@
-"""Draft of a slot, before its slot number is known."""
+"""Draft of a slot: its content before its slot number is known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Internal exception: a slot after the base conflicts, so the write has to be rebased under a new instant."""
+    """Internal exception: a newly committed slot conflicts with the write, so the write starts again with a new
+    instant.
+    """
 
 
 @dataclass(frozen=True)
 class SlotDraft(SlotBody):
-    """Draft of a slot.
+    """Content of a slot before its slot number is known.
 
     Attributes:
         touches: The write set that conflict detection compares with the slots after the base.
@@ -27,10 +29,10 @@ class SlotDraft(SlotBody):
 
 
 def with_place(slot: Slot, view: View, said: str) -> Slot:
-    """Return `slot` with the source position that it publishes for Apache Hudi's streamer.
+    """Add the source position that Apache Hudi's streamer continues from to `slot`, if the slot changes rows.
 
-    Only slots that change rows publish a position. It depends only on earlier slots and `said`, so that every publisher
-    publishes the same value.
+    The position depends only on earlier slots and `said`, so that every process that publishes the slot writes the same
+    value. Without a position to publish, `slot` stays unchanged.
 
     Args:
         slot: The slot after `view`.

@@ -1,4 +1,4 @@
-"""Retry policy of writes and table services: number of retries, backoff, and the exceptions that are retried."""
+"""Retry policy of commits: number of retries, backoff, and the exceptions that are retried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 @dataclass(frozen=True)
 class Retry:
-    """Retry policy.
+    """Policy for retries of a commit after a conflict.
 
     Attributes:
         times: Maximum number of retries after the first attempt. Default 20.
@@ -42,7 +42,7 @@ class Retry:
         raise AssertionError("count() ends never")
 
     def wait(self, environment: Environment, retries: int, problem: Exception) -> None:
-        """Wait before the next retry, with random exponential backoff, so that competing writers do not collide again.
+        """Sleep before the next retry, with random exponential backoff, so that competing writers do not collide again.
 
         retries: number of retries so far. Raises CommitConflict when the retries are exhausted.
         """

@@ -72,7 +72,7 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """Attempt at a commit under one instant. `base` is the view that the attempt started from."""
+    """One attempt at a commit under one instant. `base` is the table's view that the attempt started from."""
 
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
@@ -95,7 +95,7 @@ class Transaction:
         return self.timeline.store
 
     def start(self, inflight: bytes = NOTHING) -> None:
-        """Write the inflight file. Data files may be written from now on."""
+        """Write Hudi's inflight file. From now on, data files may be written."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
         if self.config.options.hudi_writers and self.action in WRITES:
             self._heartbeat = Heartbeat(self.store, self.instant)
@@ -107,11 +107,11 @@ class Transaction:
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def register(self, files: Iterable[str]) -> None:
-        """Register files before they are written, so that an attempt without a slot can delete them."""
+        """Record the names of data files before they are written, so that a failed attempt can delete them."""
         self._files += files
 
     def judge_since(self, seq: int) -> None:
-        """Check the slots after `seq` for conflicts, instead of the slots after the base."""
+        """Start conflict detection after slot `seq` instead of after the slot that the attempt started from."""
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
@@ -119,7 +119,7 @@ class Transaction:
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:
-        """Commit the slot after the head, then publish it.
+        """Commit the write: create the next slot, and publish it to Hudi's timeline.
 
         draft: the draft, or a function that returns the draft for the newest view, or None if no work is left.
 
@@ -156,7 +156,7 @@ class Transaction:
                 return self._finish(done)
 
     def _try(self, draft: Draft, deadline: float) -> Slot | None:
-        """Look at the table once and, if nothing conflicts, try to write the slot.
+        """Read the newest state of the table and, if no other commit conflicts, try to write the slot once.
 
         Returns the slot if it was written, now or earlier. Returns None if another writer took the slot number.
         """
@@ -184,7 +184,9 @@ class Transaction:
         return None
 
     def _look_in_turn(self) -> TableState:
-        """Return the state to commit on. Pauses once before if a slower writer has a turn request."""
+        """Return the newest state of the table to commit on. Pauses once before if a slower writer has a turn
+        request.
+        """
         state = self.timeline.look()
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
@@ -193,7 +195,9 @@ class Transaction:
         return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
-        """Return whether the slot has the number of an archived slot. Deletes such a slot, as no reader sees it."""
+        """Return whether the slot was written under the number of an archived slot. No reader sees such a slot, so it
+        is deleted.
+        """
         environment = self.timeline.environment
         while True:
             try:
@@ -208,7 +212,7 @@ class Transaction:
         return True
 
     def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Return whether it is certain that no other engine has rolled back the instant of the slot.
+        """Return True if it is certain that no other engine has rolled back the instant of the slot.
 
         If False, the publisher of the slot checks it.
         """
@@ -218,11 +222,12 @@ class Transaction:
             return False
 
     def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
-        """Check the slots since the last look for conflicts, then the table itself.
+        """Raise Conflict or Fenced if a newer slot, or a change of the table itself, prevents the commit of this
+        attempt.
 
-        conflicts.py has the rules for slots. A conflict with the table occurs if it was restored from a backup, another
-        engine committed, the instant is too old, a group is in an open plan, concurrent writes by Apache Hudi were
-        enabled, or the columns, checks or type have changed since the base.
+        conflicts.py has the rules for slots. The table itself prevents the commit if it was restored from a backup,
+        another engine committed, the instant is too old, a file group is in an open plan, concurrent writes by Apache
+        Hudi were enabled, or the columns, checks or table type have changed since the attempt began.
 
         Returns:
             The slot of this attempt if it already exists, otherwise None.
@@ -344,7 +349,7 @@ class Transaction:
         return with_place(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
-        """Write the slot, and return whether the stored slot is the slot of this attempt.
+        """Write the slot if its number is free. Returns True if the stored slot is the slot of this attempt.
 
         If the outcome is unknown, reads the slot, and then tries to write it again.
         """
@@ -399,9 +404,10 @@ class Transaction:
                 self._heartbeat.stop()
 
     def _publish(self, slot: Slot) -> Slot:
-        """Publish the slot. The commit is already final.
+        """Publish a committed slot to Hudi's timeline.
 
-        Retries a few times if the store fails, then leaves publishing to the next process that opens the table.
+        The commit is already final. If the store fails, this retries a few times, and then leaves publishing to the
+        next process that opens the table.
         """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
@@ -430,11 +436,11 @@ class Transaction:
         return slot
 
     def abandon(self) -> None:
-        """Give up an attempt without a slot: delete its registered files, then its pending instant.
+        """Delete the files and the pending instant of an attempt that failed before its slot was written.
 
-        Does nothing if the slot may exist, or if the action has no files before its slot. A rollback slot is not
-        needed, because only this attempt could have completed the instant. Failures are logged; a sweep deletes the
-        files later.
+        Does nothing if the slot may exist, or if the action writes no files before its slot. A rollback slot is not
+        needed, because only this attempt could have completed the instant. Failures are logged; orphan removal deletes
+        the files later.
         """
         if self._heartbeat:
             self._heartbeat.stop()
@@ -452,7 +458,7 @@ class Transaction:
 
 
 def _features(draft: SlotDraft) -> list[str]:
-    """Return the features that a reader of the slot needs because of its columns and files."""
+    """Return the format features that a reader must support to read the slot's columns and files."""
     found = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
     return [*found, *features(draft.files)]
 

@@ -1,4 +1,4 @@
-"""Turn requests: fairness between slow and fast writers.
+"""Turn requests: empty files that ask fast writers to pause, so that a slow writer can commit.
 
 The first writer takes the slot after the head, so a slow writer may lose every race. After some lost races it writes an
 empty file next to the slots, a turn request. Other writers find the file in the listing that they make anyway, and
@@ -26,17 +26,17 @@ _OLD_MS = 60_000
 
 
 class TurnRequest:
-    """Turn request of one commit attempt."""
+    """Turn request of one commit attempt, which asks faster writers to pause."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
         self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def lost_a_race(self) -> None:
-        """Count a lost race. Writes the turn request after every AFTER_LOST lost races, once AFTER_S have passed.
+        """Count a race for the next slot that this writer lost. After every third one, write a turn request.
 
-        Does nothing in stores where slots are not found by listing, such as local disks, because writers would not see
-        the file.
+        The request is only written once the races have lasted for 2 seconds. No request is written in stores where
+        slots are not found by listing, such as local disks, because writers would not see the file.
         """
         now_s = self.environment.elapsed()
         if not self._lost:
@@ -48,7 +48,9 @@ class TurnRequest:
                 self.store.put(self.key, b"")
 
     def withdraw(self) -> None:
-        """Delete the turn request, if it was written. Ignores store errors, because a turn request expires."""
+        """Delete the turn request, if it was written. Store errors are ignored, because a turn request expires
+        anyway.
+        """
         if self.made:
             self.made = False
             with suppress(HoodooError, OSError):
@@ -56,18 +58,20 @@ class TurnRequest:
 
 
 class Fairness:
-    """Reaction of a process to the turn requests of other writers on one table."""
+    """Pauses of this process in favor of slower writers of the same table."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
         self._paused = False
 
     def give_way(self, state: TableState, look: Callable[[], TableState]) -> TableState:
-        """Pause if another writer has a turn request, and return the current state of the table.
+        """Pause if a slower writer has a turn request, and return the current state of the table.
 
-        Of two consecutive attempts at most one pauses. The pause ends when no turn request is left, after at most 3 s.
+        The pause ends when no turn request is left, after at most 3 s. Of two consecutive attempts at most one pauses.
 
-        state: the state that contains the turn requests. look: returns the current state.
+        Args:
+            state: The state of the table, with its turn requests.
+            look: Reads the current state.
         """
         if self._paused or not self._any_fresh(state.turn_requests):
             self._paused = False
@@ -81,7 +85,9 @@ class Fairness:
         return state
 
     def _any_fresh(self, turn_requests: Sequence[str]) -> bool:
-        """Delete old turn requests, and return whether a recent one is left. A live writer writes its request again."""
+        """Delete expired turn requests, and return whether a recent one is left. A live writer writes its request
+        again.
+        """
         fresh = False
         for key in turn_requests:
             with suppress(HoodooError, OSError):
@@ -92,7 +98,9 @@ class Fairness:
         return fresh
 
     def _is_old(self, key: str) -> bool:
-        """Return whether a turn request is old, by the store's clock if it has one. A time far ahead also counts."""
+        """Return whether a turn request has expired, by the store's clock if it has one. A time far in the future
+        counts, too.
+        """
         at, theirs = self.store.modified_ms(key), self.store.clock_ms()
         now = self.environment.now_ms() if theirs is None else theirs
         return at is None or abs(now - at) > _OLD_MS

@@ -1,1 +1,1 @@
-"""Holds of readers, which cleaning respects: leases on snapshots, and the positions of consumers."""
+"""Protection of files against cleaning: leases on snapshots, and the positions of consumers."""

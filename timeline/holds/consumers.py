@@ -1,4 +1,5 @@
-"""Consumers: named readers whose position the table stores. Cleaning keeps what they have not read yet.
+"""Consumers: named readers whose position the table stores, so that cleaning keeps the files that they have not read
+yet.
 
 A position is a file in the consumer's folder. Its name is the slot, and it contains the first digits of the slot's
 digest. The highest position counts, so concurrent updates can only move a consumer forward. Cleaning reads the
@@ -25,12 +26,12 @@ _MAX = 10**_DIGITS - 1
 
 @dataclass(frozen=True)
 class StoredConsumer:
-    """A consumer as stored in the table.
+    """Named reader with its position, as stored in the table.
 
     Attributes:
         name: The name of the consumer.
-        position: The last slot that it has read, or 0 for nothing.
-        moved_ms: The time of its last move, in ms, by the store's clock.
+        position: The last slot that the consumer has read, or 0 if it has read nothing.
+        moved_ms: The time when the position was stored, in ms since 1970, by the store's clock.
     """
 
     name: str
@@ -39,7 +40,7 @@ class StoredConsumer:
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is a valid consumer name. Raises OptionError."""
+    """Return `name` if it is a valid consumer name. Raises OptionError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
             "The name of a consumer must consist of at most 100 letters, digits, . _ and -, without a leading "
@@ -50,7 +51,7 @@ def check_name(name: str) -> str:
 
 
 def find(store: Store, name: str) -> StoredConsumer | None:
-    """Return the consumer with this name, or None."""
+    """Return the consumer `name` of the table, or None if it does not exist."""
     found = _among(store, f"{CONSUMERS}{check_name(name)}/")
     return found[0] if found else None
 
@@ -61,7 +62,10 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the digest of the consumer's slot, or '' if an older release stored it."""
+    """Return the first digits of the digest of the slot that a consumer has read up to.
+
+    Returns '' if an older release stored the position, or the consumer has moved on.
+    """
     try:
         return store.get(_key(one.name, one.position)).decode("ascii", "replace")
     except FileNotFoundError:
@@ -69,7 +73,13 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """Return the consumer `name`. A new consumer starts at slot `position`. Raises OptionError, SnapshotExpired."""
+    """Return the consumer `name`. If it does not exist, create it, with slot `position` as the last slot that it has
+    read.
+
+    Raises:
+        OptionError: The name is invalid.
+        SnapshotExpired: The slot of a new consumer was cleaned.
+    """
     store = history.store
     if known := find(store, name):
         return known
@@ -91,9 +101,9 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store that the consumer has read up to slot `position`, which has `digest`.
+    """Store that a consumer has read up to slot `position`. `digest` is the digest of this slot.
 
-    Raises PositionError if the consumer does not exist, or if its position is already higher.
+    Raises PositionError if the consumer does not exist, or if it has already read further.
     """
     now = get(store, name)
     if position < now.position:
@@ -114,7 +124,7 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
 
 
 def drop(store: Store, name: str) -> None:
-    """Delete a consumer. A missing consumer is not an error."""
+    """Delete a consumer, so that cleaning no longer keeps files for it. A missing consumer is not an error."""
     for key in _keys(store, check_name(name)):
         store.delete(key)
         if prune := getattr(store, "prune_folders", None):  # only local disks have empty folders
@@ -122,7 +132,7 @@ def drop(store: Store, name: str) -> None:
 
 
 def get(store: Store, name: str) -> StoredConsumer:
-    """Return the consumer with this name. Raises PositionError if it does not exist."""
+    """Return the consumer `name` of the table. Raises PositionError if it does not exist."""
     found = find(store, name)
     if found is None:
         raise PositionError(

@@ -1,4 +1,4 @@
-"""Leases: a reader holds a snapshot for some time, and cleaning deletes none of its files meanwhile.
+"""Leases: a reader protects a snapshot for a limited time, during which cleaning deletes none of its files.
 
 A reader writes its lease, then reads the head, then reads files. Cleaning writes its slot, then reads the leases, then
 deletes files. Therefore, either cleaning sees the lease, or the reader sees the cleaning. The end of a lease is judged
@@ -29,7 +29,10 @@ _FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """A reader's lease on the snapshot at slot `seq`. Its time starts when it is taken or renewed."""
+    """A reader's lease on the snapshot at slot `seq`, during which cleaning deletes none of its files.
+
+    Its duration starts when the lease is taken or renewed.
+    """
 
     def __init__(self, store: Store, environment: Environment, seq: int, hours: float) -> None:
         self.store, self.environment, self.seq = store, environment, seq
@@ -37,7 +40,7 @@ class Lease:
         self.renew(hours)
 
     def renew(self, hours: float) -> None:
-        """Extend the lease to `hours` from now. Raises OptionError."""
+        """Extend the lease, so that it ends `hours` from now. Raises OptionError for an invalid number of hours."""
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
@@ -52,11 +55,11 @@ class Lease:
 
     @property
     def expired(self) -> bool:
-        """True if the lease has ended by this process's clock."""
+        """True if the lease has ended, by the clock of this process."""
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:
-        """Raise SnapshotExpired if the lease has ended or was released."""
+        """Raise SnapshotExpired if the lease has ended or was released, so that files may be gone."""
         if self.expired:
             raise SnapshotExpired(
                 f"The pin of the snapshot at slot {self.seq} has expired. Pin it again, and call renew() in time.",
@@ -64,14 +67,20 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Release the snapshot. If the store does not answer, no error is raised, because the lease ends by itself."""
+        """End the lease, so that cleaning may delete the snapshot's files.
+
+        If the store does not answer, no error is raised, because the lease ends by itself.
+        """
         self.ends = self.environment.elapsed()
         with suppress(StoreUnavailable):
             self.store.delete(self.key)
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """Return a lease on the snapshot at slot `seq`, and its view. Raises SnapshotExpired if cleaning was faster."""
+    """Take a lease on the snapshot at slot `seq`, and return it with the view of the snapshot.
+
+    Raises SnapshotExpired if the snapshot was cleaned before.
+    """
     lease = Lease(history.store, environment, seq, hours)
     try:
         history.head()
@@ -82,7 +91,9 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the slots with active leases, by the store's clock. Leases that ended long ago are deleted."""
+    """Return the slots whose snapshots have an active lease, by the store's clock. Deletes leases that ended over an
+    hour ago.
+    """
     found = [key for key, _ in store.list(LEASES) if key != _CLOCK]
     if not found:
         return set()
@@ -103,7 +114,7 @@ def held(store: Store) -> set[int]:
 
 
 def _terms(store: Store, key: str) -> tuple[int, float] | None:
-    """Return (slot, hours) of a lease, or None if it is gone or invalid."""
+    """Return the slot and the duration in hours that a lease file contains, or None if the file is gone or invalid."""
     try:
         body = strict_json(store.get(key), key)
         return int(body["seq"]), float(body["hours"])

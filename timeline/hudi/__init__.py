@@ -1,1 +1,3 @@
-"""Apache Hudi's timeline: publication of hoodoo's slots, and reading of other engines' commits."""
+"""Apache Hudi's timeline: publication of hoodoo's slots for Hudi's readers, and conversion of external commits to
+slots.
+"""

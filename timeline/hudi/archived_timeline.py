@@ -1,10 +1,7 @@
-"""Hudi's archived timeline (docs/format.md 14).
+"""Hudi's archived timeline (docs/format.md 14): reads the archived instants of any engine, and adds new ones.
 
 It consists of Parquet files in timeline/history/, a manifest that lists them, and a version file that names the
-manifest.
-
-Reads the archived instants of any engine, and adds new ones. compactor/cleaning/archive.py chooses the instants to
-archive.
+manifest. compactor/cleaning/archive.py chooses the instants to archive.
 """
 
 from __future__ import annotations
@@ -38,9 +35,9 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Archived:
-    """A completed instant.
+    """Completed instant for Hudi's archived timeline.
 
-    `metadata` is the content of its completed file. `plan` is that of its requested file, or None.
+    `metadata` is the content of its completed file. `plan` is the content of its requested file, or None.
     """
 
     time: str
@@ -57,7 +54,7 @@ def read(store: Store) -> Iterator[Archived]:
 
 
 def newest(store: Store) -> str:
-    """Return the requested time of the newest archived instant, or '' without one."""
+    """Return the requested time of the newest archived instant, or '' if no instant is archived."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 
@@ -106,11 +103,11 @@ def _rows(store: Store, name: str) -> list[Archived]:
 
 
 def append(store: Store, instants: Sequence[Archived]) -> bool:
-    """Add `instants`, in order of time. Returns False, without adding anything, if another process is archiving.
+    """Add completed instants, in order of time, to Hudi's archived timeline.
 
-    The file is written first, then the manifest, and then the version. Readers see none of it before the version names
-    the new manifest. The manifest is created only if it does not exist, so one of two archivers wins. The next archiver
-    completes unfinished work.
+    Returns False, without adding anything, if another process is archiving. The Parquet file is written first, then the
+    manifest, and then the version. Readers see none of it before the version names the new manifest. The manifest is
+    created only if it does not exist, so one of two archivers wins. The next archiver completes unfinished work.
     """
     version = _version(store)
     if store.exists(
@@ -159,7 +156,10 @@ def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
 
 
 def _merge(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
-    """Merge levels with ten files. Returns the names after merging, and the names that are no longer needed."""
+    """Merge the Parquet files of each level with ten or more files into one file of the next level.
+
+    Returns the names of the current files, and the names of the merged files, which are no longer needed.
+    """
     gone: list[str] = []
     level = 0
     while True:

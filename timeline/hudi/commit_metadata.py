@@ -1,4 +1,4 @@
-"""Hudi metadata of a slot: commit metadata, plans and reports that Apache Hudi and hudi-rs read.
+"""Hudi's metadata for a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
 are those found in real files (docs/format.md 4.3 and 6).
@@ -29,15 +29,17 @@ _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeComp
 MERGED_LOGS = "hoodoo.merged"
 """Extra entry in the metadata of a log compaction: JSON list of the merged logs, which may be deleted."""
 REACHED = "hoodoo.ingest"
-"""Extra entry in a commit's metadata: JSON object with the application, number and position of the commit."""
+"""Extra entry in a commit's metadata: JSON object with the application, its version number and its source position."""
 PLACE = "streamer.checkpoint.key.v2"
-"""Extra entry where Apache Hudi's streamer reads its checkpoint. It is never '', which would mean the beginning."""
+"""Extra entry from which Apache Hudi's streamer reads its checkpoint. It is never '', which would mean the
+beginning.
+"""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # operations that do not exist in Hudi
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
 def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
-    """Return the write stat of a file.
+    """Return the write stat of a data file in Hudi's commit metadata.
 
     `below` is the file group that the file was added to. Hudi's change queries need it for a log.
     """
@@ -87,10 +89,14 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Return the content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`.
+    """Return Hudi's commit metadata for the completed file of a commit, deltacommit, replacecommit or compaction.
 
-    `planned` are the file groups of a compaction. `before` is the view before the slot, for a write to a table with a
-    change log. Hudi's change query reads there what a log changed.
+    Args:
+        slot: The slot of the commit.
+        schema_text: The table's Avro schema as text.
+        planned: The file groups of a compaction.
+        before: The view before the slot, for a write to a table with a change log. Hudi's change query reads there what
+            a log changed.
     """
     logs = {group.file_id: len(group.logs) for group in planned}
 
@@ -118,7 +124,7 @@ def commit_metadata(
 
 
 def _told_beside(slot: Slot) -> dict[str, str]:
-    """Return the extra entries of a commit besides the schema."""
+    """Return the entries of a commit's `extraMetadata` besides the schema: merged logs and source positions."""
     found = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
     if slot.transaction and slot.reached:
         application, number = slot.transaction
@@ -130,7 +136,7 @@ def _told_beside(slot: Slot) -> dict[str, str]:
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
-    """Return the content of a completed deltacommit of Hudi's metadata table that wrote `log`."""
+    """Return the commit metadata of a deltacommit in Hudi's metadata table that added `log`."""
     record: dict[str, Any] = {
         "partitionToWriteStats": {log.partition: [_stat(log, instant)]},
         "compacted": False,
@@ -142,9 +148,11 @@ def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> byte
 
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Return the content of an inflight write.
+    """Return the content of the inflight file of a write.
 
-    `groups` contains (partition, file id or '', base instant, inserts, updates) of the planned files.
+    Args:
+        operation: The operation, such as 'UPSERT'.
+        groups: Tuples (partition, file id or '', base instant, inserts, updates) of the planned files.
     """
     stats: list[dict[str, Any]] = [
         {**_NOTHING_COUNTED, "numWrites": 0, "numDeletes": 0, "totalWriteBytes": 0, "fileSizeInBytes": 0}
@@ -173,7 +181,7 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
 
 
 def requested_replace(operation: str) -> bytes:
-    """Return the bytes of a requested replacecommit of `operation`."""
+    """Return the content of a replacecommit.requested file for `operation`."""
     named = operation if operation == "DELETE_PARTITION" else None
     record: dict[str, Any] = {
         "operationType": named,
@@ -185,7 +193,10 @@ def requested_replace(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Return the content of compaction.requested. `sizes` maps paths to bytes."""
+    """Return the content of a compaction.requested file: the file groups to compact, with their base and log files.
+
+    `sizes` maps the paths of these files to bytes.
+    """
     mib = float(1 << 20)
     operations = []
     for group in groups:
@@ -220,9 +231,9 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
 
 
 def savepoint_metadata(slot: Slot, kept: View) -> bytes:
-    """Return the content of the completed savepoint.
+    """Return the content of a completed savepoint file for the snapshot `kept`.
 
-    It lists the names of the files in `kept` by partition: the base file first, and then the logs, newest first.
+    It lists the names of the snapshot's files by partition: the base file first, and then the logs, newest first.
     """
     partitions = {
         partition: {
@@ -254,7 +265,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Return the content of clean.requested.
+    """Return the content of a clean.requested file for the clean operation `slot`.
 
     `earliest` is the first slot that stays readable. `url` makes a path absolute, as Hudi requires here.
     """
@@ -275,7 +286,10 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Return the bytes of the completed clean of `slot`."""
+    """Return the content of a completed clean file for the clean operation `slot`.
+
+    `earliest` is the first slot that stays readable.
+    """
     names = {
         partition: [path.rpartition("/")[2] for path in paths]
         for partition, paths in _victims_by_partition(slot).items()
@@ -305,9 +319,9 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the content of rollback.requested.
+    """Return the content of a rollback.requested file for the rollback `slot`.
 
-    `files` maps partitions to absolute paths of the target's data files.
+    `files` maps partitions to the absolute paths of data files of the commit that is rolled back.
     """
     requests = [
         {
@@ -328,7 +342,9 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the bytes of the completed rollback of `slot`. `files` are the deleted files by partition."""
+    """Return the content of a completed rollback file for the rollback `slot`. `files` are the deleted files by
+    partition.
+    """
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

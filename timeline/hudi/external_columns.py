@@ -1,6 +1,6 @@
-"""Columns of a table across commits of another engine: the current schema, its ids, and the schema of each file.
+"""Column history of a table that another engine wrote: the current schema, its column ids, and the schema of each file.
 
-It reads the metadata of commits. From files, it only reads the column names and types (docs/format.md 11.4).
+It is derived from the metadata of commits. From files, only the column names and types are read (docs/format.md 11.4).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumns:
-    """The columns in a sequence of commits. Each change of the columns gets ids.
+    """Column history of a sequence of commits by other engines. It assigns ids to the columns at each change.
 
     Columns are matched by name. If a commit contains Hudi's internal schema, they are matched by the ids in it.
 
@@ -39,11 +39,11 @@ class ExternalColumns:
     def __init__(
         self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
     ) -> None:
-        """Create the sequence.
+        """Start a column history after the table state `before`.
 
         Args:
-            created: The first columns, if they are known.
-            before: The view of the slots so far.
+            created: The first columns of the table, if they are known.
+            before: The table's view before the first commit. None (default): a table without slots.
             store: The store whose timeline also contains commits that are not passed to `told`, including hoodoo's
                 commits.
         """
@@ -54,11 +54,14 @@ class ExternalColumns:
 
     @property
     def now(self) -> TableSchema | None:
-        """The columns as of the newest slot that was passed to `told`."""
+        """The columns as of the newest commit that was passed to `told`, or None if they are not known yet."""
         return self.schemas.newest or self.first
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Return `slot`, whose commit has the metadata `record`, with its column changes and its files' schema."""
+        """Add the column changes of a commit, and the schema ids of its files, to its slot.
+
+        `record` is the metadata of the commit.
+        """
         extra = record.get("extraMetadata") or {}
         text = str(extra.get("schema") or "")
         if not text or not slot.tells_columns:
@@ -80,9 +83,13 @@ class ExternalColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """Return `slot` with a change of the table's columns to `schema`.
+        """Add a change of the table's columns to `slot`, if `schema` differs from the current columns.
 
-        `ids` are those of Hudi's internal schema. With `anew`, they are unrelated to earlier ids.
+        Args:
+            slot: The slot of the commit.
+            schema: The columns after the commit.
+            ids: The ids of the columns in Hudi's internal schema, or None.
+            anew: True if the ids are unrelated to the ids in earlier commits. Default False.
         """
         now, after = self.now, None
         if now and anew:
@@ -101,13 +108,13 @@ class ExternalColumns:
         return self._written_under(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest of the table's schemas with these columns, or the current schema."""
+        """Return the newest of the table's schemas that has the columns `schema`, or the current schema if none has."""
         known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         wanted = _flat_types(schema)
         return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
 
     def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
-        """Return `slot` with the schema of each file, for a commit that contains `schema` and overlapped a later one.
+        """Add the schema ids of its files to the slot of a commit that began before an already processed commit.
 
         The schemas are read from the files, because a commit of overlapping Hudi writers may contain the columns of
         another commit.
@@ -122,9 +129,9 @@ class ExternalColumns:
         return self._written_under(slot, self.now, numbers)
 
     def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
-        """Return `slot` with the schema ids of its files.
+        """Add the schema ids of its files to `slot`.
 
-        `numbers` contains the id of each file by path, if they differ.
+        `numbers` contains the id of each file by path. None (default): all files have the id of `schema`.
         """
         number = schema.id if schema else 1
         each = [numbers[file.path] if numbers else number for file in slot.files]
@@ -134,14 +141,16 @@ class ExternalColumns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column. A nested type is only 'nested', because engines write it in several ways."""
+    """Return the type of each column as text. A nested type is only 'nested', because engines write it in several
+    ways.
+    """
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
 
 def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
-    """Return the columns in the footer or the blocks of `file`.
+    """Return the columns that the footer of a base file, or the first data block of a log file, contains.
 
-    Returns None if there are none, or the file is damaged.
+    Returns None for a log without a data block, and for a missing or damaged file.
     """
     try:
         if file.kind == BASE:
@@ -154,9 +163,9 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
 
 
 def _ids_ended(store: Store, instant: str) -> bool:
-    """Return whether Hudi assigned new column ids when it began `instant`.
+    """Return whether Hudi assigned new column ids when it began `instant`, instead of continuing the earlier ids.
 
-    This is so if the commit that was the newest one at that time contains no internal schema.
+    This is so if the newest commit at that time contains no internal schema.
     """
     names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
     before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]

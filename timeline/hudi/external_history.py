@@ -1,4 +1,4 @@
-"""Read access to tables and commits of other engines: Hudi's timeline is converted to slots.
+"""Read access to tables and commits of other engines, by converting the instants of Hudi's timeline to slots.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
 as on any table. Slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or below
@@ -41,10 +41,10 @@ from hoodoo.timeline.views.view import View, apply
 
 @dataclass(frozen=True)
 class CompletedInstant:
-    """A completed instant.
+    """Completed instant in Hudi's timeline, which another engine wrote.
 
-    `key` is its file in the timeline, or '' if it is archived. `data` are its bytes, or None if they have not been
-    read.
+    `key` is the path of its timeline file, or '' if it is archived. `data` is the content of the file, or None if it
+    has not been read.
     """
 
     time: str
@@ -54,21 +54,29 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
-        """Return the decoded Avro record of the instant's completed file. It is read from `store` if necessary."""
+        """Return the decoded content of the instant's completed file. The file is read from `store` if necessary."""
         return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 
 DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
-"""Actions that become slots. Other actions (rollbacks of pending instants, Hudi's indexing) change no snapshot."""
+"""Actions of Hudi that become slots. Other actions (rollbacks of pending instants, Hudi's indexing) change no
+snapshot.
+"""
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the names of files in Hudi's timeline whose instants began later than one day before the head `view`."""
+    """Return the names of Hudi's timeline files whose instants began at most one day before the newest slot completed.
+
+    `view` is the view of the newest slot.
+    """
     return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
 
 
 def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
-    """Return the completed instants in `names` that become slots and completed after `after`, in completion order."""
+    """Return the completed instants among timeline file names, in completion order.
+
+    Only instants that become slots and completed after `after` are returned.
+    """
     # the folder may contain very many files
     new = (name for name in names if name[17:18] == "_" and name[18:35] > after)
     parsed = (parse_instant(name) for name in new)
@@ -81,7 +89,7 @@ def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant
 
 
 def archived(store: Store) -> list[CompletedInstant]:
-    """Return the instants in Hudi's history folder that become slots, in completion order (docs/format.md 14)."""
+    """Return the archived instants of Hudi's timeline that become slots, in completion order (docs/format.md 14)."""
     found = [
         CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
         for one in archived_timeline.read(store)
@@ -91,9 +99,10 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return the archived instants that are newer than the head, oldest first. A crash during an adoption leaves them.
+    """Return the archived instants that are newer than the newest slot, oldest first.
 
-    `newest` is the newest archived instant, if it is known.
+    A crash during the adoption of external commits leaves them. `newest` is the newest archived instant, if it is
+    known.
     """
     head = instant_of_ms(history.known_head().completed_at)
     return (
@@ -104,12 +113,12 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
 
 
 def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
-    """Return the compactions that another engine planned and has not run, and that no slot of `view` describes."""
+    """Return the pending compactions that another engine planned, and that no slot of `view` describes."""
     return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
 def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
-    """Return the compactions in the timeline that are requested and not completed."""
+    """Return the compactions among timeline file names that are requested and not completed."""
     found = [one for name in names if (one := parse_instant(name))]
     completed = {one.time for one in found if one.state is State.COMPLETED}
     planned = [
@@ -119,14 +128,14 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
 
 
 class Before(Protocol):
-    """Interface to the slots before the new one."""
+    """Interface to find slots that precede the slot of an external commit."""
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest slot that completed before `ms`, or 0."""
+        """Return the number of the newest slot that completed before `ms` (ms since 1970), or 0."""
         ...
 
     def slot_of(self, instant: str) -> int:
-        """Return the oldest slot whose instant is `instant` or later, or 0."""
+        """Return the number of the oldest slot whose instant is `instant` or later, or 0."""
         ...
 
 
@@ -139,9 +148,19 @@ def slot_of(
     record: dict[str, Any],
     before: Before,
 ) -> Slot:
-    """Return the slot that describes `found`, after a slot that completed at `previous_ms`.
+    """Convert an external instant to a slot.
 
-    Raises UnsupportedTable for an instant that a slot cannot describe.
+    Args:
+        store: The store of the table.
+        table: The id of the table.
+        seq: The number of the slot.
+        previous_ms: The completion time of the previous slot, in ms since 1970.
+        found: The instant.
+        record: The decoded content of its completed file.
+        before: Finds earlier slots.
+
+    Raises:
+        UnsupportedTable: A slot cannot describe the instant.
     """
     if found.action == COMPACTION:
         return _plan(table, seq, found, record)
@@ -221,15 +240,15 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: Store, more: str = "") -> str:
-    """Derive an id for a table without a hoodoo id, from its location and `more`.
+    """Derive an id for a table that hoodoo did not create, from its location and `more`.
 
-    `more` distinguishes tables whose slots have other numbers.
+    `more` distinguishes states of the table that number the slots of the same commits differently.
     """
     return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
 
 
 class ExternalHistory(History):
-    """History of a table whose slots are derived from Hudi's timeline. It is read again for each call of `head`."""
+    """History of a table that hoodoo only reads. Its slots are derived from Hudi's timeline on each call of `head`."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
@@ -247,9 +266,9 @@ class ExternalHistory(History):
             return view
 
     def created(self) -> TableSchema:
-        """Return the columns in the first commit that contains them. Views contain later changes.
+        """Return the columns of the first commit that contains any. Later changes are in the views.
 
-        Raises UnsupportedTable if no commit contains the columns.
+        Raises UnsupportedTable if no commit contains columns.
         """
         if self._columns.first is None:
             raise UnsupportedTable("No commit of this table contains its columns.")
@@ -278,7 +297,9 @@ class ExternalHistory(History):
         return view
 
     def _found(self) -> Iterable[CompletedInstant]:
-        """Return the instants that become slots, in any order. If an instant occurs twice, the last one is used."""
+        """Return the instants that become slots, in any order. If an instant is returned twice, the last one is
+        used.
+        """
         names = self.store.names(TIMELINE)
         return (*open_plans(names), *completed_in(names), *archived(self.store))
 
@@ -304,25 +325,28 @@ class ExternalHistory(History):
     def _slot(
         self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
     ) -> Slot:
-        """Return the result of `slot_of`."""
         return slot_of(self.store, self._table, seq, previous_ms, found, record, before)
 
 
 class Overlay(History):
-    """History with hoodoo's slots, followed by slots for the later commits of another engine.
+    """History of a hoodoo table that also includes later commits of another engine, before hoodoo adopts them.
 
-    The later slots have the numbers that an adoption will give them.
+    It consists of hoodoo's slots, followed by slots in memory for the later commits. These have the numbers that an
+    adoption will give them.
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history. `created` contains the columns before any slot changed them."""
+        """Create the history. `created` contains the columns of the table before any slot changed them."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
         self._base = View()
 
     def head(self) -> View:
-        """Return the newest view. Raises UnsupportedTable if a later commit cannot be described by a slot."""
+        """Return the newest view, including later commits of another engine.
+
+        Raises UnsupportedTable if a slot cannot describe one of these commits.
+        """
         with self._lock:
             self._views.clear()
             names = names_since(self.store, self._ours.known_head())
@@ -359,13 +383,13 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether one of the later instants is a commit of hoodoo whose slot was lost."""
+        """Return whether hoodoo made one of the later commits itself, so that its slot was lost."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 
 @dataclass(frozen=True)
 class SoFar:
-    """The existing slots, for `slot_of`."""
+    """Implementation of `Before` that searches the existing slots of a table."""
 
     history: History
 

@@ -1,4 +1,4 @@
-"""Source positions of applications in commits without a slot: those of Apache Hudi's streamer, and lost hoodoo commits.
+"""Source positions of ingestion jobs in external commits, made by Apache Hudi's streamer, and in lost hoodoo commits.
 
 A hoodoo commit has the position of its slot in its metadata (`hoodoo.ingest`). A commit of Hudi's streamer contains its
 checkpoint, and counts as the next commit of a separate application. A checkpoint equal to the newest one is ignored:
@@ -24,16 +24,16 @@ _SHAPE = {"app": str, "n": int, "position": str}
 
 
 class ExternalPositions:
-    """The source positions in a sequence of commits."""
+    """Source positions of applications in a sequence of external commits."""
 
     def __init__(self, before: View) -> None:
-        """Create the sequence. `before` is the view of the slots so far."""
+        """Start a sequence of commits after the table state `before`."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Return `slot`, whose commit has the metadata `record`, with its application, position and checkpoint.
+        """Add the application, its source position and the streamer's checkpoint in a commit's metadata to its slot.
 
-        Raises CorruptTable.
+        `record` is the metadata of the commit. Raises CorruptTable if the position in it is invalid.
         """
         if not slot.writes_rows:
             return slot
@@ -55,9 +55,10 @@ class ExternalPositions:
         return replace(slot, transaction=(application, number), reached=position)
 
     def _ours(self, extra: Mapping[str, Any], key: str) -> tuple[str, int, str] | None:
-        """Return application, number and position of a hoodoo commit.
+        """Return the application, version number and source position in the metadata of a hoodoo commit.
 
-        Returns None if the commit has none, or if another writer repeated those of an earlier commit.
+        Returns None for a commit without a source position, or if another writer repeated the position of an earlier
+        commit.
         """
         text = extra.get(REACHED)
         if not text:

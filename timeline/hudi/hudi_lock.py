@@ -1,7 +1,7 @@
-"""Coordination with Apache Hudi's own writers: Hudi's file system lock and heartbeat (docs/format.md 13).
+"""Coordination with concurrent writes by Apache Hudi: Hudi's file system lock and heartbeats (docs/format.md 13).
 
-It is needed only if the table option hudi_writers states that such writers run at the same time. hoodoo's own writers
-do not rely on it.
+It is needed only if the table option hudi_writers states that Hudi writes at the same time. hoodoo's own writers do not
+rely on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OURS = b"hoodoo "
 
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
-    """Hold Hudi's lock. Raises LockHeld if another process holds it for longer than `patience_s` seconds."""
+    """Hold Hudi's file system lock during the body. Raises LockHeld if it is not free within `patience_s` seconds."""
     mine = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_s
     while not _take(store, mine):
@@ -60,7 +60,7 @@ def _holder(store: Store) -> bytes:
 
 
 def _drop_stale(store: Store) -> None:
-    """Delete a lock that a crashed hoodoo process left. Hudi's locks are never deleted."""
+    """Delete Hudi's lock if a crashed hoodoo process left it. Locks of Hudi's own writers are never deleted."""
     at, clock = store.modified_ms(HUDI_LOCK), f"{HUDI_LOCK}.clock"
     if at is None or not _holder(store).startswith(_OURS):
         return
@@ -80,7 +80,9 @@ def _release(store: Store, mine: bytes) -> None:
 
 
 class Heartbeat:
-    """Thread that keeps `.hoodie/.heartbeat/<instant>` up to date until stop()."""
+    """Thread that keeps the heartbeat file of a pending instant up to date, so that Hudi does not roll the instant
+    back.
+    """
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"
@@ -96,6 +98,6 @@ class Heartbeat:
                 log.warning("heartbeat %s: %s", self.key, problem)
 
     def stop(self) -> None:
-        """Stop the thread, and wait until it has ended."""
+        """Stop the thread, and wait for its end."""
         self._stopped.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Hudi's internal schema: the column ids that Apache Hudi assigns with `hoodie.schema.on.read.enable`.
+"""Column ids of Hudi's internal schema, which Apache Hudi assigns with `hoodie.schema.on.read.enable`.
 
 A commit's metadata contains it as `latest_schema`, next to the Avro schema with the same names. Only the ids are read
 here, because names and types come from the Avro schema. hoodoo writes no internal schema (docs/format.md 11.4).
@@ -22,7 +22,8 @@ Path = tuple[str, ...]
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Return the id of every column in a commit's `latest_schema` by its path, without meta columns.
+    """Parse the internal schema in a commit's metadata, and return the id of each column by its path, without meta
+    columns.
 
     Raises UnsupportedTable if the schema is invalid.
     """
@@ -65,11 +66,11 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
 
 
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return the schema after `before` for a table with the columns `schema` and Hudi's `ids`.
+    """Return the table's next schema, after Apache Hudi changed the columns to `schema` with the column ids `ids`.
 
-    A column with a known id is the same column, whatever its name. A column without an id is found by its name. All
-    other columns are new. `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in
-    their order.
+    A column with a known id is the same column as in the schema `before`, whatever its name. A column without an id is
+    found by its name. All other columns are new. `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi
+    numbered the columns in their order.
     """
     ours = {theirs: own for own, theirs in before.hudi or numbered_by_hudi(before)}
     by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
@@ -82,7 +83,7 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
 
 
 def with_ids(schema: TableSchema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return `schema` with Hudi's ids `ids`."""
+    """Return a copy of `schema` that also contains the id of each column in Hudi's internal schema."""
     own = _own_ids(schema.columns, ())
     return replace(schema, hudi=tuple((number, ids[path]) for path, number in own if path in ids))
 
@@ -95,7 +96,7 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 
 
 def numbered_by_hudi(schema: TableSchema) -> tuple[tuple[int, int], ...]:
-    """Return (hoodoo's id, Hudi's id) of columns that get ids from Hudi for the first time.
+    """Return the ids that Hudi gives to columns for the first time, as pairs of hoodoo's id and Hudi's id.
 
     Hudi numbers the columns of one level in order, then those inside the first column down to the bottom, and so on.
     """

@@ -1,4 +1,4 @@
-"""Writer for Hudi's metadata table: its partition `files`, which lists the files of the table.
+"""Writer for Hudi's metadata table: its partition `files`, which lists the data files of the table.
 
 If the table properties name this partition, Hudi's readers only see the listed files. The publisher of a slot therefore
 first appends the slot's added and deleted files. hoodoo's readers do not use the metadata table. If it is not in a
@@ -28,13 +28,13 @@ from hoodoo.timeline.properties.metadata_properties import METADATA_INFLIGHT
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, Slot
 
 FILES = "files"
-"""Name of the partition that lists files."""
+"""Name of the partition of Hudi's metadata table that lists the data files."""
 _ROOT = METADATA_TABLE + "/"
 _TIMELINE = _ROOT + TIMELINE
 _FILE_GROUP = "files-0000-0"
 _BASE = re.compile(rf"^{_FILE_GROUP}_\d+-\d+-\d+_(\d{{17}})\.hfile$")
 _LOGS_MAX = 64
-"""Maximum number of logs on top of the newest base file. hoodoo never compacts them, and readers read all of them."""
+"""Maximum number of log files after the newest base file. hoodoo never compacts them, and readers read all of them."""
 _VERSION = "9"
 _PROPERTIES = {
     "hoodie.table.version": _VERSION,
@@ -45,7 +45,7 @@ _PROPERTIES = {
     "hoodie.table.recordkey.fields": "key",
 }
 _HARMLESS = (DELTA_COMMIT, CLEAN, ROLLBACK)
-"""Actions of the metadata table that may be pending.
+"""Actions that may be pending in the metadata table without preventing an append.
 
 A delta commit belongs to a commit of the table, and Hudi completes both.
 """
@@ -53,7 +53,7 @@ A delta commit belongs to a commit of the table, and Hudi completes both.
 
 @dataclass(frozen=True)
 class MetadataTable:
-    """State of a metadata table that hoodoo can append to.
+    """State of Hudi's metadata table, if hoodoo can append to it.
 
     Attributes:
         schema: The schema of its records, from its commits.
@@ -67,9 +67,10 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return the files that `slot` added, with their sizes, and those that it deleted, with None, by partition.
+    """Return the data files that `slot` added and deleted, by partition and file name.
 
-    As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
+    The value of an added file is its size, and that of a deleted file is None. As in Hudi, a replaced file stays listed
+    until it is cleaned. Files that a rollback deletes were never listed.
     """
     found: dict[str, dict[str, int | None]] = {}
     if slot.outcome != COMPLETED:
@@ -84,13 +85,16 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
-    """Return whether the properties `values` enable the partition `files`, and no partition is being built."""
+    """Return whether Hudi's readers use the partition `files`, according to the table properties `values`.
+
+    False if the properties do not name it, or if any partition of the metadata table is being built.
+    """
     named = [name.strip() for name in values.get(METADATA_PARTITIONS, "").split(",")]
     return FILES in named and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
 
 
 def look(store: Store, instant: str) -> MetadataTable | None:
-    """Inspect the metadata table before an append.
+    """Inspect Hudi's metadata table, to decide whether hoodoo can append to it.
 
     Args:
         store: The table's store.
@@ -130,7 +134,7 @@ def _instants(store: Store) -> list[Instant]:
 
 
 def _has_room(store: Store, instant: str) -> bool:
-    """Return whether there is exactly the one known file group, and its base file has space for one more log."""
+    """Return whether the partition `files` has one file group, with fewer than 64 logs after its base file."""
     bases, logs = [], []
     for name in store.names(f"{_ROOT}{FILES}/"):
         parsed = parse_data_file(name)
@@ -145,7 +149,9 @@ def _has_room(store: Store, instant: str) -> bool:
 
 
 def _schema(store: Store, completed: list[Instant]) -> str | None:
-    """Return the record schema in the newest commit, or None if it is not the known schema."""
+    """Return the record schema in the newest deltacommit of the metadata table, or None if hoodoo does not know the
+    schema.
+    """
     for one in sorted(completed, key=lambda one: one.completed, reverse=True):
         if one.action != DELTA_COMMIT:
             continue
@@ -160,17 +166,16 @@ def _schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append the added and deleted files of `slot`: one log and its delta commit.
+    """Append the data files that `slot` added and deleted to Hudi's metadata table: one log and its deltacommit.
 
-    The log is valid only with the commit.
-
-    A helper may already have done each step. The completion time of the commit is later than all times in the metadata
-    table. Readers would ignore its log if it were older than a compaction.
+    The log is valid only with the deltacommit. Another process may already have done some of the steps. The completion
+    time of the deltacommit is later than all times in the metadata table, because readers would ignore its log if it
+    were older than a compaction.
 
     Args:
         store: The table's store.
         slot: The slot, which is not published yet.
-        table: The result of `look` for its instant.
+        table: The state of the metadata table, which `look` returned for the instant of the slot.
     """
     if table.appended:
         return
@@ -196,10 +201,10 @@ def _key(instant: Instant) -> str:
 
 
 def not_compacted_from(store: Store) -> str:
-    """Return the oldest instant whose files may be listed only in a log of the metadata table.
+    """Return the first instant that must not be archived because of Hudi's metadata table.
 
-    Readers ignore a log whose instant is not in the table's timeline, so instants from this one on must not be
-    archived.
+    The files of this instant and of later ones may be listed only in a log of the metadata table. Readers ignore a log
+    whose instant is not in the table's timeline.
     """
     bases = [base[1] for name in store.names(f"{_ROOT}{FILES}/") if (base := _BASE.match(name))]
     compacted = max(bases, default="")

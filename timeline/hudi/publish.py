@@ -1,4 +1,4 @@
-"""Publication of slots as completed instants for Hudi's readers, strictly in slot order.
+"""Publication of slots in Hudi's timeline: each slot becomes a completed instant, strictly in slot order.
 
 All published content is derived from the slot. Any process may therefore publish a slot, also repeatedly. After a crash
 between a slot and its publication, the next process completes it. A publication is never undone (protocol rule 11).
@@ -32,7 +32,7 @@ An older write starts again with a new instant, because data that it needs may b
 
 
 def final_key(slot: Slot) -> str:
-    """Return the key of the last file that the publication of `slot` creates.
+    """Return the path of the last file that the publication of `slot` creates in Hudi's timeline.
 
     If the file exists, this slot and all earlier slots are published.
     """
@@ -46,7 +46,7 @@ def final_key(slot: Slot) -> str:
 
 
 class TakenBack(Exception):
-    """Raised if another engine rolled back the slot's instant before it was published. It never leaves the package."""
+    """Internal exception: another engine rolled back the instant of a slot before it was published."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
@@ -54,7 +54,7 @@ class TakenBack(Exception):
 
 
 def taken_back(store: Store, slot: Slot) -> bool:
-    """Return whether another engine rolled back `slot`, which is not published.
+    """Return whether another engine rolled back the instant of `slot` before the slot was published.
 
     A rollback deletes the inflight file, which hoodoo never does.
     """
@@ -67,7 +67,7 @@ def taken_back(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publisher of one table's slots. It remembers the last slot before which all slots are published."""
+    """Publisher of one table's slots in Hudi's timeline. It remembers the last slot that is certainly published."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -81,14 +81,17 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Publish all unpublished slots up to `seq`, in order. Raises TakenBack.
+        """Write Hudi's timeline files for all unpublished slots up to `seq`, in slot order.
 
         Args:
             seq: The last slot to publish.
             config: The configuration of the table.
-            new: A slot that this process just wrote, which is certainly not published.
-            stands: True if the slot `new` was certainly not rolled back.
-            names: Names of files that were found in Hudi's timeline.
+            new: A slot that this process just wrote, which is certainly not published. 0 (default): none.
+            stands: True if the slot `new` was certainly not rolled back. Default False.
+            names: Names of files that exist in Hudi's timeline, to save requests.
+
+        Raises:
+            TakenBack: Another engine rolled back one of the slots.
         """
         # the store was restored from a backup, so the remembered state is invalid
         if self._backup_restores != self.history.backup_restores:
@@ -101,11 +104,14 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def owes(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Return whether a slot up to `seq` is not published yet. `names` are those of publish_through."""
+        """Return whether a slot up to `seq` is not published yet.
+
+        `names` are names of files that exist in Hudi's timeline, to save requests.
+        """
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        """Return whether `slot` is in Hudi's timeline, active or archived."""
+        """Return whether the instant of `slot` is completed in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
         return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
@@ -140,7 +146,7 @@ class Publisher:
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """Return the configuration as of `slot`, so that a late helper writes the same bytes as the writer of the slot.
+        """Return the configuration as of `slot`, so that every process that publishes the slot writes the same bytes.
 
         The columns of a compaction are those of its plan. Its instant is that of the plan, which engines use for time
         travel.
@@ -182,7 +188,11 @@ class Publisher:
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
-        """Return the key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
+        """Return the paths of key sets and checkpoints that no transaction or readable snapshot can need after a clean
+        operation.
+
+        `earliest` is the first slot that stays readable.
+        """
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [
             key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)
@@ -192,9 +202,11 @@ class Publisher:
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
     def _leased(self, slot: Slot) -> set[str]:
-        """Return the files to delete that are held by a lease taken after the clean operation was decided.
+        """Return the data files that the clean operation `slot` must not delete yet, because a reader has a lease on
+        them.
 
-        Orphan removal deletes them after the lease ends.
+        The leases were taken after the clean operation was decided. Orphan removal deletes the files after the leases
+        end.
         """
         held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
         if not held:
@@ -220,13 +232,12 @@ class Publisher:
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
     def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Append the files of `slot` to Hudi's metadata table, or take it out of use if its correctness is uncertain.
+        """Append the files of `slot` to Hudi's metadata table, or disable the metadata table if it may be incorrect.
 
         Only its partition `files` stays in use. The other partitions would lack the new files, and Hudi ignores files
         that they do not list. After a change of the properties, the slot is checked again. If another process has
-        published the slot by then, possibly without the metadata table, it is taken out of use. The metadata table is
-        inspected after the properties name it, because a purge first removes it from the properties and then deletes
-        it.
+        published the slot by then, possibly without the metadata table, the metadata table is disabled. It is inspected
+        after the properties are read, because a purge first removes it from the properties and then deletes it.
         """
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
@@ -244,10 +255,9 @@ class Publisher:
             metadata_table.append(self.store, slot, known)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Change the properties, and update them with the settings in slots. Returns whether the file was written.
+        """Change hoodie.properties with `change`, and add the settings in slots. Returns whether the file was written.
 
-        After a write, the settings are read again, because the write may have overwritten that of a later slot's
-        publisher.
+        After a write, the settings are read again, because the write may have overwritten the settings of a later slot.
         """
         settings, wrote = self.history.known_head().settings, False
         while True:
@@ -260,10 +270,10 @@ class Publisher:
 
     # ---- options: the properties in slots are written to the file, which also contains other properties
     def _options(self, slot: Slot) -> None:
-        """Publish a change of options. If the properties file is written, it takes Hudi's metadata table out of use.
+        """Publish a change of options: write the options of all slots to hoodie.properties.
 
-        The properties that were read may be outdated at the time of the write. Hudi could then take an incomplete
-        metadata table for a complete one.
+        A write of the properties also disables Hudi's metadata table. The properties that were read may be outdated at
+        the time of the write, and Hudi could then take an incomplete metadata table for a complete one.
         """
         values = hoodie_properties.read_properties(self.store)
         if hoodie_properties.with_settings(values, self.history.known_head().settings) != values:
@@ -272,7 +282,10 @@ class Publisher:
 
     # ---- savepoint: Hudi stores it with the instant of the saved commit
     def _savepoint(self, slot: Slot) -> None:
-        """Publish a savepoint. If it was deleted in the meantime, only the slot is marked as published."""
+        """Publish the creation or deletion of a savepoint in Hudi's timeline.
+
+        If the savepoint was deleted in the meantime, only the slot is marked as published.
+        """
         saved = self._instant_of(slot.position)
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
             completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
@@ -285,7 +298,9 @@ class Publisher:
         self._create(final_key(slot), NOTHING)
 
     def _instant_of(self, position: int) -> str:
-        """Return the instant of a savepoint's commit, or '' without one, or if it was archived."""
+        """Return the instant of the commit that a savepoint refers to, or '' without such a commit, or if it was
+        archived.
+        """
         try:
             return self.history.slot(position).instant if position else ""
         except SnapshotExpired:
@@ -298,12 +313,12 @@ class Publisher:
 
 
 def markers_of(store: Store, instant: str) -> list[str]:
-    """Return the keys of the markers for files that writers of `instant` were about to write."""
+    """Return the paths of Hudi's marker files for `instant`. Writers create a marker before each data file."""
     return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
 
 
 def remove_marker(store: Store, key: str) -> None:
-    """Delete a marker, and the folders that are then empty."""
+    """Delete a marker file, and the folders that are empty without it."""
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only local disks have empty folders
     if prune:
@@ -311,15 +326,16 @@ def remove_marker(store: Store, key: str) -> None:
 
 
 def remove_markers(store: Store, instant: str) -> None:
-    """Delete all markers of an instant."""
+    """Delete all marker files of an instant."""
     for key in markers_of(store, instant):
         remove_marker(store, key)
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """Yield (partition, path) of every data file whose name contains `instant`.
+    """Yield the partition and path of every data file that writers of `instant` wrote.
 
-    The files are found by listing, because markers may be missing after a crash.
+    The files are found by listing the whole table, because markers may be missing after a crash. Their names contain
+    the instant.
     """
     for key, _ in list(own_keys(store)):
         if key.startswith(".hoodie/"):
@@ -331,7 +347,7 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
 
 
 def instants(store: Store, after: str = "") -> list[Instant]:
-    """Return the instants in the timeline folder whose file names sort after `after`, in name order."""
+    """Return the instants in Hudi's active timeline whose file names sort after `after`, in name order."""
     return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
 
 

@@ -1,4 +1,4 @@
-"""Read access to tables of version 6 with Hudi's timeline layout 1 (docs/format.md 11.5). Hudi 0.14 and 0.15 write it.
+"""Read access to tables of version 6, which Hudi 0.14 and 0.15 write with timeline layout 1 (docs/format.md 11.5).
 
 The layout differs from the later layout in three ways. Instants are directly in `.hoodie/` and have no completion time,
 so they are ordered by their start. Commit metadata is JSON. The files of archived commits are found by listing, as Hudi
@@ -29,15 +29,15 @@ _ARCHIVED = "ARCHIVED"
 
 
 def instants(store: Store) -> list[Instant]:
-    """Return the instants of the active timeline, in the order of their names.
+    """Return the instants in the active timeline of a version 6 table, in the order of their file names.
 
-    The completion time is the start time.
+    The start time is used as the completion time.
     """
     return [found for name in store.names(HOODIE) if (found := _instant(name))]
 
 
 def keys(store: Store) -> list[str]:
-    """Return the keys of the instants' files, in all states."""
+    """Return the paths of all timeline files of a version 6 table, in all states."""
     return [HOODIE + name for name in store.names(HOODIE) if _instant(name)]
 
 
@@ -49,25 +49,39 @@ def _instant(name: str) -> Instant | None:
 
 
 def _padded(time: str) -> str:
-    """Return a time with 17 digits. A time with 14 digits means the end of that second, as in Hudi's comparisons."""
+    """Return an instant with 17 digits. An instant with 14 digits means the end of that second, as in Hudi's
+    comparisons.
+    """
     return time if len(time) == 17 else time + "999"
 
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """An instant whose file is in `.hoodie/`."""
+    """Instant in the active timeline of a version 6 table. Its file is in `.hoodie/`."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
-        """Return the bytes of the instant's file in the format of later versions. Raises CorruptTable."""
+        """Return the content of the instant's timeline file, converted to the Avro format of newer table versions.
+
+        Raises CorruptTable if the file is damaged.
+        """
         data = store.get(self.key)
         return commit_in_avro(data, self.key, self.action) if self.action in WRITES else data
 
 
 def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
-    """Convert commit metadata of version 6 to the format of later versions, based on `action`. Raises CorruptTable."""
+    """Convert commit metadata of table version 6 from JSON to the Avro format of newer versions.
+
+    Args:
+        data: The content of the timeline file.
+        key: The path of the file, for errors.
+        action: The action of the instant, which determines the Avro record.
+
+    Raises:
+        CorruptTable: The file is damaged.
+    """
     kind = "HoodieReplaceCommitMetadata" if action == REPLACE_COMMIT else "HoodieCommitMetadata"
     try:
         return in_avro(kind, strict_json(data, key))
@@ -77,9 +91,9 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 @dataclass(frozen=True)
 class ListedInstant(CompletedInstant):
-    """An instant without a file. `told` is its record.
+    """Instant without a timeline file, such as the one that represents all archived commits of a version 6 table.
 
-    If `before` is set, the instant represents the archived commits that began before it.
+    `told` is its commit metadata. If `before` is set, the instant represents the archived commits that began before it.
     """
 
     told: Any = None
@@ -90,7 +104,7 @@ class ListedInstant(CompletedInstant):
 
 
 class TimelineV1History(ExternalHistory):
-    """History of a table of version 6.
+    """History of a table of version 6, derived from its timeline.
 
     Slots are numbered from the oldest instant that is not archived. Cursors therefore change when more instants are
     archived.
@@ -106,7 +120,7 @@ class TimelineV1History(ExternalHistory):
         return instants(self.store)
 
     def archived(self) -> list[ListedInstant]:
-        """Return the instants that represent archived commits, as of the newest read."""
+        """Return the instants that represent the archived commits, as of the newest call of `head`."""
         return self._told
 
     def _found(self) -> Iterable[CompletedInstant]:
@@ -140,7 +154,7 @@ class TimelineV1History(ExternalHistory):
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
     def _creation(self) -> Iterator[ListedInstant]:
-        """Yield an instant for a table without commits, if it was created with columns. Such a table is empty."""
+        """Yield an instant for the creation of a table without commits, if the table was created with columns."""
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
@@ -150,7 +164,7 @@ class TimelineV1History(ExternalHistory):
     def _archived_before(
         self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
     ) -> list[ListedInstant]:
-        """Return instants that represent archived commits.
+        """Return the instants that represent the archived commits of the table.
 
         All commits before the oldest active one are archived. If savepoints keep some commits active, the commits
         between these and the other active ones are archived too.
@@ -167,16 +181,22 @@ class TimelineV1History(ExternalHistory):
         return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
 
     def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
-        """Yield the paths of the log files whose first block `write` wrote."""
+        """Yield the paths of the log files that `write` created, which are those whose first block it wrote."""
         stats = self._record(write).get("partitionToWriteStats") or {}
         yield from (
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
     def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Return the newest slices of the files begun before `time`, as one commit, or None if there are none.
+        """Return one instant for all commits before `time`, with the newest slice of each file group, or None without
+        files.
 
-        As in Hudi, an instant that is older than the timeline is committed.
+        As in Hudi, an instant that is older than the timeline counts as committed.
+
+        Args:
+            time: The time before which the files were begun.
+            active: The instants in the active timeline.
+            begun: The log files that active commits created.
         """
         bases: dict[tuple[str, str], tuple[str, str, int]] = {}
         logs: dict[tuple[str, str], list[tuple[str, int, str, int]]] = {}

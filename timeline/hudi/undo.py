@@ -1,8 +1,7 @@
-"""Handling of a commit whose inflight file disappeared before it was published.
+"""Undo of a commit that another engine rolled back before it was published, so that its inflight file is gone.
 
-Either Apache Hudi rolled the commit back, or a power failure removed the file. By default, Hudi rolls back every
-pending instant when it starts a write. An instant is pending until its completed file exists. Hudi deletes its inflight
-file. Such a commit was never acknowledged, and a new slot undoes it.
+By default, Hudi rolls back every pending instant when it starts a write. An instant is pending until its completed file
+exists. Hudi deletes its inflight file. Such a commit was never acknowledged, and a new slot undoes it.
 
 An inflight file is not synced to disk, so a power failure may remove it too. All data files still exist then, and the
 inflight file is created again.
@@ -25,7 +24,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Write a slot that restores the state before `first`, the oldest commit that was rolled back.
+    """Write a slot that restores the table as it was before `first`, the oldest commit that another engine rolled back.
 
     If no commit was rolled back, create the inflight file of `first` again. Does nothing if another process is faster.
     Raises CorruptTable if files are gone without a rollback, or if a later commit that stays depends on the missing
@@ -77,9 +76,10 @@ def undo(history: History, first: Slot) -> None:
 
 
 def _columns_back(head: View, seq: int) -> dict[str, Any]:
-    """Return the columns as of slot `seq` as the table's next schema, or {} if they are those of the head.
+    """Return the columns as of slot `seq`, as the next schema of the table, or {} if the columns have not changed
+    since.
 
-    The largest id stays, because ids are never reused.
+    The largest column id stays, because ids are never reused.
     """
     now, then = head.schemas.newest, head.schemas.up_to(seq).newest
     if now is None or then is None or now.columns == then.columns:

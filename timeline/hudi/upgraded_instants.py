@@ -1,4 +1,4 @@
-"""Conversion of a version 6 timeline to version 9: every instant with its new name and content.
+"""Conversion of a version 6 timeline to version 9, which changes the file name and the content of every instant.
 
 The archived instants become one entry of the history. This module reads the old timeline and writes nothing. Completion
 times are derived from the old order, so that an upgrade after a crash creates the same files.
@@ -25,11 +25,11 @@ _CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class UpgradedTimeline:
-    """The new timeline.
+    """Timeline of a table after its upgrade to version 9, which is not written yet.
 
     Attributes:
-        files: Keys of the new timeline and their bytes.
-        archived: The instants of its history.
+        files: Path and content of each timeline file.
+        archived: The instants for Hudi's archived timeline.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -37,9 +37,11 @@ class UpgradedTimeline:
 
 
 def upgraded(history: TimelineV1History) -> UpgradedTimeline:
-    """Return the version 9 timeline of the table of `history`, which must have no pending instants.
+    """Convert the timeline of a version 6 table to version 9. The table must not have pending instants.
 
-    Raises UnsupportedTable, CorruptTable.
+    Raises:
+        UnsupportedTable: An instant has the format of releases before Hudi 0.10.
+        CorruptTable: A timeline file is damaged.
     """
     found = [one for one in history.instants() if one.state is State.COMPLETED]
     if old := next((one.time for one in found if len(one.time) != 17), ""):
@@ -62,7 +64,7 @@ def upgraded(history: TimelineV1History) -> UpgradedTimeline:
 
 
 def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a completed instant, in all of its states."""
+    """Yield the version 9 timeline files of a completed instant: path and content of each of its states."""
     one = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}")
     record = one.record(store) if done.action in WRITES else {}
     clustered = done.action == REPLACE_COMMIT and record.get("operationType") == CLUSTER
@@ -79,10 +81,10 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
 
 
 def _lost_past(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a clean operation that deleted nothing and records the first readable instant.
+    """Yield the timeline files of a clean operation that deletes nothing, but marks earlier snapshots as not readable.
 
-    In version 9, the name of a log shows when it was written. In version 6, it does not. Snapshots of archived commits
-    are not available either.
+    In version 9, the name of a log shows when it was written. In version 6, it does not, so earlier snapshots cannot be
+    read. Snapshots of archived commits are not available either.
     """
     slots = history.slots(0, history.known_head().seq)
     writes = [slot.instant for slot in slots if slot.action in WRITES or slot.plan_seq]

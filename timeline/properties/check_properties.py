@@ -1,7 +1,7 @@
-"""Storage of a table's checks in its properties.
+"""Storage of a table's row checks in its properties.
 
 Each check is one property, `hoodoo.check.<name>`, which a slot sets (`settings`). readers/predicate/checks.py parses
-checks.
+the conditions.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PREFIX = OURS + "check."
 
 
 def stored(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the checks in a table's properties, by name and sorted by name."""
+    """Return the row checks in a table's properties, as a dict of name to condition, sorted by name."""
     return {name[len(PREFIX) :]: properties[name] for name in sorted(properties) if name.startswith(PREFIX)}
 
 
 def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that store `checks`. Inverse of `stored`."""
+    """Return the table properties that store the row checks `checks` (name -> condition). Inverse of `stored`."""
     return {PREFIX + name: text for name, text in checks.items()}

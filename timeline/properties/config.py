@@ -1,4 +1,4 @@
-"""Configuration of a table: name, type, key, partitioning, ordering, schema and options."""
+"""Configuration of a table: name, table type, record key, partitioning, ordering, schema and options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hoodoo.timeline.slots.slot import DataFile
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 LAYOUT_OF = {"6": "1"}
-"""Timeline layout version by table version. All other table versions have layout 2."""
+"""Version of the timeline layout by table version. All other table versions have layout 2."""
 _GENERATORS = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
@@ -39,9 +39,9 @@ _PLAIN_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 TABLE_ID = table_options.PREFIX + "table_id"
 NOT_NULL = table_options.PREFIX + "not_null"
-"""Property that lists the non-nullable columns. Other engines ignore it."""
+"""Name of the property that lists the non-nullable columns. Other engines ignore it."""
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
-"""Property that lists the enabled partitions of Hudi's metadata table."""
+"""Name of the property that lists the enabled partitions of Hudi's metadata table."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class TableConfig:
 
     Attributes:
         created: The columns that the table was created with.
-        schemas: The schemas of the table since then. The newest schema is the current schema.
-        raw: The properties in the file.
+        schemas: The schemas of the table since its creation. The newest schema is the current schema.
+        raw: The properties in hoodie.properties, with the changes by slots.
     """
 
     name: str
@@ -80,7 +80,7 @@ class TableConfig:
 
     @property
     def schema_id(self) -> int:
-        """The id of the current schema that slots record for new data files. 0 for the first schema."""
+        """The id of the current schema, as recorded in slots for new data files. 0 stands for the first schema."""
         return 0 if self.columns.id == 1 else self.columns.id
 
     @property
@@ -90,31 +90,29 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """True if the ordering columns decide which version of a key wins."""
+        """True if the ordering columns decide which of several rows with one key is the current one."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
     def merge_policy(self) -> MergePolicy:
-        """The policy that decides which version of a key wins."""
+        """The policy that decides which of several rows with one key is the current one."""
         return MergePolicy(self.order_by if self.by_event_time else ())
 
     @property
     def logs_partial_rows(self) -> bool:
-        """True if writes that set some columns of stored rows only log these columns.
-
-        False for tables with ordering columns. Merging partial rows would not be associative there, so the result would
-        depend on the grouping of logs.
-        """
+        """True if an update of some columns writes only these columns to a log file, instead of whole rows."""
         return self.options.partial_logs and self.merge_on_read and not self.order_by
 
     @property
     def change_log(self) -> str:
-        """Hudi's mode of supplemental logging, or '' if the table does not keep a change log."""
+        """Hudi's supplemental logging mode, which determines the content of change logs, or '' for a table without
+        change logs.
+        """
         return mode_of(self.raw)
 
     @property
     def table_id(self) -> str:
-        """The id that create() gave the table, or '' if another engine created the table."""
+        """The id that hoodoo gave the table at its creation, or '' if another engine created the table."""
         return self.raw.get(TABLE_ID, "")
 
     @property
@@ -124,23 +122,27 @@ class TableConfig:
 
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
-        """The transforms of generated partition columns, by partition column."""
+        """The transform of each generated partition column, by the name of the partition column."""
         found = transform_properties.stored(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property
     def name_mapping(self) -> NameMapping:
-        """The mapping between column names and the original names of columns."""
+        """The mapping between the table's column names and the original names of the columns in their source."""
         return NameMapping(self.columns.columns, original_names.stored(self.raw))
 
     @property
     def placing(self) -> tuple[str, ...]:
-        """The columns that determine the partition of a row: partition columns, and sources of generated ones."""
+        """The columns that determine the partition of a row: partition columns, and source columns of generated
+        partition columns.
+        """
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
     def declared_schema(self) -> pa.Schema:
-        """The declared schema, in which the columns of `not_null` are not nullable. Files and batches have `schema`."""
+        """The current columns as an Arrow schema with nullability. In `schema`, which files and batches have, all are
+        nullable.
+        """
         fixed = set(self.not_null)
         return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
 
@@ -158,12 +160,14 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if some of Hudi's meta columns are null in the files. Record keys then follow from the key columns."""
+        """True if some of Hudi's meta columns are null in the data files, so that record keys follow from the key
+        columns.
+        """
         populated = "ALL" if self.raw.get("hoodie.populate.meta.fields", "true").lower() != "false" else "NONE"
         return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
     def require_writable(self) -> None:
-        """Raise UnsupportedTable if hoodoo can read the table, but not write to it."""
+        """Raise UnsupportedTable if hoodoo can only read the table."""
         if self.is_timeline_v1:
             raise UnsupportedTable(
                 f"This table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. "
@@ -178,7 +182,7 @@ class TableConfig:
             )
 
     def require_commit_times(self) -> None:
-        """Raise UnsupportedTable if rows do not record the commit that wrote them."""
+        """Raise UnsupportedTable if rows do not record the commit that wrote them, which incremental reads need."""
         if self.virtual_keys:
             raise UnsupportedTable(
                 "hoodie.populate.meta.fields=false: incremental reads and changes need the commit of each row, "
@@ -188,7 +192,7 @@ class TableConfig:
 
     @property
     def folders_tell_values(self) -> bool:
-        """True if the name of a partition's folder determines the values of the partition columns.
+        """True if the folder name of a partition determines the values of its partition columns.
 
         False if the key generator formats times (TIMESTAMP, CUSTOM) or is unknown, or if dates are nested folders.
         """
@@ -198,7 +202,10 @@ class TableConfig:
 
     @property
     def key_is_record_key(self) -> bool:
-        """True if hoodoo writes the unchanged value of a single key column as the record key."""
+        """True if the record key equals the value of the key column, so that no encoding is needed.
+
+        This holds for a single string key column and at most one partition column.
+        """
         one = len(self.key) == 1 and len(self.partition_by) <= 1
         return one and pa.types.is_string(self.schema.field(self.key[0]).type)
 
@@ -214,7 +221,8 @@ class TableConfig:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns that a rewrite keeps: commit time, sequence number, record key, and the table's columns.
+        """The columns that a rewrite of a base file keeps: commit time, sequence number, record key, and the table's
+        columns.
 
         The commit time is a dictionary column, because it has few distinct values.
         """
@@ -228,28 +236,30 @@ class TableConfig:
 
     @cached_property
     def schema_text(self) -> str:
-        """The Avro schema of the table's columns, as stored in commit metadata."""
+        """The Avro schema of the table's columns as JSON text, which commit metadata contains."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
-        """Return the configuration with the schema history `schemas`. Its newest schema is the current schema."""
+        """Return a copy of the configuration with the schema history `schemas`. Its newest schema becomes the current
+        schema.
+        """
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """Return the configuration with additional known schemas, to read files of an older or newer snapshot.
+        """Return a copy of the configuration that can also read files with the schemas of an older or newer snapshot.
 
         The current columns stay unchanged.
         """
         return self.with_schemas(self.schemas.knowing(schemas, self.created))
 
     def with_columns(self, columns: TableSchema) -> TableConfig:
-        """Return the configuration after a future slot that changes the table's columns to `columns`."""
+        """Return a copy of the configuration as it will be after a column change to `columns`."""
         before = {} if self.schemas else self.columns.to_json()
         return replace(self, schemas=self.schemas.after(1 << 62, columns.to_json(), before))
 
     # ---- reading files of any of the table's schemas
     def columns_of(self, file: DataFile) -> TableSchema:
-        """Return the schema that `file` was written with. Raises CorruptTable if no slot describes the schema."""
+        """Return the schema that a data file was written with. Raises CorruptTable if no slot contains this schema."""
         number = file.schema or 1
         if number == self.columns.id:
             return self.columns
@@ -263,7 +273,7 @@ class TableConfig:
         return found
 
     def resolution(self, file: DataFile) -> Resolution:
-        """Return the resolution that converts the columns of `file` to the table's columns."""
+        """Return the schema resolution that converts the columns of a data file to the table's current columns."""
         number = file.schema or 1
         if number == self.columns.id:
             return AS_IT_STANDS
@@ -272,7 +282,9 @@ class TableConfig:
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
-        """Return the sort order of `file` with current column names, or '' if one of its columns was dropped."""
+        """Return the sort order of a data file with current column names, or '' if it is unsorted or a sort column was
+        dropped.
+        """
         if not file.sorted or file.schema == self.schema_id:
             return file.sorted
         order, _, names = file.sorted.partition(":")

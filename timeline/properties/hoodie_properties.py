@@ -1,4 +1,6 @@
-"""File hoodie.properties: properties of a new table, conversion to a TableConfig, and checks for unsupported values."""
+"""The file hoodie.properties: content for a new table, conversion to a TableConfig, and checks for unsupported
+values.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ CHANGE_LOGS = {
     "before": change_logs.DATA_BEFORE,
     "keys": change_logs.OP_KEY_ONLY,
 }
-"""Values of `create(change_log=...)`."""
+"""Hudi's supplemental logging mode for each value of `create(change_log=...)`."""
 READABLE_VERSIONS = ("6", "8", "9")
 _MERGE_PROPERTY = "hoodie.record.merge.property."
 _CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
@@ -37,7 +39,7 @@ _PAYLOADS = {
     "EventTimeAvroPayload": BY_EVENT,
     "OverwriteWithLatestAvroPayload": BY_COMMIT,
 }
-"""Payload classes that are equivalent to a merge mode. Table version 6 does not record the merge mode."""
+"""Merge mode for each supported payload class. Properties of table version 6 do not contain the merge mode."""
 _DATABASE = "default"
 
 
@@ -52,9 +54,10 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Return the properties of a new table. Spark and hudi-rs do not need further options (docs/format.md 3.3).
+    """Return the content of hoodie.properties for a new table. Spark and hudi-rs need no further options
+    (docs/format.md 3.3).
 
-    change_log: a key of CHANGE_LOGS. not_null: the non-nullable columns.
+    `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
     """
     values = {
         "hoodie.table.name": name,
@@ -91,25 +94,27 @@ def new_properties(
 
 
 def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """Return Hudi's key generator that encodes keys and folders like hoodoo."""
+    """Return the key generator of Hudi that encodes record keys and partition paths like hoodoo does."""
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties `values` with the changes in `settings`. '' removes a property."""
+    """Return table properties after the changes in `settings`. A changed value of '' removes the property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
-    """Return the bytes of a properties file with `values` and the time `now_ms` (ms since 1970)."""
+    """Return the bytes of a properties file that contains `values`. `now_ms` is the time in its header, in ms since
+    1970.
+    """
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-    """Return `config` after the changes that slots made.
+    """Return the configuration of a table after the changes that slots made to the content of hoodie.properties.
 
     Args:
         config: The configuration in hoodie.properties.
@@ -126,7 +131,7 @@ def load(store: Store) -> TableConfig:
 
 
 def read_properties(store: Store) -> dict[str, str]:
-    """Return the properties of the table in `store`, from the backup if the file is missing.
+    """Read the properties of the table in `store` from hoodie.properties, or from its backup if the file is missing.
 
     Raises:
         TableNotFound: The table does not exist.
@@ -154,7 +159,7 @@ def read_properties(store: Store) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
-    """Create the configuration from properties.
+    """Create the configuration of a table from the properties in hoodie.properties.
 
     Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
     """
@@ -191,7 +196,7 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
 
 
 def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
-    """Return the merge mode for properties without a merge mode, like Hudi 1.2."""
+    """Return the merge mode of a table whose properties do not contain it, by the same rules as Hudi 1.2."""
     return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
 
 
@@ -247,7 +252,10 @@ def _require_supported(values: Mapping[str, str]) -> None:
 
 
 def _require_sure_keys(config: TableConfig) -> None:
-    """Raise UnsupportedTable if keys are not stored, and releases of Hudi encode them differently."""
+    """Raise UnsupportedTable if the record keys of deletes are ambiguous.
+
+    Hudi releases encode keys of this kind in two ways, and a table with virtual keys does not show which.
+    """
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(
             "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of "

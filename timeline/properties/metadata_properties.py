@@ -1,4 +1,4 @@
-"""Properties of Hudi's metadata table: the partitions that are in use, and disabling the metadata table."""
+"""Table properties of Hudi's metadata table: its enabled partitions, and disabling it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.de
 
 
 def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
-    """Return properties that enable only the partition `files` of Hudi's metadata table, if the table is enabled."""
+    """Return table properties that enable only the partition `files` of Hudi's metadata table.
+
+    If the metadata table is disabled, it stays disabled.
+    """
     return {**values, METADATA_PARTITIONS: "files"} if values.get(METADATA_PARTITIONS) else dict(values)
 
 
 def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Return properties that disable Hudi's metadata table. Hudi then lists folders and rebuilds the metadata table."""
+    """Return table properties that disable Hudi's metadata table. Hudi then lists folders, and rebuilds it."""
     return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
     """Disable Hudi's metadata table, then delete its files. The reverse order would break the next Spark write.
 
-    A concurrent publisher may enable the metadata table again from old properties. In that case, both steps are
-    repeated. A publisher that does so later finds no files, and disables the metadata table itself.
+    A concurrent commit may enable the metadata table again from old properties. In that case, both steps are repeated.
+    A commit that does so later finds no files, and disables the metadata table itself.
     """
     while True:
         values = hoodie_properties.read_properties(store)

@@ -1,7 +1,7 @@
-"""Protection against nested tables.
+"""Protection against tables inside the folders of other tables.
 
-A table cannot be created in the folder of another table. Operations that list a whole table folder (sweep, purge,
-rollback) skip the folders of inner tables. Otherwise they would treat files of an inner table as orphans.
+A table cannot be created in the folder of another table. Operations that list a whole table folder (orphan removal,
+purge, rollback) skip the folders of inner tables. Otherwise they would treat files of an inner table as orphans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOKED_AT_MAX = 20_000
 
 
 def require_place_of_its_own(store: Store) -> None:
-    """Raise NestedTable if a folder above this table holds a table."""
+    """Raise NestedTable if one of the parent folders of this table is a table."""
     for outer in store.above():
         try:
             holds = outer.exists(PROPERTIES)
@@ -34,7 +34,7 @@ def require_place_of_its_own(store: Store) -> None:
 
 
 def require_no_table_inside(store: Store) -> None:
-    """Raise NestedTable if a folder below the path of a new table contains a table, whose next write would fail.
+    """Raise NestedTable if the folder of a new table contains another table. The next write to that table would fail.
 
     Checks at most `_LOOKED_AT_MAX` files, so an inner table among more files may stay undetected.
     """
@@ -53,7 +53,7 @@ def require_no_table_inside(store: Store) -> None:
 
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield (key, bytes) of all files below `prefix` in the table's folder, except files of inner tables."""
+    """Yield (path, size) of all files of the table whose paths start with `prefix`, except files of inner tables."""
     inner = tuple(_inner_tables(store, prefix))
     for key, size in store.list(prefix):
         if not key.startswith(inner):
@@ -61,6 +61,6 @@ def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _inner_tables(store: Store, prefix: str) -> set[str]:
-    """Return the folders of inner tables, ending in /."""
+    """Return the folders of tables inside this table's folder, each ending in /."""
     others = (key for key, _ in store.list(prefix) if _MARK in key and not key.startswith(".hoodie/"))
     return {key[: key.index(_MARK) + 1] for key in others}

@@ -1,4 +1,4 @@
-"""Storage of original column names that Avro does not allow, in a table's properties.
+"""Storage of original column names in a table's properties, for names in the source that Avro does not allow.
 
 The property `hoodoo.original_names` is a JSON object that maps column ids to original names, so that renaming a column
 does not affect it. `create` sets it, and it never changes.
@@ -16,12 +16,12 @@ PROPERTY = PREFIX + "original_names"
 
 
 def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
-    """Return the property that stores the original names by column id. Returns an empty dict without such names."""
+    """Return the table property that stores `originals` (column id -> original name). Without names, return {}."""
     return {PROPERTY: json.dumps(originals, separators=(",", ":"))} if originals else {}
 
 
 def stored(properties: Mapping[str, str]) -> dict[int, str]:
-    """Return the original names by column id.
+    """Read the original column names, by column id, from a table's properties.
 
     Raises:
         CorruptTable: The property has an invalid value.

@@ -1,4 +1,4 @@
-"""Schema history: the schemas of a table, with the first slot of each. Views and checkpoints contain it.
+"""Schema history: all schemas that a table has had, with the first slot of each. Views and checkpoints contain it.
 
 A schema is stored as JSON text and parsed on demand, so that a table with thousands of schemas opens fast.
 timeline/columns/alterations.py defines schema changes.
@@ -29,7 +29,7 @@ Entry = tuple[int, int, str]
 
 @dataclass(frozen=True, eq=False)
 class SchemaHistory:
-    """Schemas of a table, oldest first. Each schema applies from its slot on.
+    """All schemas that a table has had, oldest first. Each schema applies from a given slot on.
 
     The history is empty if the columns have not changed since the table was created. Otherwise the first entry, with
     slot 0, has the columns before the first change.
@@ -55,7 +55,7 @@ class SchemaHistory:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, oldest first."""
+        """All schemas as (first slot, schema id, JSON text), oldest first."""
         return (*_unpacked(self.older), *self.recent)
 
     @property
@@ -64,7 +64,7 @@ class SchemaHistory:
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
-        """Return the newest schema of a table that was created with the columns `created`.
+        """Return the current schema of a table, which is `created` if its columns have never changed.
 
         Avro text of earlier releases does not record nullability. In that case, the nullability in `created` applies.
         """
@@ -76,21 +76,19 @@ class SchemaHistory:
         return replace(newest, columns=columns)
 
     def up_to(self, seq: int) -> SchemaHistory:
-        """Return the history as of slot `seq`."""
+        """Return the schema history as of slot `seq`."""
         if not self.recent or self.recent[-1][0] <= seq:
             return self
         return SchemaHistory(tuple(entry for entry in self.entries if entry[0] <= seq))
 
     def schema(self, number: int) -> TableSchema | None:
-        """Return the schema with the id `number`, or None if it is unknown."""
+        """Return the schema with the id `number`, or None if the history does not contain it."""
         return _parsed(self._texts[number]) if number in self._texts else None
 
     def knowing(self, other: SchemaHistory, created: TableSchema) -> SchemaHistory:
-        """Return the history with the additional schemas of `other`, an earlier or later snapshot.
+        """Add the schemas of another snapshot to the history, so that files of both snapshots can be read.
 
-        The newest schema stays unchanged. The result can be used to read files of both snapshots.
-
-        created: the schema that the table was created with.
+        The newest schema stays unchanged. `created` is the schema that the table was created with.
         """
         if other.entries == self.entries[: len(other.entries)]:
             return self
@@ -107,9 +105,9 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """Return the history with the schema `columns` from slot `seq` on.
+        """Add a schema change at slot `seq`: the table has the columns `columns` from this slot on.
 
-        before: the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
+        `before` is the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
         known = self.recent
         if not known and before:
@@ -117,7 +115,7 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Do the same as `after` for slots of earlier releases, whose schemas are Avro text without ids."""
+        """Add a schema change of an earlier release, whose slots contain schemas as Avro text without column ids."""
         known = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = known.newest
         assert newest is not None
@@ -125,12 +123,12 @@ class SchemaHistory:
         return known.after(seq, said | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
-        """Return the history without unneeded schemas.
+        """Remove the schemas that live files, open plans and readable snapshots do not need.
 
-        The result keeps schemas of live files, schemas in effect since slot `readable` or at one of `positions`, and
-        the newest schema.
-
-        live: the schema ids of live files.
+        Args:
+            live: The schema ids of the files in the newest snapshot.
+            positions: Slots of savepoints and open plans, whose schemas are kept.
+            readable: The first readable slot. Schemas in effect since then are kept.
         """
         if len(self.entries) < 2:
             return self
@@ -144,12 +142,12 @@ class SchemaHistory:
 
     # ---- in a checkpoint
     def to_json(self) -> dict[str, Any]:
-        """Return the history as JSON, or {} if it is empty."""
+        """Convert the history to JSON for a checkpoint, or to {} if it is empty."""
         return {"older": _packed(self.entries[:-1]), "newest": self.entries[-1]} if self else {}
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> SchemaHistory:
-        """Create the history from the result of `to_json`, which must match SHAPE.
+        """Create the history from its JSON in a checkpoint, which must match SHAPE.
 
         Raises ValueError, TypeError or KeyError if the newest schema is invalid.
         """
@@ -161,16 +159,16 @@ class SchemaHistory:
 
 
 SHAPE: dict[str, Any] = {"older": str, "newest": (int, int, str)}
-"""Shape of the JSON in a checkpoint, for timeline/slots/shape.py."""
+"""Shape of a schema history's JSON in a checkpoint, for the validation in timeline/slots/shape.py."""
 
 
 def _packed(entries: Sequence[Entry]) -> str:
-    """Compress entries to a string. Schemas of one table are similar, so they compress well."""
+    """Compress the schemas to a string. Schemas of one table are similar, so they compress well."""
     return base64.b64encode(zlib.compress(json.dumps(entries, separators=(",", ":")).encode())).decode()
 
 
 def _unpacked(text: str) -> tuple[Entry, ...]:
-    """Decompress entries from `_packed`. Raises CorruptTable for an invalid string."""
+    """Decompress schemas that `_packed` compressed. Raises CorruptTable for an invalid string."""
     if not text:
         return ()
     try:

@@ -1,6 +1,6 @@
-"""Names of options in Hudi, Delta Lake and Iceberg, and the corresponding names in hoodoo.
+"""Dictionary from option names of Hudi, Delta Lake and Iceberg to option names of hoodoo, for hints in errors.
 
-They are only used for hints in errors. The names are not accepted as aliases, because their meanings differ slightly.
+The names are not accepted as aliases, because their meanings differ slightly.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _plain(name: str) -> str:
 
 
 def _joined(name: str) -> str:
-    """Return a name without separators between words, because Spark SQL converts `primaryKey` to `primarykey`."""
+    """Remove the separators between words from a name, because Spark SQL converts `primaryKey` to `primarykey`."""
     return _plain(name).replace("_", "")
 
 
@@ -75,7 +75,7 @@ _MEANINGS = {_joined(word): ours for ours, words in _WORDS.items() for word in w
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Return the name in `known` that corresponds to another system's `name`, or ''."""
+    """Return the hoodoo option that another system calls `name`, if it is one of `known`, or else ''."""
     plain, same = _plain(name[:200]), {_joined(one): one for one in known}
     while plain:
         joined = _joined(plain)

@@ -1,4 +1,4 @@
-"""Options of a table: declaration, default, effect and validation (`with_options`).
+"""Options of a table: names, defaults, effects and validation.
 
 The validation covers name, type and range. `check` in compactor/cleaning/retention.py also validates
 partition_ttl_hours, because it depends on the table's partitions. docs/guide.md lists the options for users.
@@ -24,7 +24,7 @@ ARGUMENTS = (
     *("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks"),
     "allow_moving_keys",
 )
-"""Arguments of create() that are not options."""
+"""Arguments of create() that are not table options."""
 _MAX = 10**12
 _DIGITS_MAX = 40
 MIB = 1 << 20
@@ -143,8 +143,10 @@ _FROM_ONE = {
 }
 NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS = "none", "delta", "iceberg", "both"
 READ_OPTIMIZED, MERGED = "read_optimized", "merged"
-"""Handling of logs in an export. READ_OPTIMIZED skips logs. MERGED exports deletes for the rows of base files that logs
-replaced or deleted, and writes the new rows of logs.
+"""Values of the option export_mode: whether an export includes the changes in log files.
+
+READ_OPTIMIZED skips log files. MERGED exports deletes for the rows of base files that logs replaced or deleted, and
+writes the new rows of logs.
 """
 _NAMES = frozenset(field.name for field in fields(Options))
 EXPORT_MODES = (READ_OPTIMIZED, MERGED)
@@ -154,7 +156,7 @@ _WORDS = {
     "export_formats": (NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS),
     "export_mode": EXPORT_MODES,
 }
-"""Allowed values of string options."""
+"""Allowed values of the options that are strings."""
 
 
 def _number(name: str, value: Any, kind: type) -> Any:
@@ -200,9 +202,10 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """Return `base` (None: the defaults) with the options in `given`.
+    """Validate the options in `given`, and return them together with the unchanged options of `base` (None: the
+    defaults).
 
-    Raises OptionError for an unknown name, with the most similar name, and for an invalid value.
+    Raises OptionError for an invalid value, and for an unknown name, with the most similar name.
     """
     known = [field.name for field in fields(Options)]
     for name in given:
@@ -217,22 +220,27 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Return the properties that store `options`. Leaves out defaults, so that new defaults apply to old tables."""
+    """Return the table properties that store `options`. Leaves out defaults, so that new defaults apply to old
+    tables.
+    """
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
 def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties that change the options `before` by `given`: name -> text, '' for the default."""
+    """Return the table properties to change when the options in `given` are set, as name to text.
+
+    '' removes a property, so that the default applies.
+    """
     written = to_properties(with_options(given, before))
     return {PREFIX + name: written.get(PREFIX + name, "") for name in given}
 
 
 def is_option(name: str) -> bool:
-    """Return whether the property `name` stores a known option."""
+    """Return whether the table property `name` stores an option that this release knows."""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in _NAMES
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:
-    """Return the options stored in `properties`. Ignores unknown options of newer releases."""
+    """Read the options of a table from its properties. Ignores unknown options of newer releases."""
     return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

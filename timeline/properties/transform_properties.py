@@ -1,4 +1,4 @@
-"""Storage of the transforms of generated partition columns, in a table's properties.
+"""Storage of the transforms that compute generated partition columns, in a table's properties.
 
 Each transform is one property, `hoodoo.transform.<partition column>`. Its value refers to the source column by id, such
 as `day(6)` or `bucket(16, 5)`, so that renaming the column does not affect it. `create` sets it, and it never changes.
@@ -18,15 +18,18 @@ PREFIX = OURS + "transform."
 
 
 def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict[str, str]:
-    """Return the properties that store how partition columns are computed from `columns`."""
+    """Return the table properties that store how generated partition columns are computed from the columns
+    `columns`.
+    """
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 
 def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
-    """Return the transform of each generated partition column, with the current name of its source column.
+    """Read the transform of each generated partition column from a table's properties.
 
-    Leaves out transforms whose source column was dropped, or got a different type since the table was created, because
-    the stored partition values may then differ from newly computed values.
+    Transforms have the current names of their source columns. A transform is left out if its source column was dropped,
+    or got a different type since the table was created, because the stored partition values may then differ from newly
+    computed values.
 
     Raises:
         CorruptTable: A property has an invalid value.

@@ -1,1 +1,1 @@
-"""Slots, the entries of the commit sequence: their format, key sets and watermarks."""
+"""Slots, the numbered commit files of a table: their format, key sets and archiving watermark."""

@@ -1,4 +1,4 @@
-"""Sets of key hashes that a slot inserted or deleted, for conflict detection.
+"""Sets of record key hashes that a slot inserted or deleted, for conflict detection.
 
 Small sets are stored in the slot, and large sets in a separate file. The keys of new base files are referenced through
 the index entries of the files, so that they are not stored twice. A hash collision can only cause a retry, and never
@@ -22,12 +22,16 @@ Reference = dict[str, str]
 
 
 def of_index(index_key: str) -> Reference:
-    """Return a reference to the keys of a base file through its index entry."""
+    """Return a reference to the keys of a base file, which are read from its index entry."""
     return {"index": index_key}
 
 
 def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
-    """Return a reference to `hashes` (uint64, any order). Large sets are written as the file `name` in `folder`."""
+    """Store a set of key hashes (uint64, any order), and return references for the slot.
+
+    A set of up to 4,096 hashes is stored in the reference itself. A larger set is written as the file `name` in
+    `folder`.
+    """
     if not len(hashes):
         return ()
     data = np.unique(hashes).astype("<u8").tobytes()
@@ -39,7 +43,7 @@ def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tup
 
 
 def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Return the sorted uint64 hashes of all references. of_entry: returns the hashes of an index entry."""
+    """Load the key hashes of a slot's references, sorted. `of_entry` returns the hashes of an index entry."""
     parts = [_load(store, reference, of_entry) for reference in references]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
@@ -62,7 +66,7 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
 
 
 def intersect(left: np.ndarray, right: np.ndarray) -> bool:
-    """Return whether two sorted sets of hashes have a common element."""
+    """Return whether two sorted arrays of key hashes have a common element."""
     if not len(left) or not len(right):
         return False
     small, large = (left, right) if len(left) < len(right) else (right, left)

@@ -1,4 +1,4 @@
-"""Check of the shape of parsed JSON.
+"""Validation of parsed JSON against a shape, which declares the expected types.
 
 A shape is a type, [shape of each item], (shapes of all items in order), {str: shape of each value}, or a dict with the
 shape of each name.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """Return whether `value` has `shape`.
+    """Return whether a parsed JSON value has the types that `shape` declares.
 
     int means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
     `str` means an object with exactly these names.

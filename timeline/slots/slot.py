@@ -1,4 +1,4 @@
-"""Slots: the entries of the commit sequence. A write is committed if and only if its slot exists.
+"""Slots: the numbered commit files of a table. A write is committed if and only if its slot exists.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
 slot, so that a forged, forked or truncated sequence is an error. This module encodes and decodes bytes, and does not
@@ -19,29 +19,29 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3, 4)
-"""Format versions. 1: without merged, sorted, origin and changes. 3: `needs` lists required features. 4: with positions
-of applications.
+"""Format versions of slots that this release reads. Version 1 has no merged, sorted, origin and changes. Version 3 adds
+`needs`, a list of required features. Version 4 adds source positions of applications.
 """
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
 PLACED, PARTIAL, STREAMED = "placed", "partial", "streamed"
 KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL, STREAMED})
-"""Slot features that this release supports. Later features are listed in `needs` and do not need a new version."""
+"""Format features that this release supports. A slot lists the features that it uses in `needs`."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
 UNDO, RESTORE, CLUSTER, LOG_COMPACT, SALVAGE = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT", "SALVAGE"
 ALTER = "ALTER_SCHEMA"
-"""Apache Hudi's name of the operation of a commit that changes the table's columns, but no rows."""
+"""Apache Hudi's operation name for a commit that changes the table's columns, but no rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Base or log file, with the data to open, verify and skip it, and for Hudi's commit metadata.
+    """Base file or log file as recorded in a slot, with the data to open, verify and skip the file.
 
     Attributes:
         rows: Number of rows of a base file, or of records of a log.
-        index: The key of the index entry, or ''. The entry has all keys of a base file, or the deleted keys of a log.
+        index: The path of the index entry, or ''. The entry has all keys of a base file, or the deleted keys of a log.
         stats: Statistics by column: [minimum, maximum, null count] as JSON values (format/parquet/statistics.py).
         sorted: The sort order of a clustered base file, as named by compactor/clustering/units.py.
         origin: 'hudi' if another engine wrote the file. Logs of other engines may contain new keys, partial updates and
@@ -83,37 +83,39 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """The file name without folders."""
+        """The file name without its folder."""
         return self.path.rpartition("/")[2]
 
     @property
     def external(self) -> bool:
         """True if another engine wrote the file.
 
-        Its counts may be wrong then, and a log may contain partial rows, or rows with new keys.
+        Its counts may be wrong in that case, and a log may contain partial rows, or rows with new keys.
         """
         return bool(self.origin) or not self.digest  # a file that has not been adopted has no digest
 
     @property
     def content(self) -> tuple[str, str]:
-        """The path and the blocks that identify the content. Several commits may each own a part of one log."""
+        """The path and the blocks of the file, which together identify its content. Several commits may append to one
+        log file.
+        """
         return self.path, self.blocks
 
     def has_block_of(self, instant: str) -> bool:
-        """Return whether the blocks that `instant` wrote belong to this file."""
+        """Return whether this file includes the log blocks that the commit `instant` wrote."""
         if self.blocks.startswith("<"):
             return instant < self.blocks[1:]
         return self.blocks in ("", instant)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the file and of its change logs."""
+        """The paths of the file and of its change logs, which are deleted together."""
         return (self.path, *self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """File group of a compaction plan. Exactly these files become one base file."""
+    """File group of a compaction plan, with the base file and the log files that become one new base file."""
 
     partition: str
     file_id: str
@@ -123,7 +125,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a slot that its writer or service determines.
+    """Content of a slot that the writer or table service determines before the slot number is known.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -168,14 +170,14 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """Entry of the commit sequence.
+    """Numbered commit file of a table. A write is committed if its slot exists.
 
     Attributes:
         seq: The number of the slot.
         action: The requested action of the instant (docs/format.md 4.2).
         completed_at: The completion time, in ms since 1970.
-        published: The key of another engine's completed instant that this slot describes, or '' if hoodoo publishes the
-            instant after the slot.
+        published: The path of another engine's completed instant that this slot describes, or '' if hoodoo publishes
+            the instant after the slot.
         placed: 1 if every row of another engine's files was found in the partition that the transforms compute.
         versions: The versions of all applications after an undo.
         all_reached: The source positions of all applications after an undo.
@@ -208,7 +210,9 @@ class Slot(SlotBody):
 
     @property
     def undoes(self) -> bool:
-        """True if another engine rolled back the slots after `position` and deleted their files."""
+        """True if the slot records that another engine rolled back the slots after `position`, and deleted their
+        files.
+        """
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
@@ -218,12 +222,12 @@ class Slot(SlotBody):
 
     @property
     def commits(self) -> bool:
-        """True if the slot is a completed write for Hudi, with earlier requested and inflight files."""
+        """True if the slot is a completed write in Hudi's timeline, which has requested and inflight files."""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
     @property
     def writes_rows(self) -> bool:
-        """True if the slot changes rows.
+        """True if the slot changes the rows of the table.
 
         Clustering and log compaction only move rows, and a column change at most rewrites them.
         """
@@ -231,12 +235,12 @@ class Slot(SlotBody):
 
     @property
     def tells_columns(self) -> bool:
-        """True if the schema in the commit metadata is valid. The schema of a table service may be outdated."""
+        """True if the schema in the commit metadata is current. A table service may record an outdated schema."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
 def _kinds(of: Any) -> list[tuple[str, type]]:
-    """Return the fields and the required plain type of each."""
+    """Return the field names of a dataclass, each with the plain type that its decoded JSON value must have."""
     plain = {"str": str, "int": int, "dict": dict, "tuple": tuple}
     return [(f.name, plain[str(f.type).partition("[")[0]]) for f in fields(of) if f.name != "transaction"]
 
@@ -250,7 +254,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def encode(slot: Slot) -> bytes:
-    """Encode `slot` as canonical bytes. Equal slots have equal bytes."""
+    """Encode a slot as the bytes of its file. Equal slots have equal bytes."""
     later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
     known_by = 4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if later else 1  # lowest version
     body: dict[str, Any] = {
@@ -272,14 +276,13 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
-    """Return the SHA-256 of `data` in hex. The next slot refers to a slot by this digest."""
+    """Return the SHA-256 of a slot's bytes in hex. The next slot contains it, which chains the slots."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse strict JSON. Raises CorruptTable for duplicate names, NaN, or more than 64 levels.
-
-    key: the file name for the error.
+    """Parse JSON, but reject duplicate names, NaN and more than 64 levels with CorruptTable. `key` is the path for the
+    error.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -309,9 +312,11 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def decode(data: bytes, key: str) -> Slot:
-    """Decode a slot, and verify its digest and paths.
+    """Decode the bytes of a slot, and verify its digest, its types and its paths.
 
-    key: the file name for errors.
+    Args:
+        data: The content of the slot's file.
+        key: The path of the file, for errors.
 
     Raises:
         CorruptTable: The slot is damaged or invalid.
@@ -341,9 +346,10 @@ def decode(data: bytes, key: str) -> Slot:
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable if `needs` in the file `key` lists a feature that this release does not support.
+    """Raise UnsupportedTable if a slot or checkpoint needs a format feature that this release does not support.
 
-    Raises CorruptTable if `needs` is not a list of strings.
+    `needs` lists the features, and `key` is the path of the file. Raises CorruptTable if `needs` is not a list of
+    strings.
     """
     if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
         raise CorruptTable(f"{key} is damaged: it needs {str(needs)[:50]}.", file=key)
@@ -357,7 +363,7 @@ def require_known(needs: Any, key: str) -> None:
 
 
 def features(files: Sequence[DataFile]) -> list[str]:
-    """Return the features that a slot with these files needs."""
+    """Return the format features that a reader must support to use these data files."""
     found = [ORDER] if any(file.order or file.decoded for file in files) else []
     return [*found, PARTIAL] if any(file.partial for file in files) else found
 
@@ -385,14 +391,14 @@ def _slot(body: dict[str, Any]) -> Slot:
 
 
 def _place(said: Any) -> tuple[str, ...]:
-    """Return the decoded field `streamed` of a slot. Raises TypeError for an invalid value."""
+    """Decode the field `streamed` of a slot. Raises TypeError for an invalid value."""
     if said != [] and not (fits(said, (str, str, str)) and all(said)):
         raise TypeError(f"streamed is {str(said)[:50]!r}")
     return tuple(said)
 
 
 def _check_types(slot: Slot) -> None:
-    """Raise TypeError if a field does not have its declared type."""
+    """Raise TypeError if a field of a decoded slot does not have its declared type."""
     for one in (slot, *slot.files, *slot.plan):
         for name, kind in _KINDS[type(one)]:
             value: Any = getattr(one, name)
@@ -413,7 +419,7 @@ def _check_types(slot: Slot) -> None:
 
 
 def check_changes(file: DataFile) -> None:
-    """Raise ValueError if `changes` contains anything other than change logs in the folder of the file."""
+    """Raise ValueError if a data file's `changes` contain anything other than change logs in the same folder."""
     if not fits(file.changes, {str: (int, str)}):
         raise ValueError(f"changes of {file.path} are {str(file.changes)[:50]}")
     for path in file.changes:
@@ -422,7 +428,7 @@ def check_changes(file: DataFile) -> None:
 
 
 def _check_paths(slot: Slot) -> None:
-    """Raise ValueError if a path in a slot is not a valid data file or index entry.
+    """Raise ValueError if a path in a slot is not a valid path of a data file or index entry.
 
     hoodoo does not write such slots, and a clean operation would delete the files that they list.
     """

@@ -1,4 +1,4 @@
-"""Source position that a table stores for Apache Hudi's streamer.
+"""Source position that a table stores for Apache Hudi's streamer, so that the streamer can continue hoodoo's ingestion.
 
 A table has one such position. The first application that sets it in Hudi's format owns it. Positions of other
 applications are not published. Each commit of hoodoo that writes rows repeats the newest position, because Hudi's
@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HUDI_STREAMER = "hudi-streamer"
-"""Application name for commits of Apache Hudi's streamer."""
+"""Application name that stands for Apache Hudi's streamer."""
 
 
 class Streamed(NamedTuple):
-    """Newest source position of a table for Apache Hudi's streamer.
+    """Source position for Apache Hudi's streamer: where it would continue to load a table.
 
     Attributes:
         text: The position in the format of Apache Hudi, or '' if it is not set.
@@ -27,7 +27,7 @@ class Streamed(NamedTuple):
     said_by: str = ""
 
     def after(self, application: str, text: str) -> Streamed:
-        """Return the position after a commit of an application.
+        """Return the position for Apache Hudi's streamer after a commit of an application.
 
         Args:
             application: The application.
@@ -38,11 +38,11 @@ class Streamed(NamedTuple):
         return self
 
     def after_hudi(self, text: str) -> Streamed:
-        """Return the position after Apache Hudi's streamer has committed the position `text`."""
+        """Return the position after a commit of Apache Hudi's streamer, which has read up to `text`."""
         return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
     def overtakes(self, application: str) -> bool:
-        """Return whether Apache Hudi's streamer has committed since the newest commit of the owner `application`.
+        """Return whether Apache Hudi's streamer has read further than the application that owns the position.
 
         False if `application` is not the owner.
         """

@@ -1,4 +1,4 @@
-"""Watermark: the number of the newest archived slot.
+"""Watermark of archiving: the number of the newest slot that may be deleted, because it is archived.
 
 It is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """
@@ -14,12 +14,14 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the newest slot that may be deleted, like all slots before it. 0 if no slot was archived."""
+    """Return the number of the newest archived slot, or 0 if no slot was archived. It and all earlier slots may be
+    deleted.
+    """
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
 def state_key(seq: int) -> str:
-    """Return the key of the watermark at slot `seq`.
+    """Return the path of the watermark file for slot `seq`.
 
     The file contains a checkpoint that replaces the slots up to `seq`. The deletion of old checkpoints does not affect
     it.
@@ -28,9 +30,10 @@ def state_key(seq: int) -> str:
 
 
 def raise_to(store: Store, seq: int, checkpoint: bytes) -> None:
-    """Raise the watermark to `seq` before deleting slots. Deletes lower watermarks.
+    """Raise the watermark to slot `seq`, as the first step of archiving the slots up to `seq`. Deletes lower
+    watermarks.
 
-    checkpoint: the encoded checkpoint of the state at `seq`.
+    `checkpoint` is the encoded checkpoint of slot `seq`, which replaces the archived slots.
     """
     with suppress(FileExistsError):
         store.create(state_key(seq), checkpoint)

@@ -1,1 +1,1 @@
-"""File view: the file groups and files as of a slot, and checkpoints of views."""
+"""Views, which contain the file groups and files of a table as of a slot, and their checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints: a view in one file, so that the cost of opening a table does not depend on the length of its history.
+"""Checkpoints: the file view as of a slot in one file, so that opening a table does not read its whole history.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -45,7 +45,10 @@ _SPARSE = 10
 
 
 def encode(view: View) -> bytes:
-    """Return the bytes of the checkpoint of `view`. Raises CorruptTable if a page to copy cannot be read."""
+    """Return the content of a checkpoint file for `view`.
+
+    Raises CorruptTable if a page to copy from the previous checkpoint cannot be read.
+    """
     if view.totals.bases + view.totals.logs >= PAGED_FROM:
         return checkpoint_pages.encode(view)
     state = state_of(view) | {"superseded": superseded_rows(view.superseded)}
@@ -57,10 +60,18 @@ def encode(view: View) -> bytes:
 
 
 def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
-    """Return the view in the checkpoint `key`, which has `size` bytes, if the size is known.
+    """Read the checkpoint file `key`, and return its view.
 
-    `heal` derives the contents of a damaged page from other files. Raises CorruptTable or UnsupportedTable, which name
-    `key`, and FileNotFoundError.
+    Args:
+        store: The store of the table.
+        key: The path of the checkpoint.
+        size: The size of the file in bytes, or None if it is unknown.
+        heal: True (default) derives the contents of a damaged page from other checkpoints and slots.
+
+    Raises:
+        CorruptTable: The checkpoint is damaged.
+        UnsupportedTable: A newer release wrote it.
+        FileNotFoundError: The file does not exist.
     """
     size = store.size(key) if size is None else size
     data = store.get(key) if size <= _AT_ONCE else None
@@ -74,7 +85,10 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Return the view in the bytes of a small checkpoint. Raises CorruptTable or UnsupportedTable, which name `key`."""
+    """Decode the content of a checkpoint without pages, and return its view.
+
+    Raises CorruptTable or UnsupportedTable, which name the file `key`.
+    """
     try:
         body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != said:
@@ -87,7 +101,7 @@ def decode(data: bytes, key: str) -> View:
 
 
 def write(store: Store, view: View) -> None:
-    """Write the checkpoint of `view`, unless another writer already did."""
+    """Write the checkpoint of `view`, unless another process already did."""
     try:
         store.put_if_absent(checkpoint_key(view.seq), encode(view))
     except FileExistsError:
@@ -95,7 +109,7 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a checkpoint is due. Large tables have a larger distance between checkpoints.
+    """Return whether a new checkpoint should be written. Large tables have a larger distance between checkpoints.
 
     Args:
         view: The view of the checkpoint.
@@ -121,10 +135,10 @@ def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
 
 
 def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
-    """Return the groups of a partition that did not change after slot `since` up to slot `seq`.
+    """Return the file groups of one partition without the page that contains them, which is missing or damaged.
 
-    They are read from any checkpoint between both slots, or from an earlier one and the slots after it. Raises
-    CorruptTable.
+    The partition did not change after slot `since` up to slot `seq`. Its groups are read from a checkpoint between both
+    slots, or from an earlier one and the slots after it. Raises CorruptTable if neither is possible.
     """
     for key, size in _keys(store, seq):
         try:

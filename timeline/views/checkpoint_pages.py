@@ -1,4 +1,4 @@
-"""Paged form of a checkpoint, for tables with many files. A reader decodes only the pages that it needs.
+"""Checkpoints of large tables, divided into pages. A reader decodes only the pages of the partitions that it needs.
 
 Layout: pages, each a Parquet file with the files of some adjacent partitions; pages of superseded files, each JSON
 compressed with zstd; the directory; digest of the directory (32 hex digits), its length (u64, little endian),
@@ -55,7 +55,10 @@ _DIRECTORY = pa.schema(
 
 
 def encode(view: View) -> bytes:
-    """Return the bytes of the checkpoint of `view`. Raises the errors of reading the pages that are copied."""
+    """Return the content of a paged checkpoint file for `view`.
+
+    Unchanged pages are copied from the previous checkpoint. Raises the errors of reading them.
+    """
     sink = _Sink()
     names = list[str]()
     numbers = list[int]()
@@ -93,7 +96,7 @@ def encode(view: View) -> bytes:
 
 
 class _Sink:
-    """Concatenation of pages that records their offsets."""
+    """Sequence of checkpoint pages that records the offset, size and digest of each page."""
 
     def __init__(self) -> None:
         self.parts, self.spans, self.at = list[bytes](), list[tuple[int, int, str]](), 0
@@ -105,7 +108,7 @@ class _Sink:
 
 
 def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
-    """Yield the partitions of each page, and a function that returns its bytes. Adjacent partitions share a page."""
+    """Yield the partitions of each page of a checkpoint, with a function that returns the bytes of the page."""
     pending, files = list[str](), 0
     known = view.partitions if isinstance(view.partitions, PagedPartitions) else None
     copied = _unchanged(known) if known else {}
@@ -125,7 +128,7 @@ def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
 
 
 def _unchanged(known: PagedPartitions) -> dict[int, list[str]]:
-    """Return the partitions of each page without changed partitions."""
+    """Return the partitions of each page that can be copied, because none of its partitions has changed."""
     names = dict[int, list[str]]()
     for partition, number in zip(known.pages.partitions, known.pages.numbers, strict=True):
         names.setdefault(number, []).append(partition)
@@ -168,12 +171,12 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def is_paged(end: bytes) -> bool:
-    """Return whether a file with these last bytes is a paged checkpoint."""
+    """Return whether a checkpoint file with these last bytes consists of pages."""
     return end.endswith(MAGIC)
 
 
 def read(store: Store, key: str) -> View:
-    """Return the view in the checkpoint `key`, whose pages are decoded on demand.
+    """Read the directory of a paged checkpoint, and return its view. Pages are read and decoded on demand.
 
     Raises CorruptTable, UnsupportedTable and FileNotFoundError.
     """
@@ -221,18 +224,18 @@ def _totals(row: Sequence[Any]) -> Totals:
 
 @lru_cache(maxsize=4096)
 def _counts(text: str) -> Mapping[int, int]:
-    """Parse counts. Results are cached, because most partitions have equal counts."""
+    """Parse the JSON of file counts in the directory. Results are cached, because most partitions have equal counts."""
     return dict(json.loads(text))
 
 
 class _Loader:
-    """Loader for the pages of one checkpoint."""
+    """Reader for the pages of one checkpoint file."""
 
     def __init__(self, store: Store, key: str, spans: Sequence[tuple[int, int, str]]) -> None:
         self._store, self._key, self._spans = store, key, spans
 
     def stored(self, number: int) -> bytes:
-        """Return the verified bytes of a page."""
+        """Return the bytes of a page, after verifying its digest."""
         return _stored(self._store, self._key, self._spans[number])
 
     def __call__(self, number: int) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Encoding of a view in checkpoints of both forms: its files as rows of a table, and its other parts as JSON."""
+"""Encoding of a view in a checkpoint: its data files as rows of a table, and everything else as JSON."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LATER = {
     "decoded": pa.int64(),
     "partial": pa.int64(),
 }
-"""Columns of later releases.
+"""Columns that earlier releases do not know.
 
-They are written only if a file needs them, so that older releases can read other checkpoints.
+They are written only if a file needs them, so that earlier releases can read all other checkpoints.
 """
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())]
@@ -58,15 +58,17 @@ _OPTIONAL: dict[str, Any] = {
     "reached": {str: str},
     "streamed": (str, str, str),
 }
-"""Names of later releases.
+"""JSON names that earlier releases do not know, with their shapes.
 
-They are written only if needed, so that older releases can read other checkpoints. Unknown names are ignored; names
-that must not be ignored are in `needs`.
+They are written only if needed, so that earlier releases can read all other checkpoints. Unknown names are ignored;
+names that must not be ignored are in `needs`.
 """
 
 
 def files_table(groups: Iterable[FileGroup]) -> pa.Table:
-    """Return one row per data file, sorted by partition and file group."""
+    """Convert file groups to a table with one row per data file, sorted by partition and file group, for a
+    checkpoint.
+    """
     entries = sorted(
         (entry for group in groups for entry in group.files()),
         key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
@@ -86,7 +88,7 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
 
 
 def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
-    """Return the file groups by partition and file id. This is the inverse of `files_table`.
+    """Convert the table of a checkpoint back to file groups, by partition and file id. Inverse of `files_table`.
 
     Raises ValueError for a table that `files_table` did not create.
     """
@@ -114,9 +116,9 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
 
 
 def _check_path(path: str, sound: set[str]) -> None:
-    """Check a path as check_data_path does.
+    """Check a data file path like check_data_path, but check each folder only once.
 
-    In the folders `sound`, which have been checked, only file names are checked.
+    `sound` contains the folders that have been checked.
     """
     folder, _, name = path.rpartition("/")
     if folder not in sound or "\\" in name or "\0" in name or parse_data_file(name) is None:
@@ -125,19 +127,22 @@ def _check_path(path: str, sound: set[str]) -> None:
 
 
 def _is_known(schema: pa.Schema) -> bool:
-    """Return whether these are the columns of a checkpoint."""
+    """Return whether a table has the columns that this or an earlier release writes to checkpoints."""
     base = [field for field in schema if field.name not in _LATER]
     later = {field.name: field.type for field in schema if field.name in _LATER}
     return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
 
 
 def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
-    """Return superseded files as JSON values."""
+    """Convert superseded files to JSON values for a checkpoint."""
     return [list(astuple(one)) for one in files]
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """Return superseded files from JSON values. Raises ValueError for values that `superseded_rows` did not return."""
+    """Convert JSON values in a checkpoint back to superseded files. Inverse of `superseded_rows`.
+
+    Raises ValueError for invalid values.
+    """
     if not fits(rows, SUPERSEDED_SHAPE):
         raise ValueError("the list of superseded files is invalid")
     found = tuple(Superseded(*entry) for entry in rows)
@@ -147,7 +152,7 @@ def superseded_of(rows: Any) -> tuple[Superseded, ...]:
 
 
 def state_of(view: View) -> dict[str, Any]:
-    """Return a view without its files as JSON values."""
+    """Convert everything in a view except its data files to JSON values, for a checkpoint."""
     plans = [
         [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
         for p in view.plans.values()
@@ -164,7 +169,7 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """Parse the result of `state_of` in the file `key`, including additional entries.
+    """Parse the JSON that `state_of` wrote to the checkpoint `key`, and check that this release supports its features.
 
     Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
     """
@@ -176,7 +181,9 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
-    """Return the view of these parts. Raises ValueError for a state that `state_of` did not return."""
+    """Create a view from the parsed parts of a checkpoint. Raises ValueError if `state` is not a result of
+    `state_of`.
+    """
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):
@@ -195,7 +202,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
 
 
 def _schemas(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
-    """Return the schema history. `avro` contains the (slot, Avro text) pairs of earlier releases."""
+    """Create the schema history from a checkpoint. `avro` contains the (slot, Avro text) pairs of earlier releases."""
     found = SchemaHistory.from_json(said)
     for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
         found = found.after_avro(seq, text, before)

@@ -1,6 +1,6 @@
-"""File groups as of a slot. A `FileGroup` contains the current files for some keys.
+"""File groups as of a slot: the base file and log files that contain the rows of some keys.
 
-A `Superseded` file contains older versions of rows.
+A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class AddedFile(NamedTuple):
-    """A file and the slot `seq` that added it to the table."""
+    """Data file, with the number of the slot that added it to the table."""
 
     seq: int
     file: DataFile
@@ -21,7 +21,7 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """The versions of the rows of some keys: a base file and its logs, in slot order.
+    """File group as of a slot: a base file and its log files in slot order, which contain all versions of some rows.
 
     Only file groups of other engines may have no base file.
     """
@@ -33,16 +33,16 @@ class FileGroup:
 
     @property
     def base_path(self) -> str:
-        """Path of the base file, or '' without one."""
+        """The path of the base file, or '' for a file group without a base file."""
         return self.base.file.path if self.base else ""
 
     @property
     def base_bytes(self) -> int:
-        """Size of the base file in bytes, or 0 if there is none."""
+        """The size of the base file in bytes, or 0 for a file group without a base file."""
         return self.base.file.size if self.base else 0
 
     def files(self) -> Iterator[AddedFile]:
-        """Yield the base file and the logs."""
+        """Yield the base file and the log files, in slot order."""
         if self.base:
             yield self.base
         yield from self.logs
@@ -50,9 +50,9 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A file that is needed by the snapshots from slot `added` to before slot `dropped`.
+    """Data file that only earlier snapshots need: those from slot `added` to before slot `dropped`.
 
-    Later snapshots do not need it.
+    Cleaning deletes it when these snapshots need not stay readable.
     """
 
     added: int

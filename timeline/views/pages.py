@@ -1,4 +1,4 @@
-"""File groups of a large table, which are decoded page by page on demand.
+"""File groups of a large table, read from a checkpoint page by page on demand.
 
 The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
 view on it holds the directory, and the partitions that slots have changed since. Unused pages are never decoded.
@@ -21,24 +21,24 @@ _KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Interface that reads the pages of one checkpoint. Raises CorruptTable."""
+    """Interface to read the pages of one checkpoint. Raises CorruptTable for a damaged page."""
 
     def __call__(self, number: int) -> Mapping[str, Groups]:
-        """Return the partitions of a page."""
+        """Return the file groups of each partition in a page."""
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page."""
+        """Return the bytes of a page as stored in the checkpoint."""
 
 
 class Pages:
-    """The pages of one checkpoint. Safe to use from several threads.
+    """Pages of one checkpoint, each with the file groups of some partitions. Safe to use from several threads.
 
     Attributes:
         partitions: The partition paths, ascending.
         numbers: The page number of each partition.
         digests: The digest of each page.
-        heal: Returns the groups of a partition as of a slot from other files, for a missing or damaged page: (name,
-            slot) -> groups.
+        heal: Returns the file groups of a partition as of a slot from other files, if a page is missing or damaged:
+            (partition, slot) -> file groups.
     """
 
     def __init__(
@@ -55,22 +55,31 @@ class Pages:
         self._known: OrderedDict[int, Mapping[str, Groups]] = OrderedDict()
 
     def number_of(self, partition: str) -> int:
-        """Return the number of the page with the partition, or -1."""
+        """Return the number of the page that contains a partition, or -1 if no page contains it."""
         index = bisect_left(self.partitions, partition)
         there = index < len(self.partitions) and self.partitions[index] == partition
         return self.numbers[index] if there else -1
 
     def digest_of(self, partition: str) -> str:
-        """Return the digest of the page with the partition, or ''. Pages with equal digests have equal contents."""
+        """Return the digest of the page that contains a partition, or '' if no page contains it.
+
+        Pages with equal digests have equal contents.
+        """
         number = self.number_of(partition)
         return "" if number < 0 else self.digests[number]
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page, for copying it. Raises CorruptTable."""
+        """Return the bytes of a page, for copying it to a new checkpoint. Raises CorruptTable."""
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
-        """Return the groups of a partition that has not changed up to slot `seq`. Raises KeyError, CorruptTable."""
+        """Return the file groups of a partition. The partition must not have changed between the checkpoint and slot
+        `seq`.
+
+        Raises:
+            KeyError: No page contains the partition.
+            CorruptTable: The page is damaged.
+        """
         number = self.number_of(partition)
         if number < 0:
             raise KeyError(partition)
@@ -92,9 +101,9 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """File groups by partition path and file id as of slot `seq`.
+    """File groups by partition path, as of slot `seq`, which are read from a checkpoint on demand.
 
-    They are those of `pages`, updated with `changed` (None: removed).
+    `changed` contains the partitions that changed since the checkpoint. In it, None stands for a removed partition.
     """
 
     def __init__(self, pages: Pages, changed: Mapping[str, Groups | None], seq: int) -> None:
@@ -131,7 +140,10 @@ Partitions = Mapping[str, Groups]
 
 
 def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
-    """Return `partitions` after slot `seq`, which changed some. A changed partition without groups is removed."""
+    """Return the file groups of all partitions after slot `seq`, given the partitions that it changed.
+
+    A changed partition without file groups is removed.
+    """
     if isinstance(partitions, PagedPartitions):
         now = {**partitions.changed, **{name: groups or None for name, groups in changed.items()}}
         return PagedPartitions(partitions.pages, now, seq)
@@ -145,7 +157,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Yield the partitions that may differ, ascending. Pages of equal partitions are not decoded."""
+    """Yield the partitions whose file groups may differ between two views, ascending. Equal pages are not decoded."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -163,9 +175,10 @@ def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Superseded files: those in pages, which are decoded for each iteration, and then `later` ones.
+    """Superseded files of a large table, which are stored compressed in pages and decoded for each iteration.
 
-    `pages` contains the number of files in each page, and `load` returns the files of a page.
+    `pages` contains the number of files in each page, and `load` returns the files of a page. `later` contains files
+    that were superseded since the checkpoint.
     """
 
     def __init__(

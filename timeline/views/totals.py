@@ -1,8 +1,7 @@
-"""Running totals of a view, per partition and overall.
+"""Running totals of a view's files and bytes, for each partition and for the table.
 
-They are updated with each slot, so that the cost depends on the size of the commit, not of the table.
-
-A view that was not created by applying a slot (such as that of a checkpoint) is counted on first use.
+They are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
+not created by applying a slot (such as that of a checkpoint) is counted on first use.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ Touched = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of some file groups.
+    """Number and size of the files in some file groups.
 
     Attributes:
         groups: The number of file groups.
         base_bytes: Bytes of their base files.
-        log_bytes: Bytes of their logs.
-        bytes_behind: Bytes of the base files that have logs.
+        log_bytes: Bytes of their log files.
+        bytes_behind: Bytes of the base files in file groups with log files.
         by_logs: Number of file groups by their number of logs, from 1.
         by_size: Number of base files by the bit length of their size.
     """
@@ -44,17 +43,17 @@ class Totals:
 
     @property
     def logs(self) -> int:
-        """The number of logs."""
+        """The number of log files."""
         return sum(number * groups for number, groups in self.by_logs.items())
 
     @property
     def logs_max(self) -> int:
-        """The largest number of logs of a file group."""
+        """The largest number of log files in one file group."""
         return max(self.by_logs, default=0)
 
     @property
     def behind(self) -> int:
-        """The number of file groups with logs."""
+        """The number of file groups with log files, which lag behind in compaction."""
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
@@ -65,7 +64,7 @@ class Totals:
 
 
 class _Count:
-    """Mutable totals."""
+    """Mutable counters, which `done` converts to Totals."""
 
     def __init__(self, start: Totals) -> None:
         self.groups, self.base_bytes, self.log_bytes = start.groups, start.base_bytes, start.log_bytes
@@ -73,7 +72,7 @@ class _Count:
         self.by_logs, self.by_size = Counter(start.by_logs), Counter(start.by_size)
 
     def add(self, group: FileGroup | None, sign: int = 1) -> None:
-        """Add a file group, or subtract it if `sign` is -1."""
+        """Add a file group to the counters, or subtract it if `sign` is -1."""
         if group is None:
             return
         size = group.base_bytes
@@ -93,14 +92,19 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The totals of `partitions`: overall (`together`) and per partition (`each`)."""
+    """File groups together with their totals: overall (`together`) and per partition (`each`)."""
 
     partitions: Partitions
     together: Totals
     each: Mapping[str, Totals]
 
     def after(self, partitions: Partitions, touched: Touched) -> Counted:
-        """Return the totals of `partitions`, which differ only in the file groups `touched`: (partition, file id)."""
+        """Return the totals after a change of some file groups, without counting the unchanged ones.
+
+        Args:
+            partitions: The file groups after the change.
+            touched: (partition, file id) of the changed file groups.
+        """
         together, each = _Count(self.together), dict[str, _Count]()
         for partition, file_id in dict.fromkeys(touched):
             one = each.setdefault(partition, _Count(self.each.get(partition, Totals())))
@@ -116,7 +120,7 @@ class Counted:
 
 
 def count(partitions: Partitions) -> Counted:
-    """Count every file group of `partitions`."""
+    """Compute the totals by counting every file group of `partitions`."""
     together, each = _Count(Totals()), dict[str, Totals]()
     for partition, groups in partitions.items():
         one = _Count(Totals())

@@ -23,11 +23,11 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An open compaction plan.
+    """Open compaction plan: the file groups that a compaction has to merge.
 
     Attributes:
-        seq: The slot of the plan.
-        instant: The instant of the plan, with which it is run.
+        seq: The slot that contains the plan.
+        instant: The instant of the plan, which the compaction uses, too.
         planned_at: The time of the plan, in ms since 1970.
         groups: The file groups to compact.
     """
@@ -40,9 +40,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """The state after slot `seq`.
+    """State of a table as of slot `seq`: its file groups, open plans, superseded files, savepoints and settings.
 
-    `sha` is the digest of the slot, which the next slot must name. `completed_at` is its time in ms since 1970.
+    `sha` is the digest of the slot, which the next slot must contain. `completed_at` is its time in ms since 1970.
     """
 
     seq: int = 0
@@ -83,24 +83,26 @@ class View:
 
     @property
     def totals(self) -> Totals:
-        """The totals of all file groups."""
+        """The number and size of the files in all file groups."""
         return self._totals().together
 
     def totals_of(self, partition: str) -> Totals:
-        """Return the totals of the file groups of a partition."""
+        """Return the number and size of the files in a partition."""
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups with at least `logs_min` logs. Partitions without such a group are not searched."""
+        """Yield the file groups with at least `logs_min` log files. Partitions without such a file group are not
+        searched.
+        """
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Return the number of base files with less than `size` bytes.
+        """Return the number of base files that are smaller than `size` bytes.
 
-        Files are inspected one by one only if the totals of their partition do not decide.
+        The running totals answer this for most partitions. Only in the others, files are inspected one by one.
         """
         found = 0
         for partition, totals in self._totals().each.items():
@@ -117,15 +119,18 @@ class View:
             yield from self.partitions.get(partition, {}).values()
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
-        """Return a file group, or None if it is not in the view."""
+        """Return a file group by partition and file id, or None if the view does not contain it."""
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """Return the ids of the file groups in an open plan. Writes only append logs to them."""
+        """Return the ids of the file groups in open compaction plans. Writes only append logs to such file groups."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """Return whether the snapshot at `seq` is readable: retained or saved by a savepoint, and not undone."""
+        """Return whether the snapshot at slot `seq` can be read.
+
+        It must be retained or have a savepoint, and it must not be rolled back by another engine.
+        """
         return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
 
     def is_undone(self, seq: int) -> bool:
@@ -134,7 +139,7 @@ class View:
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the view after `slot`, whose bytes have the digest `sha`."""
+    """Return the view after the next slot, given the view before it. `sha` is the digest of the slot's bytes."""
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -200,7 +205,7 @@ def _schemas(
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
-    """Return the schemas after `slot`, without those only needed by snapshots that the slot makes unreadable."""
+    """Return the schema history after `slot`, without schemas that only unreadable snapshots need."""
     found = view.schemas
     if slot.columns:
         found = found.after(slot.seq, slot.columns, slot.columns_before)
@@ -214,25 +219,28 @@ def _schemas(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Return whether nearly all rows of a base file keep their position from the previous file."""
+    """Return whether a rewritten base file still counts as sorted, because at most a tenth of its rows were updated.
+
+    An update moves a row to the end of the file. Inserted rows also break the order.
+    """
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
-    """Return the superseded files after an undo: files that came back are needed again, and undone files are gone."""
+    """Return the superseded files after an undo. Files that came back are needed again, and undone files are gone."""
     back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
 
 def _added(view: View) -> dict[str, int]:
-    """Return the slot that added each file of the view, by path."""
+    """Return the number of the slot that added each file of the view, by path."""
     return {entry.path: entry.added for entry in view.superseded} | {
         entry.file.path: entry.seq for group in view.groups() for entry in group.files()
     }
 
 
 class _Change:
-    """Application of a slot to a view. Only the touched partitions are copied."""
+    """Application of a slot to a view, which copies only the partitions that the slot changes."""
 
     def __init__(self, view: View, slot: Slot) -> None:
         self.view, self.slot = view, slot
@@ -255,9 +263,9 @@ class _Change:
     def put_files(self) -> None:
         """Add the files of the slot to their file groups.
 
-        A log is added to its group. A log compaction removes the logs that it merged. A base file replaces the previous
-        base file and all logs, because its writer merged them. Only a compaction keeps the logs that are newer than its
-        plan.
+        A log is added to its file group. A log compaction removes the logs that it merged. A base file replaces the
+        previous base file and all logs, because its writer merged them. Only a compaction keeps the logs that are newer
+        than its plan.
         """
         for file in self.slot.files:
             groups = self.open[file.partition]
@@ -287,7 +295,7 @@ class _Change:
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
     def counted(self) -> Counted | None:
-        """Return the totals, if the totals before the slot are known."""
+        """Return the totals after the slot, or None if the totals before it have not been computed."""
         before, slot = self.view._counted, self.slot
         if before is None or before.partitions is not self.view.partitions:
             return None

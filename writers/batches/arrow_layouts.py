@@ -15,32 +15,38 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether `kind` is a list in any layout."""
+    """Return whether `kind` is an Arrow list type: list, large list, fixed-size list or list view."""
     plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Return whether the values are in another array: a dictionary, runs, or the storage of an extension type."""
+    """Return whether an Arrow type wraps another array: a dictionary, run-end encoded or extension type."""
     return bool(
         pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType)
     )
 
 
 def packed_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a packed type."""
+    """Return the value type of a dictionary or run-end encoded type, or the storage type of an extension type."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
 
 
 def packed(array: pa.Array) -> pa.Array:
-    """Return the array with the values of a packed array. Its length may differ from the number of rows."""
+    """Return the inner array of a dictionary, run-end encoded or extension array.
+
+    The inner array may be shorter or longer than the number of rows.
+    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     return array.dictionary if pa.types.is_dictionary(array.type) else array.values
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the equivalent type in Arrow's plain layout. Arrow can take rows of that layout."""
+    """Return the equivalent Arrow type without views, dictionaries, run-end encoding and extension types.
+
+    Arrow can `take` rows of these plain types.
+    """
     if isinstance(kind, pa.UuidType):
         return pa.string()
     if isinstance(kind, pa.BaseExtensionType):
@@ -61,7 +67,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def uuid_texts(array: pa.Array) -> pa.Array:
-    """Convert an Arrow UUID array to strings in Python's format: 32 hexadecimal digits in five groups."""
+    """Convert an Arrow UUID array to strings such as '123e4567-e89b-12d3-a456-426614174000'."""
     storage = array.storage
     count, nulls = len(storage), storage.is_null() if storage.null_count else None
     if not count:
@@ -75,7 +81,10 @@ def uuid_texts(array: pa.Array) -> pa.Array:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """Return the values of a packed array, one per row. Raises pa.ArrowInvalid if a dictionary index is invalid."""
+    """Decode a dictionary, run-end encoded or extension array to one value per row.
+
+    Raises pa.ArrowInvalid if a dictionary index is invalid.
+    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     if pa.types.is_run_end_encoded(array.type):
@@ -90,7 +99,7 @@ def unpacked(array: pa.Array) -> pa.Array:
 
 
 def _taken(values: pa.Array, positions: pa.Array) -> pa.Array:
-    """Return `values` at `positions`. Values that Arrow cannot take, such as views, are converted to plain layout."""
+    """Return the elements of `values` at `positions`. Converts types that Arrow cannot take, such as views."""
     return values.take(positions) if _can_take(values.type) else _plain(values).take(positions)
 
 
@@ -101,7 +110,7 @@ def _can_take(kind: pa.DataType) -> bool:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return equal values without views and packed arrays."""
+    """Convert an array to Arrow's plain layout: no views, dictionaries, run-end encoding or extension types."""
     kind = array.type
     nulls = array.is_null() if array.null_count else None
     if is_packed(kind):

@@ -1,4 +1,4 @@
-"""Reader of rows from an Avro file."""
+"""Conversion of the records of an Avro file to Arrow tables."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def avro_rows(data: pa.Buffer) -> pa.Table:
 
 
 def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Read an Avro file.
+    """Open an Avro file, and return its schema and an iterator over its rows as Arrow tables.
 
     Args:
-        source: The file, open for reading.
+        source: The file, open for reading in binary mode.
         skip: Number of rows to skip at the beginning. Default 0.
 
     Returns:
-        The columns of the file, and its rows in tables of at most 10,000 rows.
+        The schema of the file, and an iterator over tables of at most 10,000 rows.
 
     Raises:
-        EngineError: The file has a codec whose package is not installed. The iterator may also raise it.
+        EngineError: The package for the file's codec is not installed. The iterator may also raise it.
         ValueError: The file is damaged. The iterator may also raise it.
     """
     import fastavro
@@ -78,7 +78,7 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
 
 
 class _Behind:
-    """Stream of an Avro file with a replaced header, because the header controls how fastavro converts values."""
+    """Stream of an Avro file whose header is replaced, because the header controls how fastavro converts values."""
 
     def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
         self._beginning, self._rest = beginning, rest
@@ -91,7 +91,9 @@ class _Behind:
 
 @contextmanager
 def _avro_errors(codec: str = "") -> Iterator[None]:
-    """Convert exceptions of fastavro to EngineError or ValueError. Passes through hoodoo's and Arrow's exceptions."""
+    """Convert exceptions of fastavro to EngineError or ValueError. Exceptions of hoodoo and Arrow pass through
+    unchanged.
+    """
     try:
         yield
     except HoodooError:
@@ -109,9 +111,9 @@ def _avro_errors(codec: str = "") -> Iterator[None]:
 
 
 def _without_moments(schema: Any) -> Any:
-    """Return an Avro schema without logical types except decimals.
+    """Return an Avro schema without its logical types, except decimals.
 
-    Times and UUIDs are then read as stored, so that Arrow can convert times of any year.
+    fastavro then returns times and UUIDs as they are stored, and Arrow can convert times of any year.
     """
     if isinstance(schema, list):
         return [_without_moments(one) for one in schema]

@@ -1,8 +1,8 @@
-"""Search for the bad rows of a batch, so that the good rows can be written.
+"""Search for the invalid rows of a batch, so that the valid rows can be written and the invalid rows quarantined.
 
-`prepare` (batch.py) decides whether a row is bad. If it accepts a batch, no search is necessary. Otherwise the search
-follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check values
-together. The description of a bad row is the error that `prepare` raises for that row alone.
+`prepare` (batch.py) decides whether a row is invalid. If it accepts a batch, no search is necessary. Otherwise the
+search follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check
+values together. The description of an invalid row is the error that `prepare` raises for that row alone.
 
 Errors that do not belong to a row, such as a missing column or an incompatible type, fail the whole batch.
 """
@@ -56,13 +56,13 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """Bad rows of a batch.
+    """Invalid rows that were found in a batch, as written to the quarantine table.
 
     Attributes:
-        found: The bad rows, with the schema FOUND.
+        found: The invalid rows, with the schema FOUND.
         rows: Number of rows in the whole batch.
-        count: Number of bad rows. If it exceeds the length of `found`, the search ended early and the batch may have
-            more bad rows.
+        count: Number of invalid rows. If it exceeds the length of `found`, the search ended early and the batch may
+            have more invalid rows.
     """
 
     found: pa.Table
@@ -71,22 +71,22 @@ class BadRows:
 
     @property
     def reasons(self) -> Counter[str]:
-        """The number of collected bad rows for each reason."""
+        """The number of collected invalid rows by reason, such as 'null_key' or 'cast'."""
         return Counter(self.found["reason"].to_pylist())
 
     @property
     def partial(self) -> bool:
-        """True if the batch has more bad rows than were collected."""
+        """True if the batch has more invalid rows than were collected."""
         return self.count > len(self.found)
 
 
 def none_of(rows: int) -> BadRows:
-    """Return an empty result for a batch of `rows` rows."""
+    """Return the result for a batch of `rows` rows without invalid rows."""
     return BadRows(FOUND.empty_table(), rows, 0)
 
 
 def together(parts: Sequence[BadRows]) -> BadRows:
-    """Combine the bad rows of several parts of a batch, in order."""
+    """Combine the invalid rows of several parts of a batch into one result, in order."""
     found = pa.concat_tables([FOUND.empty_table(), *(part.found for part in parts)])
     return BadRows(found, sum(part.rows for part in parts), sum(part.count for part in parts))
 
@@ -98,17 +98,18 @@ def sifted(
     checks: Sequence[Check],
     settled: int | None = None,
 ) -> tuple[Batch, BadRows]:
-    """Separate the good rows of `data` from the bad rows.
+    """Separate the valid rows of a batch from the invalid rows.
 
     Args:
         data: The input rows.
-        config: The table's configuration, with columns that the batch adds.
-        options: The options of the write, with the limits on bad rows.
+        config: The table's configuration, with the columns that the batch adds.
+        options: The options of the write, with the limits on invalid rows.
         checks: The checks that all rows except deletes have to pass.
-        settled: The largest column id of the table; see `prepare`.
+        settled: The largest column id of the table. See `prepare`.
 
     Returns:
-        The batch of the good rows, and the bad rows. The batch is empty if there are more bad rows than were collected.
+        The batch of valid rows, and the invalid rows. The batch is empty if there are more invalid rows than were
+        collected.
 
     Raises:
         DataError: `prepare` failed, and the options set no limits or the error does not belong to a row.
@@ -136,14 +137,16 @@ def sifted(
 def bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Find and describe the rows of `data` that `prepare` refuses. The search ends after more than `most` rows.
+    """Find the rows of a batch that `prepare` rejects, and describe each with its reason and error message.
+
+    The search ends after more than `most` rows.
 
     Args:
         data: The input rows.
         whole: `data` with defaults for missing columns.
         config: The table's configuration.
         checks: The checks that rows have to pass.
-        most: The number of bad rows to collect.
+        most: Maximum number of invalid rows to collect.
         missing: The handling of missing columns.
 
     Raises:
@@ -157,7 +160,7 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Find the rows of `data` that `prepare` refuses: the reason by row number.
+    """Return the rows of `data` that `prepare` rejects, as a dict of row number to reason.
 
     The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """
@@ -170,7 +173,10 @@ def faults(
 
 
 def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return `data` without `rows` (sorted row numbers). Uses slices, because Arrow cannot filter every type."""
+    """Return `data` without the rows at the sorted row numbers `rows`.
+
+    Concatenates slices, because Arrow cannot filter every type.
+    """
     starts, stops = np.append(-1, rows) + 1, np.append(rows, len(data))
     parts = [data.slice(start, stop - start) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_tables([part for part in parts if len(part)] or parts[:1])
@@ -182,7 +188,7 @@ def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
 def _faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield (reason, row numbers of `data`) in the order of the steps of `prepare`.
+    """Yield pairs of a reason and the numbers of the rows that `prepare` rejects for it, in the order of its steps.
 
     Each row occurs once, with its first error.
     """
@@ -292,7 +298,7 @@ def _described(
 
 
 def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
-    """Return the error that `prepare` raises for the row alone.
+    """Return the error message that `prepare` raises for this single row.
 
     The message omits the row number, because a row has a different number in another batch.
     """
@@ -304,10 +310,10 @@ def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing:
 
 
 def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:
-    """Serialize row `row` as an Arrow stream of one row.
+    """Serialize one row of a batch as an Arrow stream, for the quarantine table.
 
-    The columns are sorted by name and in plain layout. Equal rows therefore give equal bytes, regardless of their
-    position in a batch and of the batch's layout.
+    The columns are sorted by name and have Arrow's plain layout. Equal rows therefore give equal bytes, regardless of
+    their row number and the layout of the batch.
 
     known_as: columns whose ids are stored in the stream, so that a replay can match renamed columns.
     """
@@ -322,7 +328,7 @@ def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> byte
 
 
 def row_of(content: bytes) -> pa.Table:
-    """Deserialize a row written by `row_bytes`. Raises pa.ArrowInvalid for invalid bytes."""
+    """Deserialize a quarantined row that `row_bytes` wrote. Raises pa.ArrowInvalid for invalid bytes."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         table = reader.read_all()
     table.validate()

@@ -1,7 +1,7 @@
-"""Conversion of input rows to a batch with the table's types, keys, partition paths, hashes, and one row per key.
+"""Conversion of input rows to a batch: table types, record keys, partition paths, key hashes, and one row per key.
 
-`prepare` raises an error for the first invalid value, before anything is written. bad_rows.py finds all invalid rows if
-they are to be quarantined.
+`prepare` raises an error for the first invalid value, before anything is written. If invalid rows are to be
+quarantined, bad_rows.py finds all of them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ NAMED_KEYS = 10
 
 @dataclass(frozen=True)
 class Terms:
-    """Properties that all rows of a batch share.
+    """Properties that apply to all rows of a batch, such as its columns.
 
     Attributes:
-        unconditional: True if the rows delete stored rows regardless of the ordering value.
+        unconditional: True if the batch deletes stored rows regardless of their ordering values.
         columns: The columns of the rows, with their ids.
         settled: The largest column id that the table had assigned when the batch was prepared.
         absent: The ids of the columns that the batch lacked.
@@ -59,7 +59,7 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Create the terms of a batch with the columns of `schema` that is prepared for `config`.
+        """Create the terms of a batch that has the columns of `schema` and is prepared for the table `config`.
 
         settled: the largest column id of the table. None: the largest id in `config`.
         """
@@ -68,21 +68,21 @@ class Terms:
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
-        """Return the terms of the batch after its rows were converted to the current columns of the table."""
+        """Return these terms with the current columns of the table, for rows that were converted to these columns."""
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Prepared rows of a write.
+    """Prepared rows of a write, with their record keys, key hashes and partitions.
 
     Attributes:
-        rows: The rows: the record key column, then the table's columns.
+        rows: The record key column, followed by the table's columns.
         hashes: The hash of each row's record key.
         partitions: The partition paths. The partition of row i is `partitions[codes[i]]`.
         codes: The index of each row's partition in `partitions`.
-        delete: Mask of the rows that are deletes.
-        terms: Properties that all rows share.
+        delete: Boolean mask of the rows that are deletes.
+        terms: Properties that apply to all rows.
         stale: Number of input rows that lost to another row with the same key.
     """
 
@@ -99,22 +99,22 @@ class Batch:
 
     @property
     def unconditional(self) -> bool:
-        """True if the rows delete stored rows regardless of the ordering value."""
+        """True if the batch deletes stored rows regardless of their ordering values."""
         return self.terms.unconditional
 
     @property
     def keys(self) -> Keys:
-        """The keys of the rows, in the form that the index needs."""
+        """The record keys, hashes and partitions of the rows, as input for an index lookup."""
         return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
     def identities(self) -> pa.Array:
-        """The partition and the record key of each row, as one string."""
+        """One string per row that joins its partition path and its record key."""
         paths = pa.array(self.partitions, pa.string()).take(pa.array(self.codes))
         return pc.binary_join_element_wise(paths, self.rows[RECORD_KEY].combine_chunks(), "\0")
 
     def take(self, positions: np.ndarray) -> Batch:
-        """Return the batch of the rows at `positions` (int[m])."""
+        """Return a batch of only the rows at `positions` (int[m])."""
         return replace(
             self,
             rows=take(self.rows, positions),
@@ -124,7 +124,7 @@ class Batch:
         )
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Return the batch with the current columns of the table.
+        """Convert the batch to the table's current columns, which may have changed since the batch was prepared.
 
         Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a changed
         type.
@@ -143,18 +143,19 @@ def prepare(
     checks: Sequence[Check] = (),
     settled: int | None = None,
 ) -> Batch:
-    """Check `data` and convert it to a batch for `config`.
+    """Validate input rows and convert them to a batch for the table.
 
     Args:
         data: The input rows.
-        config: The table's configuration, with columns that the batch adds.
+        config: The table's configuration, with the columns that the batch adds.
         options: The options of the write. A delete only uses the key and partition columns, and the source columns of
             generated partition columns.
         checks: The checks that all rows except deletes have to pass.
         settled: The largest column id of the table. None (default): the largest id in `config`.
 
     Raises:
-        DataError: ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed or DuplicateKeys.
+        DataError: A row or column is invalid: ColumnError, KeyValueError, PartitionValueError, OrderingError,
+            CheckFailed or DuplicateKeys.
     """
     delete, missing = options.delete, options.missing
     if not data.num_columns and not len(data):
@@ -196,9 +197,9 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """Check the columns of a batch. Returns (columns to use, whether the batch has a delete flag).
+    """Check the column names of a batch. Returns the columns to write, and whether the batch has a delete flag column.
 
-    The columns to use do not include missing partition columns that are generated from a column of the batch. Raises
+    The columns to write do not include missing partition columns that are generated from a column of the batch. Raises
     ColumnError for a missing, unknown or duplicate column.
     """
     names, own = Counter(schema.names), set(config.schema.names)
@@ -242,7 +243,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
 
 
 def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool) -> None:
-    """Raise ColumnError unless a batch may lack the column `name`. extra: columns that only the batch has."""
+    """Raise ColumnError if a batch must not lack the column `name`. extra: columns that only the batch has."""
     try:
         require_fillable(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
@@ -258,17 +259,17 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
 
 
 def _has_known_type(field: pa.Field) -> bool:
-    """Return whether the type of a column is known. It is unknown for a column of nulls."""
+    """Return False if a column contains only nulls or empty lists, so that its type is unknown."""
     return known_type(field.type) is not None
 
 
 def with_flag(names: Sequence[str], flagged: bool) -> list[str]:
-    """Return the columns of a batch, including the delete flag column if `flagged`, without duplicates."""
+    """Return the column names of a batch without duplicates, including the delete flag column if `flagged`."""
     return list(dict.fromkeys([*names, *([IS_DELETED] if flagged else [])]))
 
 
 def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask of deletes from the flag column, which has boolean or null type. Null means False."""
+    """Convert the delete flag column of a batch to a boolean mask. A null flag means that the row is not a delete."""
     return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
@@ -291,13 +292,13 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
 
 
 def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return a mask of the rows with null or NaN in an ordering column, or None if all values are valid."""
+    """Return a boolean mask of the rows with null or NaN in the ordering column, or None if it cannot contain any."""
     values = rows[column]
     return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
 
 
 def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
-    """Raise CheckFailed if a row other than a delete fails a check. The error names the first such row."""
+    """Raise CheckFailed for the first row that fails a check of the table. Deletes are not checked."""
     for check in checks:
         failing = check.failing(rows)
         wrong = failing[~deleted[failing]]
@@ -315,7 +316,7 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError if a row other than a delete has null in a column that was created with nullable=False.
+    """Raise ColumnError if a row has null in a column that was created with nullable=False. Deletes are not checked.
 
     rows: rows with the key columns. Only columns in `rows` are checked.
     """
@@ -336,7 +337,7 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
-    """Keep one row per partition and key.
+    """Remove duplicate keys from a batch, so that one row per partition and key remains.
 
     By default the row with the largest ordering value wins, then the later row. duplicates='fail' raises DuplicateKeys
     with the keys, 'first' keeps the first row, and 'each' keeps all rows.
@@ -371,6 +372,6 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
 
 
 def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
-    """Return the smallest keys for an error message, so that the message does not depend on the order of rows."""
+    """Return the smallest record keys, for an error message that does not depend on the order of rows."""
     positions = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
     return list(keys.take(positions).to_pylist()) if len(keys) else []

@@ -1,4 +1,4 @@
-"""Exact casts of batch columns to the table's types.
+"""Lossless casts of batch columns to the table's types.
 
 A cast never rounds or guesses. A value that would change raises an error with its column and row. Values inside lists,
 maps and structs follow the same rule. The result has Arrow's plain layout (`arrow_layouts`). The input has to be valid
@@ -37,7 +37,7 @@ _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
 
 
 class _UnfitType(Exception):
-    """Internal exception: the type at `path` is incompatible with the table's type."""
+    """Internal exception for a column or nested field at `path` whose type cannot be cast to the table's type."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(path, what)
@@ -45,7 +45,7 @@ class _UnfitType(Exception):
 
 
 class _UnfitValue(Exception):
-    """Internal exception: one of the `values` at `path` cannot be converted exactly to `target`."""
+    """Internal exception for a column or nested field at `path` with a value that `target` cannot represent exactly."""
 
     def __init__(self, path: str, values: pa.Array, target: pa.DataType) -> None:
         super().__init__(path, target)
@@ -53,7 +53,7 @@ class _UnfitValue(Exception):
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Cast `column`, whose values are valid, to the field's type.
+    """Cast a batch column to the type of the table's column. The values of `column` have to be valid.
 
     Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
     """
@@ -80,7 +80,10 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_fields_once(kind: pa.DataType, path: str) -> None:
-    """Raise ColumnError, as `cast` does, if a struct in a column's type has two fields with the same name."""
+    """Raise ColumnError if a struct type at any level of a column has two fields with the same name.
+
+    The error is the one that `cast` raises.
+    """
     if pa.types.is_struct(kind):
         if len({field.name for field in kind}) < kind.num_fields:
             raise ColumnError(f"Column {path!r} {_twice(kind)}", column=path)
@@ -93,9 +96,10 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 
 
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
-    """Return the rows of `column` that `cast` refuses, in order. The search ends after more than `most` rows.
+    """Return the numbers of the rows whose values cannot be cast exactly to the type of the table's column, in order.
 
-    The values of `column` have to be valid. Raises ColumnError if the type itself is incompatible.
+    The search ends after more than `most` rows. The values of `column` have to be valid. Raises ColumnError if the type
+    itself is incompatible.
     """
     if column.type == field.type or not len(column):
         return []
@@ -118,7 +122,9 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
-    """Cast `array` to the field's type, in several parts if needed. A plain array holds at most 2 GiB of text."""
+    """Cast an array to the field's type. Splits the array if its text exceeds the 2 GiB that a plain Arrow array can
+    hold.
+    """
     try:
         return [_fit(array, field.type, field.name)]
     except pa.ArrowInvalid:  # for valid values, only the size can be the reason
@@ -133,7 +139,7 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
 
 
 def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
-    """Return the first of `count` positions for which `fit(begin, end)` raises _UnfitValue."""
+    """Bisect `count` values for the first one that `fit(begin, end)` rejects with _UnfitValue."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -149,7 +155,10 @@ def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
 
 
 def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """Cast `array` to the table type `target`. Raises pa.ArrowInvalid if the values exceed the size of an array."""
+    """Cast an array, including its nested values, to the table type `target`.
+
+    Raises _UnfitType or _UnfitValue, or pa.ArrowInvalid if the result exceeds the size of an Arrow array.
+    """
     kind = array.type
     if kind == target:
         return array
@@ -221,7 +230,10 @@ def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _shown(found: _UnfitValue) -> str:
-    """Format the value for an error message. Values that Python cannot represent (far years) use Arrow's format."""
+    """Format the value that cannot be cast, for an error message.
+
+    Values that Python cannot represent, such as distant years, use Arrow's format.
+    """
     values = found.values
     at = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), found.target, ""))
     try:
@@ -235,7 +247,7 @@ def _family(kind: pa.DataType) -> int:
 
 
 def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
-    """Return the advice for values of type `kind` if the table has the incompatible type `wanted`."""
+    """Return the advice in the error for a column of type `kind` that cannot be cast to the table's type `wanted`."""
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
         return (
             "Add the time zone of the values: pyarrow.compute.assume_timezone(column, 'UTC')."

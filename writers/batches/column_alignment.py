@@ -1,7 +1,7 @@
 """Alignment of a batch with the table's columns.
 
 The functions fill in columns that a batch lacks, and convert a batch that was prepared before a column change. Columns
-match by id, like the columns of a file. cast.py casts the values.
+are matched by column id, as for the columns of a file. cast.py casts the values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEEP keeps the stored values of the column, and does not fill the batch."""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add missing columns to `data`, filled with their default or, if `missing` allows it, with null.
+    """Add the table columns that a batch lacks, with their default value or, if `missing` allows it, with null.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
@@ -45,7 +45,7 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add missing struct fields to `data`, filled with null. The values of `data` have to be valid.
+    """Add the struct fields that a batch lacks, filled with null. The values of `data` have to be valid.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
     """
@@ -58,7 +58,10 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
-    """Raise ColumnError unless a batch may lack `column`. defaults: True if a default value is enough."""
+    """Raise ColumnError if a batch must not lack the table column `column`.
+
+    defaults: True if a default value of the column is enough.
+    """
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
     made = [name for name, one in config.transforms.items() if one.column == path]
     fixed = role != "table" or path in config.order_by or bool(made)
@@ -72,7 +75,7 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
 
 
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
-    """Return the advice for a missing column that is required."""
+    """Return the advice in the error about a required column that a batch lacks."""
     if missing == NULL and column.required:
         return (
             "The column is not nullable, so add it to the batch. After make_nullable(), the batch overwrites "
@@ -89,18 +92,18 @@ def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
 
 
 def _constant(column: Column, rows: int) -> pa.Array:
-    """Return an array of `rows` copies of the default of `column`."""
+    """Return an array that repeats the default value of `column` for the given number of rows."""
     value = default_of(column)
     return pa.nulls(rows, column.arrow) if value is None else pa.repeat(pa.scalar(value, column.arrow), rows)
 
 
 def default_of(column: Column) -> Any:
-    """Return the default of `column`, or None if the default is null or not set."""
+    """Return the default value of a column, or None if the default is null or not set."""
     return statistics.from_json(column.default, column.arrow) if column.has_default else None
 
 
 def _lacks(kind: pa.DataType, column: Column) -> bool:
-    """Return whether a type in a batch lacks a field of the table's type, at any level."""
+    """Return whether a batch column lacks a struct field, at any level, that the table's column has."""
     if column.kind == "struct" and pa.types.is_struct(kind):
         there = {field.name: field.type for field in kind}
         if len(there) < kind.num_fields:
@@ -133,7 +136,7 @@ def _grown(array: pa.Array, column: Column, path: str, config: TableConfig, miss
 
 
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """Convert `rows` from the columns `was` to the columns `now`.
+    """Convert batch rows from the table's earlier columns `was` to its current columns `now`.
 
     Renamed columns get the new name, columns with a wider type are converted, and added columns get their default.
 
@@ -172,9 +175,9 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
 
 
 def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
-    """Return `was` with updated ids for the columns that are new in the batch.
+    """Update the ids of the columns that a batch adds, because another writer may have added them in the meantime.
 
-    A new column gets the id of the table's column with that name, or otherwise an unused id.
+    A new column gets the id of the table's column with that name, or an unused id if the table has none.
     """
     unused = count(max(was.last, now.last) + 1)
 
@@ -200,7 +203,7 @@ def _fits(kind: pa.DataType, now: pa.DataType) -> bool:
 
 
 def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:
-    """Raise ColumnError if the batch has values for a column, or a field at any level, that was dropped."""
+    """Raise ColumnError if the batch has values for a column or nested field that was dropped in the meantime."""
     if column.id not in now.by_id:
         if array.null_count < len(array):
             raise ColumnError(

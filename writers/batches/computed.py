@@ -1,4 +1,4 @@
-"""New values for columns of stored rows, as set by `update`: SQL expressions, literals, or a function on Arrow tables.
+"""New column values that `update` sets in stored rows: SQL expressions, literals, or a function on Arrow tables.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -43,7 +43,7 @@ SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
 
 @dataclass(frozen=True)
 class NewValues:
-    """New values of a row.
+    """New column values that an update or a merge sets in stored rows.
 
     Attributes:
         config: The configuration of the table.
@@ -67,7 +67,7 @@ class NewValues:
         orders: bool = False,
         places: bool = False,
     ) -> NewValues:
-        """Check the argument `set` of an update.
+        """Validate the argument `set` of an update, and parse its SQL expressions.
 
         Args:
             set: A mapping from column to value, or a function.
@@ -105,7 +105,7 @@ class NewValues:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns that are needed to compute and check the new values."""
+        """The stored columns that a task has to read to compute and check the new values."""
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
@@ -118,7 +118,7 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Compute and check the new values of `rows`.
+        """Apply the new values to stored rows, and return only the rows that change.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
@@ -155,7 +155,7 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - found.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Compute the new values of `rows`, by column, with the column's type.
+        """Compute the new values of stored rows, as a dict of column name to values of the column's type.
 
         rows: rows with at least the key columns. Raises the same exceptions as `changed`.
         """
@@ -215,7 +215,7 @@ class NewValues:
         return {name: columns[name] for name in kept}
 
     def _require_settable(self, name: str) -> None:
-        """Raise ColumnError for a column that the function must not return."""
+        """Raise ColumnError if the function of an update or merge returned a column that it must not set."""
         merging = self.merging is not None
         try:
             require_settable(name, self.config, orders=merging, places=merging)
@@ -228,7 +228,10 @@ class NewValues:
             raise ColumnError(said, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
-        """Return whether a function returned a column that it must not set, but left it unchanged."""
+        """Return whether a function returned a key, partition or ordering column with its stored values unchanged.
+
+        Such columns are ignored, because a function may return the table that it received.
+        """
         fixed = {*self.config.key, *self.config.placing, *self.config.order_by}
         return (
             name in fixed
@@ -257,7 +260,9 @@ class NewValues:
 
 
 def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
-    """Raise ColumnError if a row would be stored with its delete flag set."""
+    """Raise ColumnError if an update would store a row whose delete flag is true, because such a row counts as
+    deleted.
+    """
     flagged = np.flatnonzero(delete_flags(flags))
     if len(flagged):
         key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
@@ -275,7 +280,7 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless an update may set the column `name`.
+    """Raise ColumnError unless the column `name` exists and an update may change its values.
 
     orders: ordering columns are allowed. places: source columns of generated partition columns are allowed.
     """
@@ -303,12 +308,12 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """Copy of the values of a column."""
+    """New value of a column that is copied from another column of the row."""
 
     name: str
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the column of `rows`."""
+        """Return the copied column of the Arrow table `rows`."""
         return rows[self.name]
 
 
@@ -339,7 +344,8 @@ def _value(
 
 
 def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
-    """Return a hint for an invalid expression that may be a string without quotes, and the corrected expression.
+    """Return a hint for an invalid SQL expression that is probably a string without quotes, and the corrected
+    expression.
 
     expression: the parsed expression, or None if it cannot be parsed.
     """

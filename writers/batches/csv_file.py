@@ -1,4 +1,4 @@
-"""Reader of rows from the contents of a CSV file.
+"""Conversion of a CSV file to an Arrow table.
 
 An empty unquoted field is null, and a quoted empty field ("") is an empty string.
 """
@@ -72,7 +72,7 @@ def _typed_csv(
     parsing: pa.csv.ParseOptions,
     options: pa.csv.ConvertOptions,
 ) -> pa.Table:
-    """Read CSV, with times with or without an offset.
+    """Parse a CSV file into the given column types. Times may have a UTC offset or not.
 
     Arrow alone would require an offset in columns with a time zone, and no offset in other columns.
     """
@@ -93,7 +93,7 @@ def _typed_csv(
 def _require_decimal_digits(
     rows: pa.Table, columns: pa.Schema, data: pa.Buffer, texts: Callable[[Sequence[str]], pa.Table]
 ) -> None:
-    """Raise ColumnError for a hexadecimal number, which Arrow would read as an integer."""
+    """Raise ColumnError for a hexadecimal number in an integer column, because Arrow would accept it."""
     names = [one.name for one in rows.schema if one.name in columns.names and pa.types.is_integer(one.type)]
     if not names or _HEX.search(data) is None:
         return
@@ -108,7 +108,7 @@ def _require_decimal_digits(
 
 
 def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
-    """Return the inferred number columns that have to be read as strings.
+    """Return the columns whose inferred type is a number, but that have to be read as strings to keep all digits.
 
     A value in such a column begins with 0, like a zip code, or is an integer that a double cannot represent exactly.
     """
@@ -128,7 +128,7 @@ def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], 
 
 
 def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
-    """Return whether an integer in a column of doubles has lost digits."""
+    """Return whether a CSV column that was parsed as doubles contains an integer that lost digits."""
     if not pa.types.is_floating(values.type):
         return False
     large = pc.and_(pc.greater_equal(pc.abs(values), EXACT_BELOW), pc.match_substring_regex(texts, _INTEGER))
@@ -136,7 +136,7 @@ def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
 
 
 def _require_finite_texts(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
-    """Raise ColumnError if a number is too large for its column. Arrow would convert it to infinity."""
+    """Raise ColumnError if a number is too large for its column, because Arrow would convert it to infinity."""
     floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
     for name in floats:
         if not pc.any(pc.is_inf(rows[name])).as_py():

@@ -1,7 +1,7 @@
-"""Folding: merges the rows of a batch that have the same key into one row, as if they arrived one after the other.
+"""Deduplication of a batch: rows with the same key are merged into one row, as if they arrived one after the other.
 
-A row that is older than a previous row of its key is stale, and is ignored. A row after a delete of its key starts from
-scratch, and does not take over stored values. Folding only reads the batch, not stored rows.
+A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
+key does not take over stored values. Deduplication reads only the batch, not stored rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class DeduplicatedBatch:
-    """A batch with one row per key.
+    """A batch with one row per key, after rows with the same key were merged.
 
     Attributes:
         batch: The rows.
-        anew: Mask of the rows that follow a delete of their key.
+        anew: Boolean mask of the rows that follow a delete of their key, and must not take over stored values.
     """
 
     batch: Batch
@@ -38,13 +38,15 @@ class DeduplicatedBatch:
 
 @dataclass(frozen=True)
 class _Chains:
-    """Rows of keys that occur more than once, grouped by key and in order, without stale rows and rows before a delete.
+    """Rows of the keys that occur more than once in a batch, grouped by key and in batch order.
+
+    Stale rows, and rows before a delete of their key, are left out.
 
     Attributes:
-        rows: Positions in the batch.
+        rows: Positions of the rows in the batch.
         starts: The index in `rows` of the first row of each key.
         anew: For each key, whether its last row follows a delete.
-        others: Positions in the batch of the rows of all other keys.
+        others: Positions in the batch of the rows whose key occurs once.
         stale: Number of stale rows.
     """
 
@@ -56,23 +58,23 @@ class _Chains:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of rows of each key."""
+        """The number of batch rows of each duplicate key."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @property
     def last(self) -> np.ndarray:
-        """The position in the batch of the last row of each key."""
+        """The position in the batch of the last row of each duplicate key."""
         return self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
 
 def deduplicated(
     batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
 ) -> DeduplicatedBatch:
-    """Merge the rows of each key into one row.
+    """Merge the batch rows that have the same key into one row per key.
 
     Args:
         batch: The rows in their original order.
-        config: The table's configuration, with columns that the batch adds.
+        config: The table's configuration, with the columns that the batch adds.
         mode: The merge mode, which determines how a newer row is merged with an older row.
         merge_rows: The merge function, if the mode has one. Its arguments have the columns of the batch.
 
@@ -116,15 +118,15 @@ def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
 
 
 def _starts(group: np.ndarray) -> np.ndarray:
-    """Return the start of each group. `group` has ascending group numbers from 0."""
+    """Return the index at which each group of equal numbers starts. `group` has ascending group numbers from 0."""
     return np.flatnonzero(np.append(True, group[1:] != group[:-1]))
 
 
 def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
-    """Return the rows at `kept`, after merging chains column by column.
+    """Merge the rows of each duplicate key column by column, and return the batch rows at the positions `kept`.
 
-    For the rows at the positions `where`, each column has the last value of the chain that the mode counts, or the
-    first value if it counts no value.
+    For the rows at the positions `where`, each column has the last value that the merge mode accepts, or the first
+    value if the mode accepts none.
     """
     index = np.arange(len(chains.rows))
     columns = []
@@ -138,7 +140,10 @@ def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndar
 
 
 def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.Table:
-    """Merge the rows of each chain from first to last: the first with the second, the result with the third, etc."""
+    """Merge the rows of each duplicate key with the user's merge function.
+
+    Merges the first row with the second, the result with the third, and so on.
+    """
     merged, lengths = take(rows, chains.rows[chains.starts]), chains.lengths
     for number in range(1, int(lengths.max())):
         longer = np.flatnonzero(lengths > number)
@@ -148,7 +153,7 @@ def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.T
 
 
 def _replaced(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """Return `rows` with the rows at the positions `where` replaced by the rows of `by`."""
+    """Return a copy of `rows` whose rows at the positions `where` are replaced by the rows of `by`."""
     order = np.arange(len(rows))
     order[where] = len(rows) + np.arange(len(where))
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)

@@ -21,7 +21,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 @dataclass(frozen=True)
 class Evolution:
-    """Changes that a batch needs.
+    """Column changes that a batch requires of the table: new columns, new struct fields and wider types.
 
     Attributes:
         schema: The columns of the batch.
@@ -34,7 +34,7 @@ class Evolution:
     fits: Callable[[str, pa.Field], bool]
 
     def alterations(self, config: TableConfig) -> list[Alteration]:
-        """Return the column changes that the table needs for the batch.
+        """Return the column changes that the table needs before it can store the batch.
 
         Raises:
             SchemaError: A type is not supported in tables.
@@ -49,7 +49,10 @@ class Evolution:
         )
 
     def _by_present_names(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
-        """Map the current name of each column to (name in the batch, field). Leaves out dropped columns."""
+        """Map each current column name of the table to the name and field of that column in the batch.
+
+        Leaves out columns that were dropped from the table since the batch was prepared.
+        """
         found: dict[str, tuple[str, pa.Field]] = {}
         for field in self.schema:
             if field.name.startswith("_hoodie_"):
@@ -75,13 +78,18 @@ class Evolution:
         return found
 
     def of(self, config: TableConfig) -> TableConfig:
-        """Return the configuration with the changes that the batch needs, or `config` if it needs no changes."""
+        """Return the table's configuration with the new columns and wider types that the batch requires.
+
+        Returns `config` itself if the batch requires no changes.
+        """
         found = self.alterations(config)
         return config.with_columns(altered(config, found)) if found else config
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Create the evolution for a batch in memory. A column is only widened if a value needs the wider type."""
+    """Create the evolution for a batch in memory. A column is only widened if one of its values needs the wider
+    type.
+    """
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -94,12 +102,14 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Create the evolution for a DataFrame. A column is widened according to its type, without reading values."""
+    """Create the evolution for a Spark DataFrame. A column is widened because of its type, without reading its
+    values.
+    """
     return Evolution(schema, known, lambda name, field: False)
 
 
 def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
-    """Return a column's type in the batch, with the current names of its fields."""
+    """Return the type of a batch column with the current names of its struct fields."""
     if was.kind != now.kind:
         return kind
     if was.kind == "struct" and pa.types.is_struct(kind):

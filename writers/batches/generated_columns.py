@@ -1,4 +1,4 @@
-"""Generated partition columns, which are computed from other columns (format/transforms.py).
+"""Generated partition columns, whose values are computed from other columns (format/transforms.py).
 
 The functions add a generated column to a batch that lacks it, and check it in a batch that has it.
 """
@@ -23,22 +23,24 @@ from hoodoo.writers.batches.cast import cast
 
 
 def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """Return the partition columns that are missing in `names`, but can be generated from a column in `names`."""
+    """Return the generated partition columns that a batch with the columns `names` lacks but can provide."""
     return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns in `names` whose generated partition column is also in `names`, and must be checked."""
+    """Return the source columns of the generated partition columns that a batch already contains and that must be
+    checked.
+    """
     return [one.column for made, one in config.transforms.items() if made in names and one.column in names]
 
 
 def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
-    """Add the missing generated partition columns to `rows`, and check the existing partition columns.
+    """Add missing generated partition columns to a batch, and check those that it already has.
 
     Args:
         rows: Rows with the table's types.
         config: The configuration of the table.
-        deleted: Mask of the rows that are deletes. A delete may have null in the source column.
+        deleted: Boolean mask of the rows that are deletes. A delete may have null in the source column.
         zones: Names of time zones that the caller may have used to compute a partition column. An error message
             mentions the zone that explains a wrong value.
 
@@ -58,7 +60,11 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows that `with_generated` refuses."""
+    """Return a boolean mask of the rows whose partition column differs from the value computed from its source column.
+
+    The mask also selects rows whose source value cannot be transformed. `with_generated` raises an error for all of
+    them.
+    """
     found = np.zeros(len(rows), bool)
     for _, _, _, wrong in _looked_at(rows, config, deleted):
         found |= wrong
@@ -66,7 +72,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add the missing partition columns that can be generated to `rows`. All other columns stay unchanged."""
+    """Add the missing generated partition columns to `rows`, and leave all other columns unchanged."""
     for made, one in to_make(rows.schema.names, config).items():
         column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
         rows = rows.append_column(config.schema.field(made), transforms.values(one, column))
@@ -76,7 +82,9 @@ def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
 def _looked_at(
     rows: pa.Table, config: TableConfig, deleted: np.ndarray
 ) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
-    """Yield (partition column, transform, values, mask of wrong rows) for each column that can be generated."""
+    """Yield each generated partition column with its transform, its computed values and a boolean mask of wrong
+    rows.
+    """
     for made, one in config.transforms.items():
         if one.column not in rows.schema.names:
             continue
@@ -118,7 +126,7 @@ def _refused(
 
 
 def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Collection[str]) -> str:
-    """Return a sentence with the time zone that explains the partition value of `row`, or '' if no zone does."""
+    """Return a sentence that names the time zone behind a wrong partition value, or '' if no zone explains it."""
     moment, given = rows[one.column][row], rows[made][row]
     if not (pa.types.is_timestamp(moment.type) and moment.type.tz and moment.is_valid and given.is_valid):
         return ""
@@ -136,7 +144,7 @@ def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Colle
 
 
 def _shown(value: pa.Scalar) -> object:
-    """Return a value for an error message. Dates are converted to strings."""
+    """Convert a partition value for an error message. Dates become strings."""
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 

@@ -1,4 +1,4 @@
-"""Conversion of input data to a pyarrow Table.
+"""Conversion of input data, such as DataFrames, Python dicts and files, to a pyarrow Table.
 
 Supported inputs are Arrow data, pandas, polars, DuckDB, any object with the Arrow C stream interface, plain Python data
 and files. Types stay unchanged; `batch` converts them to the table's types.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """Object with the Arrow C stream interface.
+    """Interface of objects that export the Arrow C stream interface.
 
     Examples are pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations and hoodoo scans.
     """
@@ -34,7 +34,7 @@ class ArrowStream(Protocol):
 
 
 class ArrowArray(Protocol):
-    """Object with the Arrow C array interface, such as a record batch of any library."""
+    """Interface of objects that export the Arrow C array interface, such as a record batch of any library."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
@@ -62,13 +62,14 @@ _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeE
 def to_arrow(
     data: ArrowLike, columns: pa.Schema = NO_COLUMNS, whole: Callable[[str], bool] = lambda name: True
 ) -> pa.Table:
-    """Convert `data` to a pyarrow Table.
+    """Convert input rows of any supported type, such as a DataFrame or a list of dicts, to a pyarrow Table.
 
     Args:
         data: The input rows.
         columns: The columns of the table. An index level of a pandas DataFrame becomes a column if the table has a
             column with its name. Python dicts and pairs become maps if the table's column is a map.
-        whole: Returns whether every row that is a dict needs the column if one of the rows has it. Default: always.
+        whole: Returns whether each row of a list of dicts has to contain the column if any row contains it. Default:
+            always.
 
     Raises:
         ColumnError: The data cannot be converted.
@@ -103,7 +104,7 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
-    """Return the result of `take`. Converts any exception, such as one for an unsupported type, to ColumnError."""
+    """Call `take`, which converts `data` to Arrow, and turn its exceptions into a ColumnError with advice."""
     try:
         return take()
     except _PROBLEMS as problem:
@@ -189,7 +190,7 @@ def _named(name: Any) -> str:
 
 
 def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
-    """Convert a list of dicts or of record batches."""
+    """Convert a list of dicts, or a list of record batches, to an Arrow table."""
     items = list(data)
     if not items:
         return pa.table({})
@@ -226,7 +227,7 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
 
 
 def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
-    """Convert a column of Python values, a numpy array, a pandas Series or an Arrow array."""
+    """Convert one input column to Arrow: a list of Python values, a numpy array or a pandas Series."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ColumnError(f"Column {name!r} must be a list of values, got {printable(values)}.", column=name)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
@@ -253,7 +254,7 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
 
 
 def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
-    """Convert integers and decimals with many digits to decimals. Returns None for other values."""
+    """Convert integers and decimals that are too large for Arrow's default types to decimals, or return None."""
     for scale in (_DECIMAL.scale, 0):
         try:
             return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
@@ -267,7 +268,10 @@ def _has_maps(kind: pa.DataType) -> bool:
 
 
 def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
-    """Infer the Arrow type of Python values. The table's type `kind` determines whether dicts and pairs are maps."""
+    """Infer the Arrow type of a column of Python values.
+
+    The table's type `kind` determines whether dicts and lists of pairs become maps.
+    """
     there = [value for value in values if not _is_null(value)]
     if not there:
         return pa.null()
@@ -295,7 +299,7 @@ def _is_null(value: Any) -> bool:
 
 
 def _first_refused(values: Any, pandas: bool) -> int:
-    """Return the first row that Arrow cannot convert together with the rows before it."""
+    """Return the first row of a column whose value Arrow cannot convert together with the values before it."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""Reader of rows from the contents of a file of JSON lines.
+"""Conversion of a file of JSON lines to an Arrow table.
 
-Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing. A
-column that is missing in some lines is null there, unless the caller requires it.
+Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing in
+the result. A column that is missing in some lines is null there, unless the caller requires it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _ESCAPED = re.compile(rb"\\u|\\/")  # escapes that allow another encoding of a n
 
 
 def _is_in_text(content: bytes, found: re.Match[bytes]) -> bool:
-    """Return whether a match is inside a string of an object that has its own line."""
+    """Return whether a regex match in a JSON file is inside a string value, so that it is not JSON syntax.
+
+    Only recognizes strings of objects that have their own line.
+    """
     begin = content.rfind(b"\n", 0, found.start(1)) + 1
     try:
         json.loads(content[begin : found.end(1)])
@@ -71,7 +74,7 @@ def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool])
 
 
 def _occurs(name: str, data: pa.Buffer) -> bool | None:
-    """Return whether a line has the column `name`, or None if all lines have to be parsed to find out."""
+    """Return whether any line of a JSON file contains the column `name`, or None if only parsing all lines can tell."""
     if _ESCAPED.search(data) is not None:
         return None  # the name may be encoded with escapes
     places = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
@@ -91,7 +94,7 @@ def _occurs(name: str, data: pa.Buffer) -> bool | None:
 
 
 def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
-    """Raise ColumnError if a line lacks one of the columns `names`. Arrow would read it as null.
+    """Raise ColumnError if a line of a JSON file lacks one of the columns `names`, which Arrow would read as null.
 
     Call it only for columns with nulls, because it parses the whole file.
     """
@@ -117,7 +120,7 @@ def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
 
 
 def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
-    """Parse JSON. Columns in `fields` have the given types, and the types of other columns are inferred.
+    """Parse JSON lines into an Arrow table. Columns in `fields` get the given types, and other types are inferred.
 
     Raises ColumnError if a column has values and its type is not supported in JSON.
     """
@@ -137,7 +140,11 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
 
 
 def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
-    """Return the type to request from Arrow's JSON reader. Raises ColumnError for an unsupported type."""
+    """Return the type that Arrow's JSON reader uses to parse a table column of type `kind`.
+
+    Dates, times and bytes are parsed as strings, and `_from_json` converts them. Raises ColumnError for an unsupported
+    type.
+    """
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
         if top:
             return pa.string()
@@ -154,7 +161,10 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
 
 
 def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Convert strings to bytes, times or dates. Arrow can cast neither base64 nor times of day."""
+    """Convert a string column of a JSON file to bytes, times of day or dates, according to the table's type.
+
+    Arrow can cast neither base64 nor times of day.
+    """
     if pa.types.is_binary(field.type):
         return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
     if pa.types.is_time(field.type):

@@ -1,4 +1,4 @@
-"""Checks of JSON text that Arrow's reader would read incorrectly, or that would crash the process."""
+"""Checks of JSON text for input that Arrow's reader would read incorrectly, or that would crash the process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """Return the number of lines if each line begins and ends like an object, otherwise -1.
+    """Return the number of JSON lines if each line begins and ends like an object, or -1 if any line does not.
 
-    If this equals the number of rows, each line is one object. The line count alone is not enough, because an object
-    may span two lines, and a line may contain two objects.
+    If the result equals the number of parsed rows, each line is one object. The line count alone is not enough, because
+    an object may span two lines, and a line may contain two objects.
     """
     data = np.frombuffer(text, np.uint8)
     starts, last = _lines(data)
@@ -43,7 +43,7 @@ def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def require_shallow(text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if values are nested more than DEPTH_MAX levels deep.
+    """Raise ArrowInvalid if JSON values are nested more than DEPTH_MAX levels deep.
 
     If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """
@@ -67,7 +67,7 @@ def require_shallow(text: pa.Buffer) -> None:
 
 
 def _depth(data: np.ndarray) -> int:
-    """Return the nesting depth of values. Brackets in strings do not count."""
+    """Return the maximum nesting depth of JSON text. Brackets inside strings do not count."""
     deepest = depth = 0
     inside, escaping = 0, False
     for at in range(0, len(data), _AT_ONCE):
@@ -95,7 +95,7 @@ def _depth(data: np.ndarray) -> int:
 
 
 def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if a number is too large for its column. Arrow would convert it to infinity.
+    """Raise ArrowInvalid if a JSON number is too large for its column, because Arrow would convert it to infinity.
 
     The word Infinity is allowed, because many programs write it.
 
@@ -117,17 +117,17 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
 
 
 def _is_number(line: bytes, name: str) -> bool:
-    """Return whether the value `name` in a line is written as digits, not as a word such as Infinity."""
+    """Return whether column `name` of a JSON line is written in digits, and not as a word such as Infinity."""
     value = json.loads(bytes(line), parse_constant=str, parse_int=float).get(name)
     return isinstance(value, float)
 
 
 class _Integer(str):
-    """Integer in JSON, as its text."""
+    """Integer of a JSON document, kept as a string so that no digit is lost."""
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Raise ArrowInvalid for an integer in a new column of doubles that a double cannot represent exactly.
+    """Raise ArrowInvalid if an integer of a JSON file would lose digits as a double in a column that the table lacks.
 
     Only columns that the table does not have are checked. Their type is inferred, so the user has not chosen to round
     values.
@@ -158,13 +158,13 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
 
 
 def loses_digits(integer: str) -> bool:
-    """Return whether converting an integer to a double changes its digits. integer: the digits as text."""
+    """Return whether the conversion of an integer to a double changes its digits. integer: the digits as a string."""
     value = float(integer)
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 
 
 def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
-    """Yield the row numbers of large doubles, at any level."""
+    """Yield the numbers of the rows with doubles of 2^53 or more, including doubles in nested fields."""
     before = 0
     for chunk in values.chunks:
         yield from (before + rows for rows in _large_in(chunk, np.arange(len(chunk))))
@@ -172,7 +172,10 @@ def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
 
 
 def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the row numbers of large doubles. rows: the row number of each value."""
+    """Yield the numbers of the rows with doubles of 2^53 or more in one Arrow array.
+
+    rows: the row number of each value, which differs from its position inside lists.
+    """
     kind = values.type
     if pa.types.is_floating(kind):
         large = pc.greater_equal(pc.abs(values), EXACT_BELOW).fill_null(False).to_numpy(zero_copy_only=False)
@@ -187,7 +190,7 @@ def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _integers(value: Any, kind: pa.DataType) -> Iterator[str]:
-    """Yield the integers in a JSON value that are read as doubles."""
+    """Yield the integers in a parsed JSON value whose column or nested field has the type double."""
     if pa.types.is_floating(kind) and isinstance(value, _Integer):
         yield value
     elif pa.types.is_struct(kind) and isinstance(value, dict):

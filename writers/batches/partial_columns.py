@@ -1,7 +1,7 @@
-"""Batches with only some of the table's columns.
+"""Partial batches, which contain only some of the table's columns.
 
-Such a batch is prepared as if the table only had these columns, so that all rules for batches apply to them. The merge
-keeps the stored values of the other columns.
+A partial batch is prepared as if the table only had these columns, so that all rules for batches apply to them. The
+merge keeps the stored values of the other columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ColumnsLike: TypeAlias = "str | Sequence[str]"
 
 
 def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
-    """Check the argument `columns`.
+    """Validate the argument `columns` of an upsert: 'given' or a list of column names.
 
     Returns:
         'given', or the column names without duplicates.
@@ -47,7 +47,7 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
 
 
 def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
-    """Select the columns of `data` that a write of `columns` uses.
+    """Select the batch columns that an upsert with `columns=` writes, plus its key, partition and ordering columns.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
@@ -59,7 +59,7 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """Return the names of the batch columns that a write of `columns` uses.
+    """Return the names of the batch columns that an upsert with `columns=` uses, including key and ordering columns.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
@@ -75,13 +75,13 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
-    """Return whether a write of `columns` uses the column `name` of a batch."""
+    """Return whether an upsert with `columns=` uses the batch column `name`."""
     needed = (*config.key, *config.partition_by, *config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Return the configuration with only the columns `names` and the columns that every batch needs.
+    """Return the table's configuration reduced to the columns `names` and its key, partition and ordering columns.
 
     Raises:
         ColumnError: A partition column is missing, and so is the column that it is generated from.
@@ -101,7 +101,7 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
 
 
 def taking_nulls(config: TableConfig) -> TableConfig:
-    """Return the configuration with all columns nullable."""
+    """Return a copy of the table's configuration that allows null in all columns."""
     columns = config.columns
     loose = tuple(replace(column, required=False) for column in columns.columns)
     return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
@@ -110,11 +110,13 @@ def taking_nulls(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Return the configuration and the checks that the rows of a batch are validated against.
+    """Return the table configuration and the checks against which the rows of a batch are validated.
+
+    A batch of only some columns is validated against these columns only.
 
     Args:
         schema: The columns of the batch that the write uses.
-        config: The table's configuration, with columns that the batch adds.
+        config: The table's configuration, with the columns that the batch adds.
         options: The options of the write.
         checks: The checks of the table.
 
@@ -130,14 +132,14 @@ def asked(
 
 
 def names_of(terms: Terms, config: TableConfig) -> list[str]:
-    """Return the current names of the columns of a batch, including new columns of the batch."""
+    """Return the table's current names for the columns of a batch, including columns that the batch adds."""
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]
 
 
 def fitted(batch: Batch, config: TableConfig) -> Batch:
-    """Convert a batch of some columns to the current names and types of these columns.
+    """Convert a partial batch to the current names and types of its columns.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.

@@ -1,4 +1,4 @@
-"""Renaming of stored rows to the current column names, by column id, at every level.
+"""Renaming of stored columns, including nested fields, to their current names. Columns are matched by column id.
 
 Types stay unchanged; cast.py casts the values.
 """
@@ -23,24 +23,24 @@ _IDS = b"hoodoo.ids"
 
 
 def ids_of(columns: Sequence[Column]) -> Ids:
-    """Return the ids of `columns` and of their fields, by name."""
+    """Return the column ids of `columns`, including their nested fields, by name."""
     return {column.name: (column.id, ids_of(_fields(column))) for column in columns}
 
 
 def _fields(column: Column) -> Sequence[Column]:
-    """Return the fields of a struct column, or of the structs in a list or map column."""
+    """Return the fields of a struct column, or of the structs inside a list or map column."""
     if column.kind in ("list", "map"):
         return _fields(column.children[-1])
     return column.children
 
 
 def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Store the ids of `columns` in the schema metadata of `rows`."""
+    """Store the column ids in the schema metadata of `rows`, so that `renamed` can match renamed columns later."""
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """Rename the columns of `rows`, which `labelled` wrote, to the names in `now`.
+    """Rename the columns of rows that `labelled` marked to the table's current names.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
     a column whose name another column has now.
@@ -83,7 +83,7 @@ class _Renaming:
             raise ColumnError(f"Column {path!r} {what} the table, and the row has a value for it.", column=path)
 
     def _inner(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
-        """Rename the fields of structs in a column, also inside lists and maps. Other types stay unchanged."""
+        """Rename the struct fields of a column, including structs inside lists and maps. Other types stay unchanged."""
         nulls = array.is_null() if array.null_count else None
         if not ids:
             return array

@@ -1,4 +1,4 @@
-"""Reader of rows from Parquet, CSV, JSON lines and Avro files, plain or compressed, by path or glob pattern.
+"""Reading of rows from local Parquet, CSV, JSON lines and Avro files, plain or compressed, by path or glob pattern.
 
 The extension determines the format: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, optionally followed by
 `.gz`, `.bz2`, `.zst` or `.lz4`.
@@ -41,7 +41,7 @@ def rows_in(
     whole: Callable[[str], bool] = lambda name: False,
     nulls: Sequence[str] = (),
 ) -> pa.Table:
-    """Read the rows of one or more files.
+    """Read the rows of one or more local files into an Arrow table.
 
     Args:
         path: A file, or a pattern with `*`, `?`, `[...]` or `**`. Matching files are read in order of their names.
@@ -104,13 +104,13 @@ def kind_of(file: str) -> str:
 
 
 def _suffix(file: str) -> str:
-    """Return the extension of a file name, without the extension of its compression."""
+    """Return the format extension of a file name, such as '.csv' for 'a.csv.gz'."""
     stem, suffix = os.path.splitext(file.lower())
     return os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the schema of a file. The schema is inferred unless the file is an uncompressed Parquet file.
+    """Return the Arrow schema of a file. It is inferred unless the file is an uncompressed Parquet file.
 
     Raises the same exceptions as `rows_in`.
     """
@@ -141,7 +141,7 @@ def _files(path: str) -> list[str]:
 
 
 def _require_readable_folders(pattern: str) -> None:
-    """Raise CallError for a folder that the pattern matches and this user may not list: glob skips it silently."""
+    """Raise CallError if a glob pattern matches a folder that this user may not list, because glob skips it."""
     folder = os.path.dirname(pattern)
     if folder in ("", pattern):
         return
@@ -161,7 +161,7 @@ def _require_readable_folders(pattern: str) -> None:
 
 
 def compression_of(file: str) -> str | None:
-    """Return Arrow's name of a file's compression by its extension, or None for an uncompressed file."""
+    """Return the compression of a file by its extension, such as 'gzip', or None for an uncompressed file."""
     return _COMPRESSED.get(os.path.splitext(file)[1].lower())
 
 
@@ -187,7 +187,7 @@ def _content_rows(
 
 
 def _legible(rows: pa.Table) -> pa.Table:
-    """Return `rows` after decoding their column names. Raises UnicodeDecodeError for an invalid name."""
+    """Return `rows` if all their column names are valid UTF-8, and raise UnicodeDecodeError otherwise."""
     list(rows.schema.names)
     return rows
 
@@ -198,7 +198,7 @@ def _content(file: str) -> pa.Buffer:
 
 
 def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
-    """Return the result of `read`. Converts exceptions to errors that contain the file name."""
+    """Call `read`, and convert its exceptions to errors that contain the file name."""
     try:
         return read()
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def _line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Read the rows from the contents of a file. The other arguments are described in `rows_in`.
+    """Parse the contents of a file in the format `kind` into an Arrow table. `rows_in` describes the other arguments.
 
     Raises:
         EngineError: The contents are Avro with a codec whose package is not installed.
@@ -244,7 +244,9 @@ def rows_of(
 
 
 def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
-    """Open a Parquet file. INT96 timestamps are read in microseconds, because nanoseconds only reach the year 2262.
+    """Open a Parquet file with page checksums, and with INT96 timestamps in microseconds.
+
+    Nanoseconds would only reach the year 2262.
 
     dictionaries: columns to read as dictionaries.
     """

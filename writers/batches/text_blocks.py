@@ -1,4 +1,4 @@
-"""Settings of Arrow's parsers of CSV and JSON: bytes per block, and types to parse text as."""
+"""Settings of Arrow's CSV and JSON parsers: block sizes and parsed types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _BLOCK = 64 << 20  # bytes that are parsed at a time
 
 
 def block_size(data: pa.Buffer, csv: bool = False) -> int:
-    """Return the number of bytes that Arrow parses at a time. A row must not span more than two adjacent blocks."""
+    """Return the block size in bytes for Arrow's CSV and JSON parsers.
+
+    A row must not span more than two adjacent blocks.
+    """
     if data.size <= _BLOCK:
         return max(1 << 20, data.size)
     text = np.frombuffer(data, np.uint8)
@@ -21,7 +24,10 @@ def block_size(data: pa.Buffer, csv: bool = False) -> int:
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type to parse text as. A float32 is parsed as float64, so that the later cast detects lost digits."""
+    """Return the type that Arrow uses to parse a CSV or JSON column with the table type `kind`.
+
+    A float32 is parsed as float64, so that the later cast detects lost digits.
+    """
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 

@@ -1,4 +1,4 @@
-"""Times in text, with and without an offset from UTC.
+"""Parsing of timestamps in text, with and without an offset from UTC.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because applying or dropping them would change the time. A column in UTC accepts all times. Times without an
@@ -25,14 +25,11 @@ _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" +
 
 
 def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Convert text to the timestamps of a column.
+    """Parse a column of strings as timestamps. The time zone of the column decides which UTC offsets are allowed.
 
     Args:
-        texts: The text.
+        texts: The strings.
         field: The column, whose type is a timestamp.
-
-    Returns:
-        The times.
 
     Raises:
         ColumnError: A value is not a time, or has an offset that the column cannot store.
@@ -52,13 +49,13 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError if JSON text has a time with an offset in a column without a time zone.
+    """Raise ColumnError if JSON text has a time with a UTC offset in a column without a time zone.
 
     Arrow would shift such a time.
 
     Args:
-        data: JSON objects.
-        columns: Columns of the table.
+        data: The JSON objects.
+        columns: The columns of the table.
         block_size: Number of bytes that are parsed at a time.
 
     Raises:
@@ -100,7 +97,7 @@ def _is_local(kind: pa.DataType) -> bool:
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType | None:
-    """Return `kind` reduced to its timestamps without a time zone, as strings. None without such timestamps."""
+    """Reduce a type to its timestamps without a time zone, as strings. Returns None if it contains none."""
     if not _is_local(kind):
         return None
     if pa.types.is_list(kind):

@@ -32,7 +32,7 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 
 def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """Return the columns `names` of `data` after validating their values.
+    """Validate the values of the columns `names` before they are cast, and return these columns of the batch.
 
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
@@ -55,7 +55,10 @@ def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
-    """Return the rows of `column` that `sound_columns` refuses, in order. The search ends after `most` rows."""
+    """Return the numbers of the rows with an invalid value in `column`, in order, up to `most` rows.
+
+    `sound_columns` raises an error for such rows.
+    """
     column = _in_one(column)
     if _holds(column):
         return []
@@ -66,7 +69,7 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Return the bad positions below `count`, in order, by bisection. The search ends after more than `most` positions.
+    """Find all bad positions from 0 to `count` - 1 by bisection, in order. Stops after more than `most` positions.
 
     is_good(begin, end): returns whether all positions in a range are good.
     """
@@ -85,7 +88,7 @@ def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> lis
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Combine the chunks of a nested column, because chunks may share child values that would be checked repeatedly."""
+    """Combine the chunks of a nested column into one, so that child values shared by chunks are checked only once."""
     if column.num_chunks < 2 or not pa.types.is_nested(column.type):
         return column
     try:
@@ -99,7 +102,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
-    """Return whether every value is valid, including values below nulls."""
+    """Return whether every value of a column is valid, including hidden values behind nulls."""
     try:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError):
@@ -108,7 +111,7 @@ def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def _is_sound(column: pa.ChunkedArray) -> bool:
-    """Return whether every value is valid, ignoring values below nulls."""
+    """Return whether every value of a column is valid, ignoring hidden values behind nulls."""
     cleared = _cleared(column)
     return cleared is not None and _holds(cleared)
 
@@ -126,9 +129,9 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _in_range(array: pa.Array) -> bool:
-    """Return whether all dates and timestamps are in the years 1 to 9999 and all time zones exist.
+    """Return whether all dates and timestamps are in the years 1 to 9999, and all time zones exist.
 
-    Values below nulls count too.
+    Hidden values behind nulls count too.
     """
     kind = array.type
     if not _has_times(kind):
@@ -147,7 +150,9 @@ def _in_range(array: pa.Array) -> bool:
 
 
 def _is_zone(name: str | None) -> bool:
-    """Return whether a time zone exists. True if no time zones are installed, because only instants are stored."""
+    """Return whether a time zone exists. True if no time zone database is installed, because only instants are
+    stored.
+    """
     return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
 
 
@@ -164,7 +169,8 @@ def _is_known(zone: str) -> bool:
 
 
 def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Push the nulls of parents down to their child values, and drop child values that no row refers to.
+    """Push the nulls of structs, lists and maps down to their child values, and drop child values that no row refers
+    to.
 
     Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the structure
     of the column is broken.
@@ -178,7 +184,10 @@ def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _clear(array: pa.Array) -> pa.Array:
-    """Clear one array; see `_cleared`. Raises pa.ArrowInvalid for offsets or indices outside of their array."""
+    """Push the nulls of one array down to its child values. See `_cleared`.
+
+    Raises pa.ArrowInvalid for offsets or indices outside of their array.
+    """
     kind = array.type
     if is_packed(kind):
         return _clear(unpacked(array))
@@ -199,7 +208,10 @@ def _clear(array: pa.Array) -> pa.Array:
 
 
 def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
-    """Return the child arrays of a nested array without values below its nulls, with their names in dotted paths."""
+    """Return the child arrays of a nested array by name, without the hidden values behind its nulls.
+
+    The names are the parts of dotted column paths in error messages.
+    """
     kind = array.type
     if pa.types.is_struct(kind):
         return [(kind.field(n).name, child) for n, child in enumerate(array.flatten())]
@@ -211,7 +223,10 @@ def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
 
 
 def _all_inside(array: pa.Array) -> list[pa.Array]:
-    """Return the child arrays of a nested array without copying. Includes values below nulls and outside of a slice."""
+    """Return the child arrays of a nested array without copying.
+
+    They include hidden values behind nulls, and values outside of a slice.
+    """
     kind = array.type
     if pa.types.is_map(kind):
         return [array.keys, array.items]
@@ -221,7 +236,10 @@ def _all_inside(array: pa.Array) -> list[pa.Array]:
 
 
 def _require_offsets(array: pa.Array) -> None:
-    """Raise pa.ArrowInvalid for decreasing or negative offsets, because Arrow copies without checking them."""
+    """Raise pa.ArrowInvalid if the offsets of a string, list or map array decrease or are negative.
+
+    Arrow copies arrays without checking them.
+    """
     kind = array.type
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind)
     narrow = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) or pa.types.is_map(kind)
@@ -235,7 +253,7 @@ def _require_offsets(array: pa.Array) -> None:
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
-    """Return the value of one row as an array in plain layout. Equal values give equal bytes.
+    """Return the value of one row as an Arrow array in plain layout, so that equal values serialize to equal bytes.
 
     Raises pa.ArrowInvalid if the structure of the array is broken.
     """
@@ -247,7 +265,7 @@ def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return `kind` with plain strings and binaries instead of views."""
+    """Replace string views and binary views in a type, at every level, by plain strings and binaries."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -265,7 +283,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 
 def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
-    """Return the first of `count` positions for which `is_sound(begin, end)` is false."""
+    """Bisect `count` positions for the first one for which `is_sound(begin, end)` is False."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -277,7 +295,7 @@ def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
 
 
 def _culprit(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
-    """Return the dotted path of the innermost invalid value of one row, and the reason."""
+    """Return the dotted path of the innermost invalid value in a row, and the reason why it is invalid."""
     cleared = _cleared(row)
     if cleared is None:
         return path, "its Arrow structure is invalid: offsets, indices or buffers are inconsistent. Recreate the array."
@@ -293,7 +311,7 @@ def _innermost(array: pa.Array, path: str) -> tuple[str, str]:
 
 
 def _reason(value: pa.Array) -> str:
-    """Return the reason why the single value in `value` is invalid."""
+    """Return why the single value in the array `value` is invalid, as a sentence for an error message."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         shown = printable(value.cast(pa.binary())[0].as_py())

@@ -1,4 +1,4 @@
-"""Options of a write."""
+"""Options of a write, such as duplicate handling, schema evolution and limits on invalid rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARE_FROM = 100  # the share of bad rows counts only for batches of at least t
 
 
 class NewKeys(StrEnum):
-    """Handling of rows whose key is not in the table."""
+    """Options for batch rows whose key is not in the table: insert them, fail, or ignore them."""
 
     INSERT = "insert"
     FAIL = "fail"
@@ -23,7 +23,7 @@ class NewKeys(StrEnum):
 
 @dataclass(frozen=True)
 class BadRowLimits:
-    """Limits on the number of rows of a batch that may be quarantined.
+    """Limits on the number of invalid rows of a batch that may be quarantined.
 
     Attributes:
         rows: Maximum number of bad rows.
@@ -34,7 +34,7 @@ class BadRowLimits:
     share: float = 0.01
 
     def exceeded(self, bad: int, of: int) -> bool:
-        """Return whether `bad` bad rows in a batch of `of` rows exceed the limits."""
+        """Return whether `bad` invalid rows in a batch of `of` rows exceed the limits, so that the write fails."""
         return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
 
 
@@ -68,5 +68,5 @@ class WriteOptions:
 
     @property
     def takes_over(self) -> bool:
-        """True if rows of the write take over values from stored rows."""
+        """True if the write merges values of stored rows into its rows, as a partial update does."""
         return self.columns is not None or not self.mode.replaces_rows

@@ -1,1 +1,1 @@
-"""Files of a write: base files, new or rewritten, log files and change logs."""
+"""Writers of data files: base files, log files and change logs."""

@@ -1,4 +1,4 @@
-"""Streaming writer for one base file and its index entry.
+"""Streaming writer for a base file and its index entry.
 
 Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
 batch, from a merge of base and logs, or from other file groups.
@@ -28,7 +28,7 @@ from hoodoo.writers.files.file_target import FileTarget
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """Add the two constant meta columns to `rows`, at Hudi's positions.
+    """Add Hudi's meta columns for partition path and file name to the rows of a base file.
 
     `rows` contains commit time, sequence number, record key and the table's columns.
     """
@@ -39,7 +39,7 @@ def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Store `data` unless another attempt of the task already stored the file. Returns the stored bytes."""
+    """Write a file unless an earlier attempt of the task already wrote it. Returns the stored bytes."""
     try:
         store.create(key, data)
     except FileExistsError:
@@ -49,7 +49,7 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """The previous base file and added keys, for a new file that contains all of its keys.
+    """Previous base file and added keys, for a new base file that contains all keys of the previous one.
 
     Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
     """
@@ -60,7 +60,7 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """The previous base file, for a new file that has its rows in the same order.
+    """Previous base file, for a new base file that keeps the order of its rows.
 
     Attributes:
         base: The previous file.
@@ -75,7 +75,7 @@ class SameRows:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Information about the rows of a base file before they are written.
+    """Facts about the rows of a base file that are known before the rows are written.
 
     Attributes:
         capacity: The number of rows in the file, or an upper limit.
@@ -92,7 +92,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of a base file, with row count and statistics."""
+    """Bytes of a finished base file, with its row count and column statistics."""
 
     spool: Spool
     rows: int
@@ -100,7 +100,7 @@ class Content:
 
 
 class BaseSink:
-    """Writer of one new base file of a file group.
+    """Streaming writer of a new base file of a file group.
 
     Args:
         store: The store of the table.
@@ -139,7 +139,7 @@ class BaseSink:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows with commit time, sequence number, record key and the table's columns.
+        """Append rows to the base file. The rows have commit time, sequence number, record key and the table's columns.
 
         Call this at least once, if necessary without rows.
         """
@@ -158,7 +158,7 @@ class BaseSink:
         return mine
 
     def finish(self) -> DataFile:
-        """Close the file, and store its index entry and then the file."""
+        """Close the base file, and store first its index entry and then the file."""
         footer = self._made.entries() if self._made else self._footer or {}
         entry = store_entry(self._index, self._target, footer, self._keys)
         stats = self._writer.close(with_order(footer, entry))
@@ -167,18 +167,24 @@ class BaseSink:
 
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
-    """Store the index entry of a base file before the file itself. `footer` contains Hudi's entries in the file."""
+    """Store the index entry of a base file, before the file itself is stored.
+
+    `footer` contains the entries that Hudi expects in the footer of the file.
+    """
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
     return index.entry_for(target.file_id, target.instant, span, keys)
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
-    """Add the digest of the row order to Hudi's footer entries. It shows that the file and its index entry match."""
+    """Add the digest of the row order to the footer entries of a base file, if its index entry has one.
+
+    The digest shows later that the file and its index entry match.
+    """
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
 def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
-    """Store a base file whose index entry is already stored.
+    """Store a base file whose index entry is already stored, and return its description for a slot.
 
     If another attempt of the task already stored the entry or the file, the stored one is used. Row positions are used
     only if both have the same row order.
@@ -205,7 +211,10 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
 
 
 def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
-    """Return Hudi's footer entries of the previous file with the added keys, or None if they must be computed again."""
+    """Derive Hudi's footer entries of a new base file from the previous file and the added keys.
+
+    Returns None if the entries must be computed again from all keys.
+    """
     if not has_room(grown.base.rows, len(grown.added)):
         return None  # decided without reading the file
     try:
@@ -218,7 +227,10 @@ def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Return `file`, which replaces `before`, with its sort order in the current column names, if it is sorted."""
+    """Return a rewritten base file with the sort order of its predecessor, if its rows are still sorted.
+
+    The sort order is in the current column names.
+    """
     if before.schema == file.schema or not stays_sorted(file):
         return file
     return replace(file, sorted=config.order_of(before))
@@ -232,7 +244,10 @@ def put_base(
     rows: pa.Table,
     expected: ExpectedRows | None = None,
 ) -> DataFile:
-    """Write the base file of rows in memory, with its index entry. `expected` is None without further information."""
+    """Write the rows of a table in memory as a base file with its index entry.
+
+    `expected` is None without further information about the rows.
+    """
     sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)
     return sink.finish()

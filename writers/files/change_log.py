@@ -1,4 +1,4 @@
-"""Change log of a rewrite: the rows that it inserted, updated and deleted, with their images.
+"""Change log of a rewritten base file: the inserted, updated and deleted rows, with their images.
 
 The table's mode decides which images are stored. The log is built from tables that the rewriting task has in memory,
 some rows at a time.
@@ -30,16 +30,20 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Input and result of a merge: `base` (record key and table columns), the changes, and the merge result."""
+    """Rows of a rewritten base file: stored rows (`base`: record key and table columns), changes, and merge result.
+
+    `base` has the record key and the table's columns.
+    """
 
     base: pa.Table
     changes: KeyedChanges
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
-        """Yield tables of changes in the table's mode, in the order of the changes.
+        """Yield the rows of the change log, as tables in the order of the changes.
 
-        A change that lost against the stored row is left out. So is a delete that found no row.
+        The table's change log mode determines the columns. A change that lost against the stored row is left out. So is
+        a delete that found no row.
         """
         changes, merged = self.changes, self.merged
         took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
@@ -66,7 +70,7 @@ class Rewritten:
 
 
 def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at `positions`. Rows for negative positions are arbitrary, because their image is null."""
+    """Return the rows at `positions`. A negative position gives an arbitrary row, because its image is null."""
     if rows.nbytes >= WHOLE_BYTES:
         return take(rows, np.maximum(positions, 0))
     return rows.take(pa.array(positions, mask=positions < 0))
@@ -75,7 +79,7 @@ def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 def put_change_log(
     store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
-    """Write the change log of a base file.
+    """Write the change log that belongs to a rewritten base file.
 
     It is written even without changes, because Hudi's change query needs the file.
 

@@ -1,4 +1,4 @@
-"""Target of a write task: the file group and instant that determine file names."""
+"""Location of a file that a write task creates: the file group and the instant that determine its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoodoo.format.names import base_file_name, change_log_name, join, log_file_
 
 @dataclass(frozen=True)
 class FileTarget:
-    """A file group and the instant that writes to it. File names are derived from them.
+    """File group and instant of a file that a write creates. They determine the file name.
 
     Attributes:
         partition: The folder of the partition, relative to the table, or '' in a table without partitions.
@@ -37,7 +37,7 @@ class FileTarget:
         return join(self.partition, change_log_name(self.file_id, self.instant))
 
     def log_path(self, version: int = 1) -> str:
-        """Return the path of a log file, relative to the table.
+        """Return the path of a log file that the instant writes to the file group, relative to the table.
 
         `version` counts the logs of the instant in this file group.
         """

@@ -1,4 +1,4 @@
-"""In-place rewrite of a base file. Rows keep their positions, and unchanged data is copied without decoding.
+"""Rewrite of a base file that keeps rows at their positions, and copies unchanged data without decoding.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
 position, a deleted row is removed, and new rows are added at the end. Some files must be merged as a whole instead:
@@ -49,7 +49,7 @@ _WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows t
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Rewrites base files of one table in place.
+    """Rewriter of base files that copies unchanged data without decoding, and keeps rows at their positions.
 
     Attributes:
         store: The store of the table.
@@ -68,7 +68,7 @@ class Rewriter:
     def rewrite(
         self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
     ) -> tuple[DataFile, PendingChanges]:
-        """Write the base file that follows `old`.
+        """Write the successor of the base file `old`, with `changes` applied to its rows.
 
         Args:
             old: The previous base file.
@@ -125,7 +125,7 @@ class _Rewrite:
 
     # ---- the old file
     def _to_meet(self) -> PendingChanges:
-        """Return the pending changes, with their row positions from the index if it has them."""
+        """Return the changes that wait for their stored rows, with row positions from the index if it has them."""
         policy, rows = self._config.merge_policy, self._changes.at
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
@@ -134,7 +134,7 @@ class _Rewrite:
         return policy.apply_by_row(self._changes, rows)
 
     def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return, for each row group, the rows that are replaced or deleted, and the change of each."""
+        """Return for each row group the rows that are replaced or deleted, and the index of the change of each row."""
         names = self._pending.needed_columns
         if not self._in_rows.before:
             names = tuple(dict.fromkeys([RECORD_KEY, *names]))
@@ -151,12 +151,15 @@ class _Rewrite:
         return met
 
     def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield these columns of each row group."""
+        """Yield only the columns `names` of each row group of the old base file."""
         groups = self._opened(slices.schema_of(self._config, names))
         return (groups.decode(number) for number in range(len(self._groups)))
 
     def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
-        """Return columns of a row group, by default all stored columns. Dictionary columns stay dictionaries."""
+        """Decode a row group of the old base file, with the columns `names` or with all stored columns.
+
+        Columns with dictionary encoding stay dictionaries.
+        """
         known = group_dictionaries(self._groups[number])
         if known not in self._readers:
             fields = [
@@ -173,15 +176,15 @@ class _Rewrite:
 
     @cached_property
     def _columns_determined_by_key(self) -> frozenset[str]:
-        """Columns whose values are equal in all rows with the same record key."""
+        """Columns whose values are equal in all versions of a row, because its record key contains them."""
         kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
         same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
         return frozenset([RECORD_KEY, *same])
 
     def _joins(self, fresh: int) -> bool:
-        """Return whether the `fresh` new rows join the last row group, which is then rewritten.
+        """Return whether `fresh` new rows are merged into the last row group instead of a row group of their own.
 
-        Otherwise they get their own row group, if there are any. Raises CannotCopy.
+        The last row group is then rewritten. Raises CannotCopy if the file would have too many row groups.
         """
         most = self._config.options.row_group_rows
         by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
@@ -197,7 +200,10 @@ class _Rewrite:
 
     # ---- the new file
     def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, more: np.ndarray) -> None:
-        """Write row group `number`. Its `rows` have the changes `change`, and `more` are new rows."""
+        """Write row group `number` to the new base file, changed where necessary.
+
+        `rows` are its changed rows, `change` the index of the change of each row, and `more` the new rows to append.
+        """
         group = self._groups[number]
         gone = self._changes.delete[change]
         if len(more) or gone.any():
@@ -208,7 +214,7 @@ class _Rewrite:
             copier.add_group(self._source, group)
 
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
-        """Return the columns of a row group that these changes modify, or None."""
+        """Encode the columns of a row group that the changes modify, or return None if no value differs."""
         same = self._columns_determined_by_key | self._changes.as_stored
         chosen = {name: self._changes.setting(name, change) for name in self._config.stored_schema.names}
         names = [name for name, those in chosen.items() if name not in same and (those is None or len(those))]
@@ -218,7 +224,7 @@ class _Rewrite:
         return self._parquet(pa.table(differ), all_columns=False) if differ else None
 
     def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
-        """Return all columns of a row group with these changes."""
+        """Return a decoded row group after updates, without deleted rows, and with the new rows at the end."""
         stays = change[~gone]
         base, new = self._wide(number), self._rows(stays)
         columns = [
@@ -244,7 +250,10 @@ class _Rewrite:
         return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
 
     def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
-        """Return `rows` as a Parquet file. Some columns of a row group are written into one row group."""
+        """Encode `rows` as a Parquet file in memory.
+
+        all_columns: False encodes some columns of a row group into a single row group.
+        """
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
         writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
@@ -269,16 +278,16 @@ class _Rewrite:
         return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
 
     def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
-        """Return Hudi's footer entries of the previous file with the new keys. Its bloom filter keeps its bits.
+        """Derive Hudi's footer entries from the old base file and the added keys. Its bloom filter keeps its bits.
 
-        Returns {} if the filter has no capacity left, or if the entries name a deleted key.
+        Returns {} if the filter has no capacity left, or if the smallest or largest key was deleted.
         """
         entries = self._source.key_values()
         ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
         return {} if pc.any(pc.is_in(ends, value_set=gone)).as_py() else extended_entries(entries, added)
 
     def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
-        """Return Hudi's footer entries, computed from all keys."""
+        """Compute Hudi's footer entries for the new base file from all of its keys."""
         made = FooterEntries(rows)
         for keys, (at, change) in zip(self._narrow([RECORD_KEY]), met, strict=True):
             made.add(_without(keys, at[self._changes.delete[change]])[RECORD_KEY])

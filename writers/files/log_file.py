@@ -1,4 +1,4 @@
-"""Writer for one log file of a file group, with an index entry for the keys that it deletes."""
+"""Writer for log files of a file group, with an index entry for the keys that a log deletes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put_log(
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
-    """Write a log file.
+    """Write changes to a log file of a file group, with an index entry for the deleted keys.
 
     Args:
         store: The store of the table.
@@ -85,12 +85,15 @@ def put_log(
 
 
 def sets_of_columns(config: TableConfig, changes: KeyedChanges) -> int:
-    """Return the number of blocks with rows in a log of `changes`."""
+    """Return the number of data blocks that a log file of `changes` has: one per set of columns that rows set."""
     return sum(1 for _ in _alike(config, changes))
 
 
 def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
-    """Yield blocks of the rows without deletes. Rows of a block set the same columns: whole rows or partial updates."""
+    """Yield the data blocks of a log file. All rows of a block are whole rows, or set the same columns.
+
+    Deletes are not included.
+    """
     for chosen, names in _alike(config, changes):
         rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
         rows = with_constants(rows, target.partition, target.file_id)
@@ -101,9 +104,10 @@ def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges)
 
 
 def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
-    """Yield the positions of upserts that set the same columns, with the column names, or None for whole rows.
+    """Group the upserts in `changes` by the columns that they set.
 
-    Key and partition columns are equal in all versions of a row, so a partial update does not contain them.
+    Yields the positions of the rows and the column names, or None for whole rows. Key and partition columns are equal
+    in all versions of a row, so a partial update does not contain them.
     """
     live = np.flatnonzero(~changes.delete)
     fixed = {*config.key, *config.partition_by}
@@ -126,7 +130,7 @@ def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndar
 
 
 def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]) -> statistics.Stats:
-    """Return the statistics of rows.
+    """Return the column statistics of a log file.
 
     For partial updates, they include every column that an update sets, with or without bounds. They include key columns
     if a single part contains them.
@@ -150,7 +154,7 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
 
 
 def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-    """Return `changes` sorted by the base row of their key, with the row positions.
+    """Sort the changes of a log file by the position of their stored row in the base file, and record the positions.
 
     Returns the changes without positions if the index does not know one of the rows. Positions in `changes` are kept,
     unless the base file has no row order.
@@ -172,7 +176,7 @@ def _instant_of(base: DataFile) -> str:
 
 
 def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> list[DeleteBlock]:
-    """Return delete blocks. Deletes with an ordering value and unconditional deletes cannot share a block."""
+    """Return the delete blocks of a log file: one for deletes with ordering values, one for unconditional deletes."""
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():

@@ -1,4 +1,4 @@
-"""Write tasks. One task writes one file of one file group: a new base file, a rewritten base file, or a log.
+"""Write tasks. A task writes one file of one file group: a new base file, a rewritten base file, or a log file.
 
 File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
@@ -44,7 +44,7 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Task that writes one file.
+    """Task that writes one data file of a file group, in this process or on Spark.
 
     Attributes:
         store: The store of the table.
@@ -77,17 +77,17 @@ class WriteTask:
 
     @property
     def target(self) -> FileTarget:
-        """The file group and instant of the file."""
+        """The file group and instant that determine the names of the task's files."""
         return FileTarget(self.partition, self.file_id, self.instant)
 
     @property
     def path(self) -> str:
-        """The path of its file, relative to the table."""
+        """The path of the file that the task writes, relative to the table."""
         return self.target.log_path() if self.mode == Mode.APPEND else self.target.base_path
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """All files that the task may leave behind, for the cleanup of a failed attempt."""
+        """The paths of all files that the task may leave behind, for the cleanup of a failed attempt."""
         return (
             self.path,
             entry_name(self.file_id, self.instant),
@@ -97,7 +97,7 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task needs little memory: besides a base file, it only holds rows of a bounded batch."""
+        """True if the task needs little memory: besides a small base file, it only holds rows of a bounded batch."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
@@ -108,10 +108,10 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class Written:
-    """The written file, and the number of its changes.
+    """Result of a write task: the written file, its key sets for the slot, and its row counts.
 
-    `inserted` and `deleted` are key sets for the slot. Rows are counted as defined in docs/semantics.md. `exact` is
-    True if the counts are exact.
+    `inserted` and `deleted` are the key sets. Rows are counted as defined in docs/semantics.md. `exact` is True if the
+    counts are exact.
     """
 
     file: DataFile
@@ -126,7 +126,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Result of a task that wrote nothing, because no stored row changes or because keys were mistaken.
+    """Result of a write task that wrote no file, because no stored row changes or because keys were mistaken.
 
     `stale` is the number of changes that lost against stored rows.
     """
@@ -136,7 +136,7 @@ class Unwritten:
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Write the task's file, its index entry, its marker, and Hudi's partition metadata in a new partition.
+    """Run a write task: write the data file, its index entry and its marker, and Hudi's metadata of a new partition.
 
     Writes nothing if changes are computed from stored rows and there are none.
     """
@@ -159,7 +159,7 @@ def _mark(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Mark this folder as a partition for Hudi, unless another writer already did."""
+    """Write Hudi's metadata file that marks a folder as a partition, unless the file exists."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
@@ -168,7 +168,10 @@ def write_partition_metadata(store: Store, partition: str, instant: str) -> None
 
 
 def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
-    """Add commit time and sequence number to `rows` (record key, then table columns) as the first columns."""
+    """Add Hudi's commit time and sequence number columns in front of `rows`.
+
+    `rows` have the record key and the table's columns.
+    """
     n = len(rows)
     meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
@@ -226,10 +229,10 @@ _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
 
 
 def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """Write the new base file with an in-place rewrite, or return None if that is not possible.
+    """Rewrite the base file row by row in its old order, or return None if it must be merged as a whole.
 
-    It is not possible for a group with logs, or if a change log needs whole rows. A purge does not use it either,
-    because no trace of its keys may remain, even in Hudi's bloom filter.
+    A group with logs is merged, and so is one whose change log needs whole rows. A purge does not use this rewrite
+    either, because no trace of its keys may remain, even in Hudi's bloom filter.
     """
     assert task.group is not None and task.group.base is not None
     if task.group.logs or task.logs_changes or task.silent:
@@ -243,7 +246,7 @@ def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
 
 
 def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
-    """Write the new base file from the decoded slice."""
+    """Write the new base file from all stored rows of the file group, merged with the changes."""
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
@@ -264,10 +267,9 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
 
 
 def _append(task: WriteTask, changes: KeyedChanges) -> Written:
-    """Write the changes to a log.
+    """Write the changes to a log file, without reading stored rows.
 
-    Stored rows are not read. An update may therefore lose against a stored row with a larger ordering value, so the
-    counts are not exact.
+    An update may therefore lose against a stored row with a larger ordering value, so the counts are not exact.
     """
     assert task.group is not None
     base = task.group.base.file if task.group.base else None
@@ -280,7 +282,7 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
-    """Return whether statistics show that every logged change takes effect.
+    """Return whether column statistics prove that no logged change loses against a stored row.
 
     This is so if the least ordering value of the changes is at or above the greatest one of the slice
     (MergePolicy.cannot_lose).

@@ -1,1 +1,1 @@
-"""Merge (SQL MERGE INTO): clauses update, delete or insert rows, based on source rows matched to stored rows by key."""
+"""Merge (SQL MERGE INTO): source rows are matched to stored rows by key, and clauses update, delete or insert rows."""

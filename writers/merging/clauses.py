@@ -21,7 +21,7 @@ SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
-    """Kind of rows that a clause applies to."""
+    """Kind of rows that a merge clause applies to: matched, only in the source, or only in the table."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -29,15 +29,15 @@ class Kind(StrEnum):
 
 
 class Truth(Protocol):
-    """Condition of a clause, such as an SQL expression."""
+    """Interface of the condition of a merge clause, such as an SQL expression."""
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a boolean or null for each of `rows`."""
+        """Evaluate the condition for each row: True, False or null."""
 
 
 @dataclass(frozen=True)
 class Clause:
-    """Validated clause of a merge.
+    """Validated clause of a merge, such as `when_matched` with its condition and new values.
 
     Attributes:
         kind: The kind of rows that the clause applies to.
@@ -53,7 +53,7 @@ class Clause:
 
 
 def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return the index of the first clause whose condition is true, for each row of `seen`. -1 if no condition is."""
+    """Return for each row the index of the first merge clause whose condition is true, or -1 if none is."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -69,14 +69,17 @@ def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 
 
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Combine source and target rows for expressions. The columns are named `source.<name>` and `target.<name>`."""
+    """Combine source and target rows into one table whose columns are named `source.<name>` and `target.<name>`.
+
+    Conditions and expressions of a merge are evaluated on it.
+    """
     sides = ((SOURCE, source), (TARGET, target))
     columns = {f"{side}.{name}": rows[name] for side, rows in sides if rows is not None for name in rows.schema.names}
     return pa.table(columns)
 
 
 def seen_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
-    """Return the schema of the result of `both`."""
+    """Return the schema on which merge expressions are evaluated: columns `source.<name>` and `target.<name>`."""
     sides = ((SOURCE, source), (TARGET, target))
     known = [(side, field) for side, schema in sides if schema is not None for field in schema]
     return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in known])

@@ -1,4 +1,4 @@
-"""Execution of a merge on one file group: matches source rows with stored rows, and applies the clauses.
+"""Merge of one file group: source rows are matched with stored rows, and the merge clauses are applied to the pairs.
 
 The code runs in the task that writes the file group.
 """
@@ -31,7 +31,7 @@ from hoodoo.writers.stored_rows import deletes_of
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Source rows that match stored rows of one file group.
+    """Source rows of a merge that match stored rows of one file group.
 
     Attributes:
         rows: The source rows.
@@ -46,7 +46,7 @@ class MatchedRows:
 
 @dataclass(frozen=True)
 class Unread:
-    """Callable that returns the changes of a partial update that does not need to read stored rows.
+    """Function that returns the changes of a partial update without reading the stored rows of the file group.
 
     Attributes:
         config: The configuration of the table.
@@ -59,7 +59,7 @@ class Unread:
     sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
-        """Return the changes, one per key."""
+        """Return the changes of the partial update, one per key."""
         met = self.source()
         given = set(met.rows.schema.names)
         there = [name for name in self.config.schema.names if name in given]
@@ -70,7 +70,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """Callable that returns the changes of a merge in one file group.
+    """Function that reads one file group and returns the changes that a merge makes to it.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
 
@@ -93,7 +93,7 @@ class GroupMerge:
     sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
-        """Return the changes, one per key."""
+        """Apply the merge clauses to the file group, and return the changes, one per key."""
         found, by_source = list[KeyedChanges](), self.rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE)
         met = self.source() if self.source else None
         stored = self._stored(met, whole=bool(by_source))
@@ -125,7 +125,7 @@ class GroupMerge:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """The columns to read from stored rows: all written columns, and columns that clauses need."""
+        """The stored columns that the merge reads: all written columns, and the columns that its clauses need."""
         names = self._config.schema.names
         if not self.sets:
             return names
@@ -147,7 +147,9 @@ class GroupMerge:
         return stored.select(self._columns)
 
     def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
-        """Return the changes of stored rows by `clauses`. seen: the columns that conditions and expressions can use."""
+        """Apply the merge clauses to stored rows, and return the changes. seen: the columns that expressions can
+        use.
+        """
         chosen, found = first_that_means(clauses, seen), []
         for number, clause in enumerate(clauses):
             mine = np.flatnonzero(chosen == number)
@@ -165,7 +167,7 @@ class GroupMerge:
         return found
 
     def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Return the positions of pairs whose source row loses to the stored row by the ordering columns."""
+        """Return the positions of the pairs whose source row has a smaller ordering value than the stored row."""
         policy = self._config.merge_policy
         if not policy.order_by:
             return positions[:0]
@@ -173,7 +175,7 @@ class GroupMerge:
         return positions[~policy.wins(newer, stored.take(pa.array(positions)))]
 
     def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
-        """Return the changes without rows that lose to the stored row because of a changed ordering column."""
+        """Remove the updates whose new ordering value is smaller than the stored one, because the stored row wins."""
         policy = self._config.merge_policy
         if changes.as_stored.issuperset(policy.order_by) or not len(changes):
             return changes

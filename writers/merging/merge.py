@@ -36,10 +36,10 @@ S = TypeVar("S")
 
 
 class SourceRows(Protocol):
-    """Source of a merge, in memory or staged."""
+    """Interface of the source rows of a merge, which are in memory or staged as files."""
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return the write plan of the merge on `view`.
+        """Match the source rows with the stored rows of `view`, and return the write plan of the merge.
 
         Args:
             context: The context of the write.
@@ -58,7 +58,7 @@ def merge(
     clauses: Callable[[TableConfig], Sequence[Clause]],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run and commit a merge.
+    """Run a merge (SQL MERGE INTO) and commit it, with retries after conflicts.
 
     Args:
         context: The context of the write.
@@ -78,17 +78,17 @@ def merge(
 
 @dataclass(frozen=True)
 class InMemory:
-    """Source of a merge in the memory of this process."""
+    """Source rows of a merge that are in the memory of this process."""
 
     source: MergeSource
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """See `SourceRows`."""
+        """Return the write plan of the merge. See `SourceRows`."""
         return plan_in_memory(context, view, rules, replace(self.source, keys=self.source.keys.fitted(rules.config)))
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Return the write plan of a merge of source rows in memory.
+    """Match source rows in memory with stored rows, and return the write plan of the merge.
 
     Args:
         context: The context of the write.
@@ -114,16 +114,18 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Access to the rows of a routed source, in memory or staged."""
+    """Interface to the source rows of a merge after routing. The rows are in memory or staged as files."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return `count` of the new rows in the chunks, as `ChunkRows` does."""
+        """Return a sample of `count` new rows, so that the planner can estimate file sizes. See `ChunkRows`."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
-        """Return a function that loads the matching source rows in `parts`, in the task that writes the file group."""
+        """Return a function that loads source rows with matching stored rows, in the task that writes the file
+        group.
+        """
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the new rows in `parts`, in the task that writes them."""
+        """Return a function that loads new rows, in the task that writes them."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class _RowsInMemory:
 
 @dataclass(frozen=True)
 class _MetInMemory:
-    """Callable that selects source rows in this process. It runs in the task, to save memory."""
+    """Function that selects the matching source rows when the task of a file group runs, which saves memory."""
 
     source: MergeSource
     positions: Positions
@@ -162,7 +164,7 @@ def planned(
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Return the write plan of a merge whose source was routed.
+    """Return the write plan of a merge whose source rows are already assigned to file groups.
 
     Args:
         context: The context of the write.
@@ -199,7 +201,7 @@ def _made_of_stored(one: Assignment) -> Assignment:
 
 @dataclass(frozen=True)
 class _Part(Generic[S]):
-    """Rows of a chunk.
+    """Chunk of source rows for the planner, with the file group whose rows they match.
 
     Attributes:
         rows: The source of the chunk's rows, or None if no source row matches a row of `group`.
@@ -212,20 +214,20 @@ class _Part(Generic[S]):
 
 @dataclass(frozen=True)
 class _Parts(Generic[S]):
-    """Loader of the changes of a file group, for the planner."""
+    """Loader of source rows for the planner, which creates the merge task of each file group."""
 
     context: Context
     rules: MergeRules
     rows: MergeRows[S]
 
     def sample(self, chunks: Sequence[Chunk[_Part[S]]], count: int) -> pa.Table:
-        """See `ChunkRows`."""
+        """Return a sample of the source rows in `chunks`. See `ChunkRows`."""
         return self.rows.sample(
             [chunk.at(chunk.source.rows) for chunk in chunks if chunk.source.rows is not None], count
         )
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[_Part[S]]]) -> Callable[[], KeyedChanges]:
-        """See `ChunkRows`."""
+        """Return the function that computes the merge changes of one file group. See `ChunkRows`."""
         group = next((part.source.group for part in parts if part.source.group), None)
         met = _rows_of(part for part in parts if part.source.group)
         fresh = _rows_of(part for part in parts if not part.source.group)

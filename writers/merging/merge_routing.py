@@ -1,4 +1,4 @@
-"""Routing of merge source rows, or a part of them: finds the matching stored rows, and creates the new rows.
+"""Routing of merge source rows: finds the file groups of the matching stored rows, and creates the new rows.
 
 New rows are created during routing, because the planner needs their number. Routing does not write anything.
 """
@@ -31,7 +31,7 @@ from hoodoo.writers.sources import SomeKeys, groups_of, rows_that_exist, some_of
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """Partial update that an upsert of some columns writes to logs.
+    """Description of the partial update that an upsert of some columns writes to log files.
 
     Attributes:
         sets: The columns of stored rows that the source sets.
@@ -44,7 +44,7 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules of a merge.
+    """Rules of a merge: its clauses, the table's configuration, and the handling of new keys.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
@@ -62,13 +62,13 @@ class MergeRules:
     partial: PartialUpdate | None = None
 
     def of_kind(self, kind: Kind) -> tuple[Clause, ...]:
-        """Return the clauses of one kind, in order."""
+        """Return the merge clauses of one kind, such as `when_matched`, in order."""
         return tuple(clause for clause in self.clauses if clause.kind is kind)
 
 
 @dataclass(frozen=True)
 class Routed:
-    """Result of routing source rows.
+    """Result of routing: the source rows of a merge by file group, and the new rows.
 
     Attributes:
         met: Chunks of source rows, by the file group of the matching stored rows.
@@ -92,7 +92,7 @@ class Routed:
 def routed(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
 ) -> Routed:
-    """Route the rows of `source` to file groups.
+    """Route the source rows of a merge to the file groups of their keys, and create the new rows.
 
     Args:
         store: The store of the table.
@@ -135,7 +135,7 @@ def _met(located: Located, there: np.ndarray) -> list[Chunk[Positions]]:
 
 
 def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
-    """Create the new rows, and return them with their positions in the source.
+    """Create the new rows of a merge with its insert clauses. Returns them with their positions in the source.
 
     fresh: positions of the source rows without a stored row.
     """
@@ -161,7 +161,7 @@ def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[
 
 
 def _prepared(rows: pa.Table, given: Sequence[str], config: TableConfig, options: WriteOptions) -> Batch:
-    """Return the new rows of a clause as a batch.
+    """Validate the new rows of an insert clause, and convert them to a batch.
 
     Raises ColumnError for a column that the clause has to set, which may be among the columns `given` of the source.
     """

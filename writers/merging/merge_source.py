@@ -1,4 +1,4 @@
-"""Source of a merge: the input rows and their keys."""
+"""Source of a merge: the input rows and their record keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 
 @dataclass(frozen=True)
 class MergeSource:
-    """Source of a merge.
+    """Source rows of a merge, with their record keys.
 
     Attributes:
         rows: The input rows, one per key.
@@ -36,7 +36,7 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        """Create the source of a merge from rows.
+        """Compute the record keys of source rows, and raise an error if a key occurs more than once.
 
         Args:
             rows: The rows, with the key and partition columns of the table.
@@ -54,7 +54,7 @@ class MergeSource:
 
 
 def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Convert the rows of a merge source to plain types.
+    """Convert the columns of a merge source to plain Arrow types.
 
     A column of nulls gets the type of the table's column. If the table does not have the column, it becomes a string
     column.
@@ -82,7 +82,7 @@ def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
 
 
 def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
-    """Return the error for keys that occur more than once in a source."""
+    """Return the DuplicateKeys error for keys that occur more than once in the source of a merge."""
     return DuplicateKeys(
         f"The source contains keys more than once: {', '.join(map(printable, keys))}. Each key must occur only "
         "once. Remove the duplicates.",

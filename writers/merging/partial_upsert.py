@@ -1,4 +1,4 @@
-"""Partial upsert: an upsert whose rows take over values from stored rows.
+"""Partial upsert: an upsert that changes some columns of the stored rows and keeps their other values.
 
 It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode counts, replace
 stored values. All other stored values stay.
@@ -48,7 +48,7 @@ _ANEW = "#anew"
 
 @dataclass(frozen=True)
 class PartialUpsert:
-    """Rules of a partial upsert.
+    """Rules of a partial upsert: its merge mode, and the handling of new keys.
 
     Attributes:
         new_keys: Handling of rows whose key is not in the table.
@@ -62,10 +62,13 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Rows of a partial upsert, in memory or staged: key, partition and ordering columns, and columns that change."""
+    """Interface of the rows of a partial upsert, which are in memory or staged as files.
+
+    They have the key, partition and ordering columns, and the columns that change.
+    """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of the partial upsert on `view`.
+        """Match the rows with the stored rows of `view`, and return the write plan of the partial upsert.
 
         Args:
             context: The context of the write.
@@ -82,7 +85,7 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run and commit a partial upsert.
+    """Run a partial upsert and commit it, with retries after conflicts.
 
     Args:
         context: The context of the write.
@@ -103,12 +106,12 @@ def partial_upsert(
 
 @dataclass(frozen=True)
 class PartialInMemory:
-    """Rows of a partial upsert in the memory of this process."""
+    """Rows of a partial upsert that are in the memory of this process."""
 
     batch: Batch
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """See `PartialRows`."""
+        """Return the write plan of the partial upsert. See `PartialRows`."""
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         has = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
         rules = rules_of(rows.batch.rows.schema.names, config, how, **has)
@@ -119,7 +122,7 @@ class PartialInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Merge the rows of each key into one row, after converting the batch to the current columns of the table.
+    """Convert a partial batch to the table's current columns, and merge its rows of each key into one.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.
@@ -132,7 +135,7 @@ def one_per_key(
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
-    """Raise OrderingError if an ordering value is the placeholder for an unavailable value."""
+    """Raise OrderingError if a row has the placeholder for an unavailable value in an ordering column."""
     for name in config.merge_policy.order_by:
         unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
         if len(unknown):
@@ -147,7 +150,7 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
 
 
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
-    """Drop rows that are older than the stored row of their key, if another row of the key is not older.
+    """Drop batch rows that are older than the stored row of their key, if the batch has a newer row of the key.
 
     Stale rows must not contribute to the merged row of a key. If all rows of a key are stale, the merge drops their
     result later.
@@ -172,7 +175,7 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
 
 
 def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
-    """Return a function that merges two rows of a batch with the mode's custom function. None without such a function.
+    """Return a function that merges two batch rows with the user's merge function, or None if there is none.
 
     The rules for merging with a stored row apply.
     """
@@ -189,7 +192,7 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
 
 
 def source_of(rows: DeduplicatedBatch) -> MergeSource:
-    """Convert the batch to the source of a merge, with a column for the delete flag."""
+    """Convert a partial batch to the source of a merge, with a column for the delete flag."""
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
     )
@@ -200,7 +203,7 @@ def source_of(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Return the merge rules of a partial upsert.
+    """Translate a partial upsert into merge rules: one clause per case, such as update, delete and insert.
 
     Args:
         names: The columns of the batch.
@@ -234,7 +237,7 @@ def rules_of(
 
 
 def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
-    """Return the partial update to log for a batch without deletes, or None if whole rows have to be logged.
+    """Return the partial update that a batch writes to log files, or None if whole rows have to be logged.
 
     Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has checks,
     stored rows have to be read, because checks need whole rows.
@@ -251,13 +254,13 @@ def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> Part
 
 @dataclass(frozen=True)
 class _Column:
-    """Merged values of a column: the newer value if the mode counts it, otherwise the stored value."""
+    """New values of a column in a partial upsert: the batch value, or the stored value if the merge mode keeps it."""
 
     name: str
     mode: MergeMode
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a value for each of `rows`."""
+        """Return the merged value of the column for each pair of batch row and stored row."""
         newer = rows[f"{SOURCE}.{self.name}"]
         counts = self.mode.counts(newer)
         if counts.all():
@@ -268,14 +271,14 @@ class _Column:
 
 @dataclass(frozen=True)
 class _NewColumn:
-    """Values of a column in rows without a stored row. Unavailable values raise an error."""
+    """Values of a column for new keys. A value that the source did not send raises an error."""
 
     name: str
     mode: MergeMode
     key: tuple[str, ...]
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a value for each of `rows`.
+        """Return the batch value of the column for each new row.
 
         Raises:
             ColumnError: A value is the placeholder for an unavailable value.
@@ -297,12 +300,15 @@ class _NewColumn:
 
 @dataclass(frozen=True)
 class _Stays:
-    """Condition that is true for rows without a delete flag. With `anew`, rows must also follow a delete of the key."""
+    """Condition that is false for batch rows that are deletes, and true for all others.
+
+    With `anew`, a row must also follow a delete of its key.
+    """
 
     anew: bool = False
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a boolean for each of `rows`."""
+        """Evaluate the condition for each row: True or False."""
         stays = pc.invert(rows[f"{SOURCE}.{IS_DELETED}"])
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 

@@ -1,4 +1,4 @@
-"""Search for the file groups that contain the keys of a batch.
+"""Search for the file groups that contain the record keys of a batch.
 
 The index is searched first. It only knows hashes, and two keys may have the same hash. If a hash does not decide, keys
 are read and compared. A hash does not decide if it is in several file groups, or if two keys of the batch have it. For
@@ -34,7 +34,7 @@ _Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Return the file group of each key of `batch`.
+    """Find the file group that contains each key of a batch. New keys have none.
 
     `compare_all` compares keys for every hash match, not only for doubtful ones. Raises CorruptTable if a file is
     unreadable.
@@ -47,7 +47,7 @@ def locate_by_key(
 def _compared(
     store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: Located, rows: np.ndarray
 ) -> Located:
-    """Return `located` with the keys of `rows` compared in the file groups that contain their hashes.
+    """Resolve uncertain hash matches by comparing the keys of `rows` with the stored keys of the matching file groups.
 
     Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
     """
@@ -77,14 +77,14 @@ def _looked(store: Store, config: TableConfig, look: _Look, ask: tuple[FileGroup
 
 
 def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a mask of the keys that have a row in the base file."""
+    """Return a boolean mask of the keys that have a row in the base file of the file group."""
     assert group.base is not None  # the hash was found in the base file's index entry
     rows = slices.read_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
     return slices.among(pa.chunked_array([keys]), rows[RECORD_KEY].combine_chunks())
 
 
 def _in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a mask of the keys that occur in a row or a delete of the slice's logs."""
+    """Return a boolean mask of the keys that occur in the file group's logs, in a row or a delete."""
     mask = np.zeros(len(keys), bool)
     for named in _logged_keys(store, config, group):
         mask |= slices.among(pa.chunked_array([keys]), named)

@@ -1,4 +1,4 @@
-"""Planner that assigns the rows of a batch or a merge to file groups.
+"""Planner that assigns the rows of a batch or a merge to existing and new file groups.
 
 It sees rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they write
 to the file groups whose rows they read (writers/stored_rows.py).
@@ -38,7 +38,7 @@ S = TypeVar("S")
 
 
 class Mode(StrEnum):
-    """Way in which rows reach a file group: a new group, a new base file, or a log on the existing base file."""
+    """Effect of a write on a file group: create it, rewrite its base file, or append a log file."""
 
     NEW = "new"
     REWRITE = "rewrite"
@@ -47,7 +47,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that go to the same destination.
+    """Rows of one partition that the planner assigns to the same file group or divides among new ones.
 
     Attributes:
         source: Identifies the rows for `ChunkRows`.
@@ -68,13 +68,13 @@ class Chunk(Generic[S]):
     needs_base: bool = False
 
     def at(self, source: R) -> Chunk[R]:
-        """Return this chunk with another source."""
+        """Return a copy of the chunk whose rows are identified by `source`."""
         return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
 @dataclass(frozen=True)
 class ChunkSlice(Generic[S]):
-    """The rows `start` to `stop` of a chunk."""
+    """Slice of a chunk: its rows from `start` up to `stop`."""
 
     source: S
     start: int
@@ -82,21 +82,21 @@ class ChunkSlice(Generic[S]):
 
 
 class ChunkRows(Protocol[S]):
-    """Interface that returns the rows of chunks."""
+    """Interface through which the planner gets the rows of chunks, in memory or staged."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return the `count` rows of these chunks with the least hashes, sorted by hash.
+        """Return the `count` rows of the chunks with the smallest key hashes, sorted by hash.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the changes of `parts` in the task that writes them."""
+        """Return a function that loads the changes in `parts`, inside the task that writes them."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Changes for one file group.
+    """Changes that a write plan assigns to one file group.
 
     Attributes:
         mode: The way in which they reach the file group.
@@ -122,7 +122,7 @@ class Assignment:
 
 @dataclass
 class _Share(Generic[S]):
-    """Mutable assignment during planning."""
+    """Changes assigned to a file group so far, while the planner still adds rows."""
 
     partition: str
     file_id: str
@@ -138,7 +138,7 @@ class _Share(Generic[S]):
         return Mode.REWRITE if self.rewrite else Mode.APPEND
 
     def add(self, parts: Sequence[ChunkSlice[S]], new: bool) -> None:
-        """Add rows. New rows require a rewrite of the base file."""
+        """Assign further rows to the file group. New rows require a rewrite of its base file."""
         self.parts += parts
         self.rewrite |= new
         self.inserts += _count(parts) if new else 0
@@ -149,11 +149,11 @@ class _Share(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """Raised if a file group that must be rewritten has an open compaction plan, which must run first."""
+    """Internal exception: a file group must be rewritten but has an open compaction plan, which must run first."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
-    """Return the id of a new file group.
+    """Generate the id of a new file group from a random token.
 
     It never begins with eight decimal digits, because a Hudi writer with a bucket index would take them for the number
     of a bucket (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
@@ -170,9 +170,9 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Return the assignments of all rows of `chunks`. Raises UnderPlan.
+    """Assign all rows of `chunks` to file groups. Raises UnderPlan.
 
-    `fill` allows new rows to join existing file groups.
+    `fill` allows new rows to join existing small file groups.
     """
     planned, target = view.planned_ids(), config.options.target_file_bytes
     shares: dict[str, _Share[S]] = {}
@@ -199,7 +199,9 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
-    """Raise UnderPlan if a group that must be rewritten has an open plan, which must run first (protocol rule 6)."""
+    """Raise UnderPlan if a file group to rewrite has an open compaction plan, which must run first (protocol rule
+    6).
+    """
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
@@ -215,7 +217,7 @@ def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, par
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """Return the small file group that takes new rows, or None.
+    """Return a small file group that new rows of a partition can join, or None if new groups are better.
 
     A group that is `rewritten` anyway is preferred. Otherwise it is the smallest group, if the new rows justify its
     rewrite.
@@ -238,7 +240,7 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Return the expected size in bytes of a new row in a base file of one partition.
+    """Estimate the size in bytes that a new row takes in a base file of the partition.
 
     The size is that of rows in the partition's files. If the partition has no files, and the rows may need several
     files, a sample is encoded.
@@ -256,7 +258,7 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
 
 
 def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
-    """Divide `rows` into as few equal parts as the target size allows. No part is empty."""
+    """Divide new rows among as few file groups as the target size allows. Returns the number of rows per group."""
     if not rows:
         return []
     parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))
@@ -265,7 +267,7 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
 
 
 def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
-    """Divide all rows of `chunks`, in order, into lists of parts with the given numbers of rows."""
+    """Divide the rows of `chunks`, in order, into lists of slices with the given numbers of rows."""
     found: list[list[ChunkSlice[S]]] = []
     left: Iterator[Chunk[S]] = iter(chunks)
     chunk, start = next(left, None), 0

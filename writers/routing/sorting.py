@@ -1,4 +1,4 @@
-"""Sort columns: their validation, and the sort order of rows."""
+"""Validation of sort columns, and sorting of rows by them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sortable(kind: pa.DataType) -> bool:
 
 
 def sort_columns(argument: str, given: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """Return the column names in `given`.
+    """Validate the sort columns that the caller passed as `argument`, and return their names in the table.
 
     Raises ColumnError for an unknown column or one that cannot be sorted. Raises OptionError, which names the
     `argument`, for too many or repeated columns.

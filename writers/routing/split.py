@@ -1,4 +1,4 @@
-"""Split of a batch by destination: rows of existing keys by file group, and new rows."""
+"""Division of a batch into rows of existing keys, by file group, and new rows, by partition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Positions = np.ndarray
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """Return chunks of all rows that have an effect. Deletes of unknown keys are left out.
+    """Divide a batch into chunks by file group and partition. Deletes of unknown keys are left out.
 
     `part_of_more` means that other rows go to the same partitions, so that the size matters even for few rows.
     """
@@ -42,7 +42,7 @@ def split(
 
 
 def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
-    """Return chunks of new rows by partition, and by file group if the index requires one."""
+    """Divide the new rows of a batch into chunks by partition, and by file group if the index requires one."""
     keys = batch.keys
     homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
     parts = []
@@ -60,7 +60,7 @@ def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[C
 
 
 def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
-    """Yield `positions` grouped by their value in `values`, in order.
+    """Group row positions by their value in `values`, and yield each value with its positions.
 
     With `own`, `values` has one value per position. Otherwise it has one value per row.
     """
@@ -74,11 +74,11 @@ def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> It
 
 
 def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
-    """Return whether these changes must go into the base file.
+    """Return whether changes must be written to the base file, because a log file could not express them.
 
-    This is so if a key that a log deletes is written again, or if no log can represent a delete with an ordering value.
-    A delete with an ordering value also goes there if a log already deletes the key, because in a log it could undo the
-    earlier delete.
+    A key that a log deletes goes there when it is written again. So does a delete with an ordering value that no log
+    can represent. A delete with an ordering value also goes there if a log already deletes the key, because in a log it
+    could undo the earlier delete.
     """
     if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
@@ -90,7 +90,7 @@ def needs_base(batch: Batch, located: Located, positions: Positions, config: Tab
 
 
 def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
-    """Return the bytes that the rows of each part need in memory.
+    """Estimate the memory in bytes that the rows of each part need.
 
     The result does not depend on the division into parts. It is a rough estimate if all rows together do not fill a
     file.
@@ -115,25 +115,25 @@ def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[i
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Rows of a batch in this process."""
+    """Access of the planner to the rows of a batch in this process."""
 
     batch: Batch
 
     def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:
-        """Return the `count` rows of `chunks` with the least key hashes, sorted by hash."""
+        """Return the `count` rows of the chunks with the smallest key hashes, sorted by hash."""
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
         least = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, positions[least[np.argsort(hashes[least])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the changes of `parts`, in order, in the task that writes them."""
+        """Return a function that loads the changes in `parts`, inside the task that writes them."""
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Function that returns the changes at `positions` of a batch in this process.
+    """Function that selects the rows at `positions` of a batch when its task runs.
 
     They are selected when the task runs.
     """
@@ -150,7 +150,7 @@ class RowsOf:
 
 
 def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
-    """Return `chunk` with new rows sorted by `columns`, so that the resulting file groups hardly overlap."""
+    """Sort the new rows of a chunk by `columns`, so that the resulting file groups hardly overlap in their values."""
     if not chunk.new or not columns:
         return chunk
     return replace(

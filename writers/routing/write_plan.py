@@ -1,4 +1,4 @@
-"""Plan of a write: the changes that one attempt makes to one view of a table."""
+"""Plan of a write: the changes that one attempt makes to a view of the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Changes that one attempt makes to a view, and the file groups that it replaces.
+    """Plan of a write: the changes to each file group, the file groups to replace, and the keys for conflict checks.
 
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """
@@ -44,8 +44,8 @@ class WritePlan:
 
     @property
     def writes(self) -> bool:
-        """True if the plan changes something.
+        """True if the plan changes files or columns of the table.
 
-        Otherwise it is committed only to record a transaction, with the same conflict check.
+        If it does not, it is committed only to record a transaction, with the same conflict check.
         """
         return bool(self.assignments or self.replaced or self.columns)

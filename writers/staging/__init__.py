@@ -1,1 +1,1 @@
-"""Writes of Spark DataFrames: tasks prepare the rows, and exchange them as staged files."""
+"""Writes of Spark DataFrames: Spark tasks prepare the rows and store them as staged Arrow files."""

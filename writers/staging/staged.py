@@ -54,7 +54,7 @@ _CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
-    """Prepare a Spark DataFrame, and yield the context and the source to write it with, and its bad rows.
+    """Prepare the rows of a Spark DataFrame for a write. Yields the context, the rows, and the invalid rows.
 
     Deletes the staging folder at the end.
     """
@@ -81,7 +81,7 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Return the columns of a Spark DataFrame that is the source of a merge.
+    """Return the columns of a Spark DataFrame that is the source of a merge, after validating them.
 
     Raises ColumnError for an invalid or missing column, before a task is started.
     """
@@ -92,7 +92,7 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 @contextmanager
 def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
-    """Prepare a Spark DataFrame as the source of a merge, and yield the context and the source to merge it with.
+    """Prepare the rows of a Spark DataFrame as the source of a merge. Yields the context and the source.
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
@@ -111,13 +111,13 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
 
 
 def _schema_of(frame: Any, config: TableConfig) -> pa.Schema:
-    """Return the Arrow schema of `frame`, or the table's schema if `frame` is empty and without columns."""
+    """Return the Arrow schema of a Spark DataFrame, or the table's schema if it has no columns and no rows."""
     is_nothing = not frame.columns and frame.isEmpty()
     return config.schema if is_nothing else arrow_schema_of(frame.schema)
 
 
 class TaskJob(Protocol):
-    """Interface of the job whose tasks prepare and stage the rows of a DataFrame."""
+    """Interface of the Spark job whose tasks prepare the rows of a DataFrame and stage them as files."""
 
     @property
     def store(self) -> Store:
@@ -125,22 +125,22 @@ class TaskJob(Protocol):
 
     @property
     def folder(self) -> str:
-        """The staging folder."""
+        """The folder of the staged files, relative to the table."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the input rows."""
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Return the rows to stage, the number of stale rows, and the bad rows."""
+        """Prepare the rows of a task. Returns the rows to stage, the number of stale rows, and the invalid rows."""
 
     def is_refused(self, bad: BadRows) -> bool:
-        """Return whether there are too many bad rows, so that the task can stop."""
+        """Return whether there are more invalid rows than the limits allow, so that the task can stop."""
 
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """Job that stages the source of a merge.
+    """Spark job that prepares the source rows of a merge and stages them as files.
 
     Attributes:
         store: The store of the table.
@@ -157,19 +157,19 @@ class MergeStagingJob:
     zone: str
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """See `TaskJob`."""
+        """Convert the source rows of a task, and add their record keys. See `TaskJob`."""
         sound = source_rows(rows, self.config)
         keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
         return marked_with_keys(sound, keys), 0, none_of(0)
 
     def is_refused(self, bad: BadRows) -> bool:
-        """See `TaskJob`."""
+        """Return False, because the source of a merge must not have invalid rows."""
         return False
 
 
 @dataclass(frozen=True)
 class StagingJob:
-    """Job that prepares and stages the rows of a write.
+    """Spark job that prepares the rows of a write and stages them as files.
 
     Attributes:
         store: The store of the table.
@@ -200,7 +200,7 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """Create the job, and validate the columns before a task is started.
+        """Create the Spark job, after validating the columns of the DataFrame.
 
         settled: the largest column id of the table. Raises DataError for an invalid column.
         """
@@ -211,22 +211,27 @@ class StagingJob:
         return cls(store, config, folder, schema, options, checks, nothing.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """Return the batch of the good rows among `rows`, and the bad rows."""
+        """Separate the valid rows of a task from the invalid rows. Returns the batch of valid rows and the invalid
+        rows.
+        """
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """See `TaskJob`."""
+        """Prepare the rows of a task as a batch. See `TaskJob`."""
         batch, bad = self.sifted(rows)
         return to_table(batch), batch.stale, bad
 
     def is_refused(self, bad: BadRows) -> bool:
-        """See `TaskJob`."""
+        """Return whether there are more invalid rows than the limits allow. See `TaskJob`."""
         return bad.partial or (self.options.limits is not None and bad.count > self.options.limits.rows)
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Result of a preparation task: its rows or staged pieces, the number of stale rows, and the bad rows."""
+    """Result of a Spark task that prepared rows: small results inline, large results as staged files.
+
+    It also has the number of stale rows, and the invalid rows.
+    """
 
     partition: int
     inline: bytes
@@ -239,12 +244,12 @@ class TaskRows:
 
 
 def bytes_of(collected: Sequence[TaskRows]) -> int:
-    """Return the total size of the prepared rows, returned or staged, in bytes."""
+    """Return the total size in bytes of the rows that Spark tasks prepared, inline or staged."""
     return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
 
 
 def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
-    """Load the prepared rows into this process as one batch."""
+    """Load the rows that Spark tasks prepared into this process, as one batch."""
     tables = [part for one in collected for part in one.tables(job.store)]
     if tables:
         batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
@@ -255,7 +260,7 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
-    """Return the prepared rows as a staged source. Stages the rows that tasks returned inline."""
+    """Return the rows that Spark tasks prepared as a staged source. Stages the rows that were returned inline."""
     pieces = _pieces(job.store, job.folder, collected)
     stale = sum(one.stale for one in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names
@@ -263,7 +268,7 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
 
 
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
-    """Return the prepared rows for a write in this process.
+    """Collect the rows that Spark tasks prepared, for a write that runs in this process.
 
     Small results are loaded into memory. Large results stay staged, so that each task of the write only holds the rows
     of some file groups.
@@ -274,9 +279,9 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
 
 
 def only(frame: Any, names: Sequence[str]) -> Any:
-    """Select columns of `frame` by name, including duplicates.
+    """Select columns of a Spark DataFrame by exact name, including duplicates.
 
-    If names may differ only in case, the columns are selected by number, because Spark cannot select them by name.
+    If names may differ only in case, the columns are selected by index, because Spark cannot select them by name.
     """
     there = frame.columns
     if len({name.lower() for name in there if name.isascii()}) == len(there):
@@ -287,7 +292,7 @@ def only(frame: Any, names: Sequence[str]) -> Any:
 
 
 def zone_of(frame: Any) -> str:
-    """Return the time zone of the session of a Spark DataFrame."""
+    """Return the session time zone of a Spark DataFrame."""
     return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
 
 
@@ -306,9 +311,9 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
 
 
 def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-    """Prepare the rows of a task chunk by chunk, and stage them unless they are small.
+    """Prepare the rows of one Spark task in chunks, and stage them as files unless they are small.
 
-    Stops early if there are too many bad rows.
+    Stops early if there are too many invalid rows.
     """
     from pyspark import TaskContext
 
@@ -346,7 +351,7 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 
 def _pieces(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
-    """Return the prepared rows as staged pieces. Stages the rows that tasks returned inline."""
+    """Return all prepared rows as staged pieces. Stages the rows that tasks returned inline."""
     return [piece for one in collected for piece in (one.pieces or _stage_inline(store, folder, one))]
 
 

@@ -1,4 +1,4 @@
-"""Staged rows that Spark tasks exchange as Arrow files in `.hoodie/.hoodoo/staging/<nonce>/`.
+"""Staged rows: Arrow files in `.hoodie/.hoodoo/staging/<nonce>/` that Spark tasks exchange during a write.
 
 A file has at least one record batch per partition path, in order of key hash. A task that needs one partition and one
 range of hashes only reads the matching batches.
@@ -32,19 +32,19 @@ KEY = "#key"
 
 
 def new_folder() -> str:
-    """Return a new, unique staging folder for one write."""
+    """Return the path of a new, unique staging folder for one write."""
     return f"{STAGING}{secrets.token_hex(16)}/"
 
 
 def discard(store: Store, folder: str) -> None:
-    """Delete all files in the staging folder."""
+    """Delete all files in a staging folder."""
     for key, _ in list(store.list(folder)):
         store.delete(key)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One record batch of a staged file, with rows of one partition path.
+    """Reference to staged rows of one partition: a record batch in a staged Arrow file.
 
     `order` is the position of the rows among all rows of the DataFrame.
     """
@@ -67,7 +67,7 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to an Arrow table with extra columns for partition, hash and delete flag.
+    """Convert a batch to a table for staging, with extra columns for the partition, key hash and delete flag.
 
     The table does not contain the terms of the batch and the number of stale rows.
     """
@@ -75,7 +75,7 @@ def to_table(batch: Batch) -> pa.Table:
 
 
 def marked(rows: pa.Table, batch: Batch) -> pa.Table:
-    """Add extra columns to `rows`: partition, hash and delete flag of the corresponding rows of `batch`."""
+    """Add extra columns with the partition, key hash and delete flag of each row, taken from `batch`."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
         rows.append_column(PARTITION, paths)
@@ -90,19 +90,19 @@ def unmarked(table: pa.Table) -> pa.Table:
 
 
 def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
-    """Add extra columns to merge source rows: the record key, and the columns that `marked` adds."""
+    """Add extra columns to merge source rows: record key, partition, key hash and delete flag."""
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:
-    """Convert a table from `to_table`, or a concatenation of such tables, back to a batch."""
+    """Convert a staged table, or a concatenation of staged tables, back to a batch."""
     codes, partitions = _paths(table)
     rows = compact(unmarked(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
 
 
 def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Return the partition code of each row, and the partition paths by code."""
+    """Return the partition code of each staged row, and the list of partition paths that the codes refer to."""
     if not len(table):
         return np.array([], np.int32), []
     paths = table[PARTITION].unify_dictionaries().combine_chunks()
@@ -110,7 +110,7 @@ def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write `table` as record batches, one or more per partition path, each in ascending order of hash.
+    """Write rows to a staged Arrow file: one or more record batches per partition, sorted by key hash.
 
     A retried task writes a new file.
     """
@@ -129,7 +129,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """Divide the 64-bit hashes into `count` equal ranges. Both ends of a range are inclusive."""
+    """Divide the 64-bit key hashes into `count` equal ranges. Both ends of a range are inclusive."""
     edges = [(1 << 64) * i // count for i in range(count + 1)]
     return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 

@@ -1,6 +1,6 @@
-"""Staged source of a merge.
+"""Merge whose source rows are staged as Arrow files by Spark tasks.
 
-Each task routes the rows of one partition path in one range of hashes, and stages the routed rows again. The driver
+Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
 only receives names and counts.
 """
 
@@ -48,12 +48,12 @@ from hoodoo.writers.staging.staged_rows import StagedPart, StagedRows, StagedSou
 
 
 class StagedReading(Protocol):
-    """Interface that converts staged rows to the source of a merge."""
+    """Interface for the conversion of staged rows to the source of a merge."""
 
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Return the source, and the number of stale rows.
+        """Convert staged rows to the source of a merge. Also returns the number of stale rows.
 
         Args:
             store: The store of the table.
@@ -69,7 +69,7 @@ class StagedReading(Protocol):
 
 @dataclass(frozen=True)
 class MergeRowsStaged:
-    """Conversion of staged merge rows, which are used unchanged.
+    """Conversion of staged rows to the source of a merge, for rows that are already in their final form.
 
     Attributes:
         config: The table's configuration when the rows were staged.
@@ -80,14 +80,14 @@ class MergeRowsStaged:
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """See `StagedReading`."""
+        """Return the staged rows as the source of a merge, without stale rows. See `StagedReading`."""
         found = MergeSource.of(unmarked(rows), self.config)
         return MergeSource(found.rows, found.keys.fitted(config)), 0
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Task that routes a part of the staged source rows and stages them again."""
+    """Task that routes a part of the staged source rows to file groups and stages them again."""
 
     store: Store
     rules: MergeRules
@@ -98,7 +98,7 @@ class MergeTask:
 
 @dataclass
 class MergeRouted:
-    """Result of routing staged rows: rows that match stored rows, and new rows in ascending order of hash."""
+    """Result of a routing task of a merge: staged source rows by file group, and new rows sorted by key hash."""
 
     met: list[Chunk[Piece]] = field(default_factory=list)
     new: list[Chunk[Piece]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class MergeRouted:
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
-    """Route the rows of `task`. Raises DataError, ExpressionError."""
+    """Route a part of the staged source rows to file groups and stage them again. Raises DataError, ExpressionError."""
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     found = routed(task.store, index, view, task.rules, source, part_of_more=True)
@@ -140,7 +140,7 @@ def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """Staged source of a merge.
+    """Source rows of a merge that are staged as Arrow files.
 
     Attributes:
         folder: The staging folder.
@@ -153,7 +153,7 @@ class StagedMerge:
     reading: StagedReading
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return the write plan of the merge on `view`. See `SourceRows`."""
+        """Route the staged source rows and return the write plan of the merge. See `SourceRows`."""
         tasks = [
             MergeTask(context.store, rules, self.folder, part, self.reading)
             for part in parts_of(self.pieces, view, context)
@@ -176,7 +176,7 @@ class StagedMerge:
 
 @dataclass(frozen=True)
 class _RowsStaged:
-    """Access to the routed rows of a staged source."""
+    """Access of the planner to staged source rows that were routed to file groups."""
 
     store: Store
     config: TableConfig
@@ -197,7 +197,7 @@ class _RowsStaged:
 
 @dataclass(frozen=True)
 class _MetStaged:
-    """Callable that reads the staged source rows that match rows of one file group. It runs in the task."""
+    """Function that reads the staged source rows for one file group, in the task that writes the group."""
 
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
@@ -211,12 +211,12 @@ class _MetStaged:
 
 @dataclass(frozen=True)
 class PartialStaged:
-    """Staged rows of a partial upsert."""
+    """Rows of a partial upsert that are staged as Arrow files."""
 
     rows: StagedSource
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """See `PartialRows`."""
+        """Return the write plan of the partial upsert. See `PartialRows`."""
         rows, reading = self.rows, _PartialReading(self.rows.terms, how.mode)
         rules = rules_of(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
         plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)

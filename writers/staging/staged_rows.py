@@ -1,4 +1,4 @@
-"""Staged rows as the source of a write.
+"""Write whose rows are staged as Arrow files by Spark tasks.
 
 Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
 for a batch in memory.
@@ -40,7 +40,7 @@ _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing ta
 
 
 class KnownKeys(StrEnum):
-    """Handling of rows whose keys are already in the table.
+    """Options for rows whose keys are already in the table: replace, fail, keep, or do not search.
 
     An upsert replaces the stored rows. An insert fails, or keeps the stored rows. An overwrite does not search for
     keys, because it replaces all rows.
@@ -54,7 +54,7 @@ class KnownKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """Staged rows of one task: the rows of one partition path in one range of hashes.
+    """Staged rows for one routing task: the rows of one partition in one range of key hashes.
 
     Attributes:
         partition: The partition path.
@@ -72,17 +72,17 @@ class StagedPart:
 
     @property
     def view(self) -> View:
-        """The file groups as a view."""
+        """A view that only contains the partition's file groups, for a lookup of the rows' keys."""
         return View(partitions={self.partition: {group.file_id: group for group in self.groups}})
 
     def read(self, store: Store) -> pa.Table:
-        """Return the rows."""
+        """Read the staged rows in the range of key hashes."""
         return pa.concat_tables([in_range(piece.read(store), self.low, self.high) for piece in self.pieces])
 
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Task that deduplicates, locates and splits a part of the staged rows by file group, and stages them again."""
+    """Task that deduplicates a part of the staged rows, splits them by file group and stages them again."""
 
     store: Store
     config: TableConfig
@@ -96,7 +96,7 @@ class RouteTask:
 
 @dataclass
 class RouteResult:
-    """Result of a routing task. `chunks` has the rows by destination, new rows in ascending order of hash."""
+    """Result of a routing task: staged rows by file group, key sets, and new rows sorted by key hash."""
 
     chunks: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0
@@ -108,7 +108,7 @@ class RouteResult:
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Route the rows of `task`. Raises DuplicateKeys, CheckFailed."""
+    """Deduplicate a part of the staged rows, and stage them again by file group. Raises DuplicateKeys, CheckFailed."""
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
@@ -149,7 +149,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
 
 
 def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
-    """Divide a chunk of new rows into pieces of at most `most` rows, in ascending order of hash."""
+    """Divide the new rows of a chunk into pieces of at most `most` rows, sorted by key hash."""
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
@@ -164,7 +164,7 @@ def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[C
 
 
 def piece_rows(table: pa.Table, target: int) -> int:
-    """Return the maximum number of rows per piece. A piece does not exceed the target size of a file."""
+    """Return the maximum number of rows in a staged piece, so that a piece does not exceed the target file size."""
     return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
@@ -174,7 +174,7 @@ def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Refere
 
 @dataclass(frozen=True)
 class LoadStaged:
-    """Callable that reads the staged changes of one assignment. It runs in the task."""
+    """Function that reads the staged changes of one file group, in the task that writes the group."""
 
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
@@ -196,14 +196,17 @@ class LoadStaged:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Routed staged rows, for the planner. sort: columns to sort the rows of a new file by."""
+    """Access of the planner to staged rows that were routed to file groups.
+
+    sort: columns to sort the rows of a new file by.
+    """
 
     store: Store
     terms: Terms
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
-        """Return the first `count` rows. They are a random sample, because chunks and rows are in order of hash."""
+        """Return the first `count` rows. They are a random sample, because chunks and rows are sorted by key hash."""
         tables: list[pa.Table] = []
         for chunk in chunks:
             tables.append(chunk.source.read(self.store))
@@ -217,7 +220,7 @@ class StagedRows:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """Staged source of a write. Routing runs on Spark, or for a few rows at a time in this process."""
+    """Rows of a write that are staged as Arrow files. They are routed by Spark tasks or in this process."""
 
     folder: str
     pieces: list[Piece]
@@ -276,7 +279,10 @@ class StagedSource:
 
 
 def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
-    """Divide staged rows into the parts of routing tasks. view: the table to search for the rows' keys."""
+    """Divide staged rows by partition and range of key hashes, into one part per routing task.
+
+    view: the view to search for the rows' keys.
+    """
     most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
     for partition in sorted({piece.partition for piece in pieces}):
         mine = sorted((piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order)

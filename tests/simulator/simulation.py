@@ -171,7 +171,7 @@ _IN_PLACE = (
         lambda self, task, items, at_once=None, waiting=False: [task(item) for item in items],
     ),  # a second thread would be a second scheduler
     (hoodie_properties.java, "parse", lambda data: dict(_properties(data))),
-    (config, "parse", lambda values: _config(tuple(sorted(values.items())))),
+    (hoodie_properties, "parse", lambda values: _config(tuple(sorted(values.items())))),
     (checkpoint, "decode", lambda data, key: _checkpoint(data, key)),
 )
 

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats spark-kafka golden bench clean
+.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats engines spark-kafka golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -26,6 +26,7 @@ help:
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo '               TIER=deep more combinations, and 50 rounds in turns'
 	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
+	@echo 'make engines   exported tables read by ClickHouse, DuckDB, DataFusion and six other engines (first time: fetches 1.5 GB)'
 	@echo 'make spark-kafka   a stream of Spark 4.0 reads a real topic into a sink (first time: fetches 450 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
 	@echo 'make bench     the benchmarks of bench/'
@@ -115,6 +116,10 @@ interop-env:
 # Exported tables, read by pyiceberg, by polars and by DuckDB with its extensions for Iceberg and Delta.
 formats: venv
 	tools/formats.sh python -m pytest -q tests/formats
+
+# The tables of tests/engines, read by one engine each. UPDATE=1 records the results, and writes them into docs/other-engines.md.
+engines: venv
+	tools/engines.sh
 
 # Streams of PySpark 4.0.0, the newest one whose source for Kafka has all of its jars. It leaves its sockets to the garbage collector, as 3.5 does.
 spark-kafka: venv kafka

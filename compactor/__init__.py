@@ -1,1 +1,1 @@
-"""Table services: compaction, cleaning and the worker process."""
+"""Table services such as compaction and cleaning, and the worker process that runs them."""

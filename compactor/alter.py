@@ -1,10 +1,10 @@
-"""Column changes of a table, in one commit.
+"""Column changes of a table: adding, dropping, renaming, moving or retyping columns in one commit.
 
 The commit rewrites the file groups that engines would read incorrectly because they match columns by name. Most changes
 do not write data files. Like any writer, a column change starts again after a conflicting commit. Rewritten rows keep
 their commit times and sequence numbers, so that change readers do not see them.
 
-timeline/columns/alterations.py defines the changes. timeline/columns/rewrites.py decides which groups to rewrite.
+timeline/columns/alterations.py defines the changes. timeline/columns/rewrites.py decides which file groups to rewrite.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SPENT = "The columns were not changed. Try again when there are fewer writes."
 
 @dataclass(frozen=True)
 class Altered:
-    """Result of a column change.
+    """Result of a column change: the commit, and the amount of rewritten data.
 
     Attributes:
         slot: The slot of the commit, or the newest slot if nothing had to be changed.
@@ -60,7 +60,7 @@ class Altered:
 def alter(
     context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: Limits | None = None
 ) -> Altered:
-    """Apply the `alterations` in order, in one commit.
+    """Apply column changes to a table, in order and in one commit.
 
     Args:
         context: The context of the operation.
@@ -106,7 +106,7 @@ def alter(
 
 
 class _AlterAttempt:
-    """Transaction that rewrites the groups with the columns `after`, and then commits the slot."""
+    """Attempt at a column change: rewrites file groups with the columns `after`, and then commits the slot."""
 
     def __init__(
         self, context: Context, state: TableState, after: TableSchema, settings: Mapping[str, str], limits: Limits
@@ -151,15 +151,18 @@ class _AlterAttempt:
         return files
 
     def _require_damage(self, problem: CorruptTable) -> None:
-        """Raise `problem`, unless a clean operation has made the snapshot of the attempt unreadable."""
+        """Raise `problem`, unless cleaning has deleted files of the snapshot that the attempt read.
+
+        In that case the file is not damaged, and the attempt is repeated.
+        """
         history = self._context.timeline.history
         if history.head().min_readable <= self._state.view.seq:
             raise problem
 
     def _draft(self, view: View, files: Sequence[DataFile]) -> SlotDraft:
-        """Draft the slot for `view`.
+        """Return the content of the column change's slot, based on the newest view of the table.
 
-        Raises Conflict if the columns, the groups to rewrite or one of these groups changed, or if a plan is open.
+        Raises Conflict if the columns or the file groups to rewrite have changed, or if a compaction plan is open.
         """
         if view.schemas != self._state.view.schemas:
             raise Conflict("the table's columns changed")

@@ -1,8 +1,8 @@
-"""Backpressure: a writer that is faster than the workers waits after each commit, so that reads do not get slower.
+"""Backpressure: a writer that is faster than the compacting workers waits after each commit, so that reads stay fast.
 
 The rule (docs/semantics.md): if a commit logs to a file group that then has at least `slow_after_logs` logs, the writer
-waits 50 ms for that log and for each further log, at most 5 s. It stops waiting when the group has fewer logs. At twice
-the number of logs the workers count as hung, and the writer compacts the group itself.
+waits 50 ms for that log and for each further log, at most 5 s. It stops waiting when the file group has fewer logs. At
+twice the number of logs the workers count as hung, and the writer compacts the file group itself.
 
 A writer only waits after the commit is final and without a lock, so that other writers are not delayed.
 """
@@ -21,9 +21,9 @@ HUNG = 2  # workers count as hung at this multiple of the bound
 
 
 def ease(context: Context, config: TableConfig, seq: int) -> float:
-    """Apply backpressure after the commit of slot `seq`, and return the seconds spent waiting.
+    """Slow down a writer after its commit if compaction lags behind. Returns the seconds spent waiting.
 
-    Waits or compacts if workers are alive and the commit logged to groups with too many logs.
+    This waits, or compacts, if workers are alive and the commit logged to file groups with too many logs.
     """
     from hoodoo.compactor.heartbeats import worker_lives
 
@@ -44,9 +44,9 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
 
 
 def _compact(context: Context, bound: int, seq: int) -> None:
-    """Compact the groups that slot `seq` logged to, in the writer.
+    """Compact the file groups whose logs slot `seq` extended, in the process of the writer.
 
-    Runs open plans of these groups first, because a hung worker's plan keeps its groups from being compacted.
+    Open plans of these file groups run first, because the plan of a hung worker prevents other compactions of them.
     """
     from hoodoo.compactor.compaction import plans
 
@@ -61,12 +61,12 @@ def _compact(context: Context, bound: int, seq: int) -> None:
 
 
 def _logs(context: Context, view: View, seq: int) -> int:
-    """Return the largest number of logs in the file groups that slot `seq` logged to."""
+    """Return the largest number of log files among the file groups that slot `seq` logged to."""
     return max((len(group.logs) for group in _logged(context, view, seq)), default=0)
 
 
 def _logged(context: Context, view: View, seq: int) -> Iterator[FileGroup]:
-    """Yield the file groups that slot `seq` logged to and that still have its log."""
+    """Yield the file groups that slot `seq` logged to, unless its log file has been compacted since."""
     for file in context.timeline.history.slot(seq).files:
         group = view.group(file.partition, file.file_id)
         if group and any(log.seq == seq for log in group.logs):

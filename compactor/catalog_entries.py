@@ -1,4 +1,4 @@
-"""Catalog entries that a worker updates.
+"""Entries of tables in a catalog, such as Glue or a Hive metastore, which a worker keeps up to date.
 
 A catalog may be unavailable, refuse a request or hang. So each request runs on its own thread, and the caller polls for
 the response. A slow catalog does not delay other work. A request fails after a minute without a response.
@@ -19,14 +19,16 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
-"""Prefixes of the names of work parts that update an entry. The name of the entry in the catalog follows."""
+"""Name prefixes of the work parts that update a catalog entry. The name of the entry follows."""
 _PATIENCE_S = 60.0
 _AT_ONCE_S = 1.0
 """Seconds to wait for a response while other work waits. Most catalogs respond faster."""
 
 
 class _Question:
-    """Request to a catalog, on its own thread. again: True to repeat the request, because the table has changed."""
+    """Request to a catalog, on its own thread. `again` is True if it has to be repeated, because the table has
+    changed.
+    """
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self.again, self.until = False, time.monotonic() + _PATIENCE_S
@@ -53,7 +55,7 @@ class _Question:
 
 @dataclass
 class CatalogEntries:
-    """Catalog entries of one table.
+    """Catalog entries of one table: for its Iceberg export, and for the Hudi table.
 
     Attributes:
         iceberg: The name of the entry of the exported Iceberg table, or '' without such an entry.
@@ -69,16 +71,18 @@ class CatalogEntries:
     _asked: dict[str, _Question] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the work parts of a kind, `OF_HUDI` or `OF_ICEBERG`. The list has at most one item."""
+        """Return the name of the task that updates the entry of a kind, `OF_HUDI` or `OF_ICEBERG`, in a list. Empty
+        without an entry.
+        """
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
     def unanswered(self) -> set[str]:
-        """Return the work parts with a request whose response has not been fetched."""
+        """Return the names of the update tasks whose response from the catalog has not been fetched yet."""
         return set(self._asked)
 
     def bring(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
-        """Update an entry, or fetch the response of a running update.
+        """Update a catalog entry, or fetch the response of an update that is already running.
 
         Args:
             part: A work part from `parts`.
@@ -159,7 +163,7 @@ def given_entries(
     catalog: object,
     catalog_properties: object,
 ) -> dict[str, CatalogEntries]:
-    """Validate the arguments, and return the catalog entries of each table by table path.
+    """Return the catalog entries of each table, by table path, from the arguments of a worker.
 
     Returns an empty dict if both `register` and `register_hudi` are None.
 

@@ -1,7 +1,8 @@
-"""Table service that exports to the formats of the option `export_formats`, and updates a worker's catalog entries.
+"""Table service that exports the table to Delta or Iceberg, and updates a worker's catalog entries.
 
-The service runs before cleaning, so that the newest exported snapshot does not refer to files that cleaning deletes.
-An entry that fails is retried separately, and delays neither the export nor other entries.
+The option `export_formats` selects the formats. The service runs before cleaning, so that the newest exported snapshot
+does not refer to files that cleaning deletes. A catalog entry that fails is retried separately, and delays neither the
+export nor other entries.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _CLOCK = "export"
 
 
 def formats(config: TableConfig) -> tuple[str, ...]:
-    """Return the formats that the table's option `export_formats` selects."""
+    """Return the export formats, Delta or Iceberg, that the table option `export_formats` selects."""
     asked = config.options.export_formats
     return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(asked, (asked,))
 
 
 def due(turn: Turn) -> bool:
-    """Return whether an export or a catalog entry is due.
+    """Return whether an export should run now, or a catalog entry should be updated.
 
-    A worker exports a changed table every `export_every_s`. A worker and a writer also export when cleaning is due. In
-    a worker, an entry that failed or waits for a response is due when its backoff is over.
+    A worker exports a changed table every `export_every_s` seconds. A worker and a writer also export when cleaning is
+    due. In a worker, a catalog entry that failed or waits for a response is due when its backoff is over.
     """
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
@@ -45,14 +46,14 @@ def _has_entries(turn: Turn) -> bool:
 
 
 def _open_entries(turn: Turn) -> set[str]:
-    """Return the entries that failed, and the entries whose catalog has not responded yet."""
+    """Return the catalog entries that failed, and the entries whose catalog has not responded yet."""
     if turn.duty is None or not _has_entries(turn):
         return set()
     return {*turn.duty.parts, *turn.duty.worker.entries[turn.table].unanswered()}
 
 
 def _is_time(turn: Turn) -> bool:
-    """Return whether an export is due, as opposed to a single open entry."""
+    """Return whether a whole export should run now, instead of only updating single catalog entries."""
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
@@ -61,7 +62,7 @@ def _is_time(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export the view of the turn and update catalog entries. Always returns False, because no work is left."""
+    """Export the table and update its catalog entries. Always returns False, because no work is left."""
     duty = turn.duty
     whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
     _bring_entries(turn, OF_HUDI, whole)
@@ -72,7 +73,10 @@ def run(turn: Turn) -> bool:
 
 
 def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
-    """Update the entries of a kind, except entries in backoff. whole: False updates only open entries."""
+    """Update the catalog entries of a kind, except entries in backoff.
+
+    With `whole` False, only entries that failed or wait for a response are updated.
+    """
     duty = turn.duty
     if duty is None or turn.table not in duty.worker.entries:
         return
@@ -82,7 +86,10 @@ def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
 
 
 def _bring(turn: Turn, duty: Duty, part: str, anew: bool) -> None:
-    """Update an entry, or fetch the response of a running update. Logs a failure and starts the entry's backoff."""
+    """Update a catalog entry, or fetch the response of a running update.
+
+    A failure is logged, and starts the backoff of the entry.
+    """
     began, name = turn.seconds(), part.partition(" ")[2]
     try:
         change = duty.worker.entries[turn.table].bring(part, turn.context, anew, duty.worker.once)
@@ -110,7 +117,7 @@ def _export(turn: Turn) -> None:
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
-    """Export `view` to the formats of the option `export_formats`."""
+    """Export a view of the table to the formats that the option `export_formats` selects."""
     from hoodoo.exports import export as exporting
 
     timeline = context.timeline
@@ -127,7 +134,9 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export before a clean operation that a user started. Logs a failure instead of raising it."""
+    """Export the table before a clean operation that a user started. A failure is only logged, so that cleaning
+    continues.
+    """
     if config.options.export_formats == NO_FORMAT:
         return
     try:

@@ -1,4 +1,4 @@
-"""Hints that workers store with a table: heartbeats, the plans that they run, and errors.
+"""Hints that workers leave in a table for other processes: heartbeats, the plans that they run, and their errors.
 
 Hints avoid duplicate work and are not reliable. A worker does not write a hint after the table was dropped or renamed,
 because the file would recreate the table's folders.
@@ -24,7 +24,7 @@ PLAN_FRESH_S = 30.0  # a worker runs a plan if the hint of the plan is younger
 
 @dataclass(frozen=True)
 class ServiceProblem:
-    """The last error of a service.
+    """Last error of a table service in a worker, as stored with the table.
 
     Attributes:
         worker: The name of the worker.
@@ -44,25 +44,25 @@ class ServiceProblem:
 
     @staticmethod
     def of(worker: str, service: str, error: Exception, now_ms: int) -> ServiceProblem:
-        """Create the description of an exception."""
+        """Create the description of an exception in a worker's service."""
         details = error.details if isinstance(error, HoodooError) else {}
         file = str(details.get("file") or details.get("key") or getattr(error, "filename", "") or "")
         return ServiceProblem(worker, service, type(error).__name__, redact(str(error))[:_MESSAGE], file, now_ms)
 
 
 def leave(store: Store, key: str, data: bytes) -> None:
-    """Write a hint, if the table still exists."""
+    """Write a hint file, unless the table was dropped or renamed."""
     if store.exists(PROPERTIES):
         store.put(key, data)
 
 
 def beat(store: Store, worker: str) -> None:
-    """Send a heartbeat of `worker`, which hints to writers that it is alive."""
+    """Renew the heartbeat of a worker, which shows writers that the worker is alive."""
     leave(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Store the current errors of `worker`, replacing its earlier errors."""
+    """Store the current errors of a worker with the table, replacing its earlier errors."""
     found = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if found:
@@ -72,7 +72,7 @@ def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
 
 
 def problems(store: Store) -> list[ServiceProblem]:
-    """Return the stored errors of all workers, newest first."""
+    """Return the errors that all workers have stored with the table, newest first."""
     found = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
@@ -84,17 +84,17 @@ def problems(store: Store) -> list[ServiceProblem]:
 
 
 def stop_beating(store: Store, worker: str) -> None:
-    """Delete the heartbeat of `worker`."""
+    """Delete the heartbeat of a worker that stops."""
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
 
 
 def plan_hint(instant: str) -> str:
-    """Return the key of the hint that a plan is being run."""
+    """Return the path of the hint that a worker is running the compaction plan of `instant`."""
     return f"{HEARTBEATS}plan-{instant}"
 
 
 def holder(store: Store, instant: str) -> str:
-    """Return the name of the worker that runs a plan according to its hint, or ''."""
+    """Return the name of the worker that is running a compaction plan according to its hint, or '' without a hint."""
     try:
         return store.get(plan_hint(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -102,13 +102,13 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Return whether the hint of a plan was renewed within `PLAN_FRESH_S`."""
+    """Return whether a worker is running a compaction plan: its hint was renewed within the last 30 seconds."""
     at = store.modified_ms(plan_hint(instant))
     return at is not None and now_ms - at < PLAN_FRESH_S * 1000
 
 
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Return whether a worker of this table sent a heartbeat within `timeout_s`."""
+    """Return whether any worker of this table has sent a heartbeat within the last `timeout_s` seconds."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
         at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats

@@ -1,4 +1,4 @@
-"""Work of a writer after its commit is final: write a checkpoint, run due table services, and apply backpressure.
+"""Work of a writer after its commit: it writes a checkpoint, runs due table services, and applies backpressure.
 
 Failures are logged and not raised, because the commit is already final.
 """
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
-    """Run the due work on the newest view after the commit of slot `seq`.
+    """Run table services and other work that is due after the commit of slot `seq`.
 
-    Returns the seconds spent waiting for workers.
+    Returns the seconds that the writer waited for workers.
     """
     turn = Turn(context, config, context.timeline.history.known_head())
     _guarded("checkpoint", partial(_checkpoint, turn))

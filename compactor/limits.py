@@ -19,11 +19,11 @@ _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wai
 
 
 class Stopped(Exception):
-    """Internal exception that stops a service between two steps of its work. Never reaches the user."""
+    """Internal exception that stops a table service between two steps of its work. It never reaches the user."""
 
 
 def never() -> bool:
-    """Return False. Default of `stopped` for a service that is never stopped."""
+    """Return False. Used as `stopped` for a table service that nobody stops."""
     return False
 
 
@@ -53,12 +53,12 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """Return the number of concurrent file groups on an engine that runs `engine` tasks at a time."""
+        """Return the number of file groups to process at the same time, if the engine runs `engine` tasks at a time."""
         return min(engine, self.groups_at_once or engine)
 
 
 class Pace:
-    """Rate limiter that slows down and stops the tasks of a process.
+    """Rate limiter for the bytes that the tasks of a process read and write. It also stops these tasks.
 
     The tasks of a process share one instance. It makes them wait if they exceed the rate, and raises Stopped if
     `stopped` returns True. An unpickled copy in another process has a share of the rate, because processes do not
@@ -76,7 +76,7 @@ class Pace:
         return Pace, (self._rate / self._shares if self._rate else None,)
 
     def spend(self, amount: int) -> None:
-        """Account for `amount` bytes that were read or written, and wait as long as the rate is exceeded.
+        """Count bytes that were read or written, and wait while the rate is exceeded.
 
         Raises:
             Stopped: The service has to stop.

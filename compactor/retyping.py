@@ -1,4 +1,4 @@
-"""Check that stored values are exactly representable in a column's new type.
+"""Check that every stored value of a column can be converted exactly to the column's new type.
 
 The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """
@@ -29,7 +29,7 @@ _COUNTED = 1_000  # maximum number of inconvertible values that are counted in a
 
 @dataclass(frozen=True)
 class Unfit:
-    """Column values that cannot be converted to the new type.
+    """Values of a column in one file group that cannot be converted to its new type.
 
     `value` and `key` describe the first such value. `more` is True if there are more than `count` such values.
     """
@@ -58,7 +58,7 @@ class FitTask:
     kinds: Mapping[str, pa.DataType]
 
     def __call__(self) -> list[Unfit]:
-        """Read the columns, and return the inconvertible values of each column that has such values."""
+        """Read the columns, and describe the values of each column that cannot be converted."""
         wanted = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
         rows = slices.read_slice(self.store, self.config, self.group, wanted)
         return [found for name, kind in self.kinds.items() if (found := self._unfit(rows, name, kind)) is not None]
@@ -81,14 +81,14 @@ class FitTask:
 
 
 def run_fit(task: FitTask) -> list[Unfit]:
-    """Run a task. Engines call this function."""
+    """Run a task on one file group. Engines call this function."""
     return task()
 
 
 def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
-    """Return the columns that change to a type that cannot hold every value of the old type.
+    """Return the columns that change to a type that cannot represent every value of the old type, with their new types.
 
-    The result maps the old column name to the new type.
+    Columns have their old names.
     """
     found: dict[str, pa.DataType] = {}
     for column in before.columns:
@@ -101,7 +101,7 @@ def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.Dat
 def require_fit(
     context: Context, state: TableState, groups: Sequence[FileGroup], kinds: Mapping[str, pa.DataType]
 ) -> None:
-    """Raise SchemaError if a stored value is not convertible to the new type of its column.
+    """Raise SchemaError if a stored value cannot be converted to the new type of its column.
 
     The error contains the first such value, its key and the number of such values.
     """

@@ -1,4 +1,4 @@
-"""Log records of table services: one line per event, with its fields."""
+"""Log records of table services: one line per event, such as `event=compacted groups=3`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("hoodoo.worker")
 
 
 def record(event: str, fields: dict[str, Any]) -> str:
-    """Format an event as one line: `event=... key=value ...`.
+    """Format an event and its fields as one line: `event=... key=value ...`.
 
     Simple values are not quoted. All other values are JSON strings, so that control characters are escaped.
     """
@@ -27,12 +27,12 @@ def _plain(value: Any) -> str:
 
 
 def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an event. Log handlers find the fields in the attribute `hoodoo` of the record."""
+    """Log an event with its fields. Log handlers find the fields in the attribute `hoodoo` of the record."""
     safe = {name: redact(value) if isinstance(value, str) else value for name, value in fields.items()}
     to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 
 
 def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an exception, as a warning if a retry may succeed, otherwise as an error."""
+    """Log an exception in a table service: as a warning if a retry may succeed, and as an error otherwise."""
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
     say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

@@ -1,4 +1,4 @@
-"""Service loop of one table: a thread that runs the services in rounds, and a second thread that sends heartbeats.
+"""Loop of a worker for one table: a thread that runs the table services in rounds, and a thread that sends heartbeats.
 
 Other tables and long compactions do not delay the loop or its heartbeats. A round heals the table and then runs each
 service that is due. A failing service is retried with backoff and does not prevent other services from running. If no
@@ -36,7 +36,7 @@ _UNFIT_FAILURES = 3
 
 @dataclass(frozen=True)
 class ServiceTarget:
-    """Interface through which a worker accesses a table.
+    """Table that a worker serves, with functions to open it.
 
     Calling `context` or `anew` raises HoodooError if the table cannot be served. `anew` opens the table that is at the
     path now, which may be a different table.
@@ -48,7 +48,7 @@ class ServiceTarget:
 
 
 class LoopSettings(WorkerSettings, Protocol):
-    """Settings of a worker that its loops need.
+    """Settings of a worker that the loop of each table needs.
 
     progress: receives the table's path, and the finished and total number of file groups of the running plan.
     """
@@ -60,7 +60,9 @@ class LoopSettings(WorkerSettings, Protocol):
 
 
 class _CountingEngine:
-    """Engine that reports how many of its tasks are done. Does not report tasks of a remote engine."""
+    """Engine that reports how many of its tasks are done, for progress displays. Tasks of a remote engine are not
+    counted.
+    """
 
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
         self._engine, self._tell = engine, tell
@@ -85,7 +87,7 @@ class _CountingEngine:
 
 
 class ServiceLoop:
-    """Loop that serves one table for `worker` until the worker stops. Metrics are read from `work` and `seen`."""
+    """Loop that runs table services on one table until the worker stops. Metrics are read from `work` and `seen`."""
 
     def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
@@ -104,17 +106,17 @@ class ServiceLoop:
 
     @property
     def work(self) -> dict[str, Work]:
-        """The work that each service has done on the table since the worker started."""
+        """The amount of work that each service has done on the table since the worker started."""
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
     def failing(self) -> bool:
-        """True if the last round failed, or the last attempt of a service or of a part of its work failed."""
+        """True if the newest round failed, or if a service or a part of its work failed and has not succeeded since."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
     def run(self) -> None:
-        """Serve the table in rounds until the worker is stopped."""
+        """Run table services in rounds until the worker is stopped."""
         try:
             while not self.worker.stopped.is_set():
                 busy, wait = self._guarded_round()
@@ -128,7 +130,7 @@ class ServiceLoop:
                 self._beating.join(self.worker.grace_s)
 
     def _guarded_round(self) -> tuple[bool, float]:
-        """Run a round; return whether it was busy, and the seconds to wait if not.
+        """Run a round of table services. Returns whether it did work, and the seconds to wait if it did not.
 
         Exceptions are logged and the round is retried later, so that the loop survives any error.
         """
@@ -153,7 +155,7 @@ class ServiceLoop:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
     def _take_up(self, problem: TableReplaced | TableNotFound) -> tuple[bool, float]:
-        """Serve the table that is at the path now: a table that replaced another one, or one that was missing."""
+        """Open the table that is at the path now, after the previous table was replaced or missing, and serve it."""
         try:
             self.table = self.table.anew()
         except Exception as refusal:
@@ -174,7 +176,7 @@ class ServiceLoop:
         return True, self.worker.poll_s
 
     def _tell(self) -> None:
-        """Store the current errors with the table if they have changed since the last call."""
+        """Store the current errors of the services with the table, if they have changed since the last call."""
         found = {"round": self._problem} if self._problem else {}
         for duty in self.duties.values():
             found |= duty.problems
@@ -189,9 +191,9 @@ class ServiceLoop:
         self._hint(lambda store: heartbeats.stop_beating(store, self.worker.name))
 
     def _beat(self) -> None:
-        """Send a heartbeat, and renew the hints that the worker holds.
+        """Send a heartbeat, and renew the hints for work that the worker is doing.
 
-        Sends a heartbeat only if the worker runs a service with `spares_writers` and no such service keeps failing.
+        A heartbeat is only sent if the worker runs a service with `spares_writers`, and no such service keeps failing.
         """
         spares = [duty for name, duty in self.duties.items() if SERVICES[name].spares_writers]
         tries = [self.backoff, *(tried for duty in spares for tried in duty.tries)]
@@ -206,7 +208,7 @@ class ServiceLoop:
 
     # ---- one round
     def round(self) -> bool:
-        """Heal the table and run each service that is due. Returns True if more work may be left."""
+        """Heal the table, and run each service that is due. Returns True if more work may be left."""
         if self._is_idle():
             return False
         context = replace(self.table.context(), engine=self.engine)
@@ -229,7 +231,7 @@ class ServiceLoop:
         return busy
 
     def _is_idle(self) -> bool:
-        """Return whether the head is unchanged since a recent check and no service is due.
+        """Return whether there is nothing to do: the table is unchanged since a recent check, and no service is due.
 
         Looks for new slots in the store at most once.
         """
@@ -255,7 +257,7 @@ class ServiceLoop:
         )
 
     def _is_due(self, service: Service, duty: Duty, turn: Turn) -> bool:
-        """Return whether a service has to run. A failed service is due as soon as its backoff is over."""
+        """Return whether a service should run now. A failed service is due as soon as its backoff is over."""
         return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
 
     def _serve(self, service: Service, duty: Duty, turn: Turn) -> bool:
@@ -270,7 +272,7 @@ class ServiceLoop:
         return busy
 
     def _start(self) -> None:
-        """Send the first heartbeat, because the first round may be long. Then delete the hints of dead workers."""
+        """Send the first heartbeat before the first round, which may be long, and delete the hints of dead workers."""
         self._beat()
         self._beating.start()
         self._hint(_sweep_hints, "sweep_failed")

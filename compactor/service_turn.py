@@ -1,8 +1,7 @@
-"""Table services and their turns.
+"""Table services, and turns. A turn is one run of one service on one table.
 
-A service has a name, a function that decides whether it is due, and a function that runs it. A turn is one run of one
-service. A writer gives each service a turn after its commit, and a worker does so in each round. Both use the list in
-service_list.py.
+A service has a name, a function that decides whether it is due, and a function that runs it. A writer gives each
+service a turn after its commit, and a worker does so in each round. Both use the list in service_list.py.
 
 Work is a service if users choose it by name, or if it needs separate failures, backoff and metrics. Other work is a
 step of a service: orphan removal and the expiry of partitions are steps of cleaning.
@@ -35,7 +34,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Service:
-    """A table service.
+    """Table service, such as compaction or cleaning, which workers and writers run.
 
     Attributes:
         name: The name that the argument `services` of a worker accepts.
@@ -55,7 +54,7 @@ class Service:
 
 @dataclass
 class Work:
-    """Counters of the work of a service.
+    """Counters of the work that a table service has done.
 
     Attributes:
         runs: Number of turns that did some work.
@@ -76,7 +75,7 @@ class Work:
     failures: int = 0
 
     def add(self, done: Work) -> None:
-        """Add the counters of `done`, except failures."""
+        """Add the counters of another run, except its failures."""
         self.runs += done.runs
         self.groups += done.groups
         self.bytes_read += done.bytes_read
@@ -86,7 +85,7 @@ class Work:
 
 
 class Backoff:
-    """Exponential backoff: counts consecutive failures and determines the time of the next attempt."""
+    """Exponential backoff, which counts consecutive failures and determines the time of the next attempt."""
 
     def __init__(self, base_s: float) -> None:
         self.base_s, self.failures, self.at = base_s, 0, 0.0
@@ -99,17 +98,17 @@ class Backoff:
         return wait
 
     def forget(self) -> None:
-        """Forget all failures."""
+        """Forget all failures, so that the next attempt may be made at once."""
         self.failures, self.at = 0, 0.0
 
     @property
     def waiting(self) -> bool:
-        """True if it is too early to try again."""
+        """True if it is too early for the next attempt."""
         return time.monotonic() < self.at
 
 
 class WorkerSettings(Protocol):
-    """Settings of a worker that its duties need. entries: the catalog entries to update, by table path."""
+    """Settings of a worker that its services need. `entries` are the catalog entries to update, by table path."""
 
     name: str
     poll_s: float
@@ -119,7 +118,7 @@ class WorkerSettings(Protocol):
 
 
 class Duty:
-    """State of one service on one table that a worker keeps between turns.
+    """State of one service on one table, which a worker keeps between runs of the service.
 
     `parts` has the backoff of each part of the work that failed, by name. `problems` has the last error of each failing
     part, and of the service itself, until a later attempt succeeds.
@@ -151,31 +150,35 @@ class Duty:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Return whether the table needs a check: the head has moved, or the last check was LOOK_AGAIN_S ago."""
+        """Return whether the service has to check the table again: it has new slots, or was last checked 15 seconds ago
+        or earlier.
+        """
         seq, at = self._looked_at
         return seq != view.seq or time.monotonic() - at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
-        """Record that the service has just checked `view`."""
+        """Record that the service has just checked the table as of `view`."""
         self._looked_at = view.seq, time.monotonic()
 
     def look_again(self) -> None:
-        """Make the next check run even if the table is unchanged."""
+        """Make `changed` return True the next time, even if the table is unchanged."""
         self._looked_at = (0, 0.0)
 
     # ---- periodic tasks
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Return whether the periodic task `what` is due. It is first due `first_s` seconds after the first call."""
+        """Return whether a periodic task of the service is due. It is first due `first_s` seconds after the first
+        call.
+        """
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
     def next_in(self, what: str, seconds: float) -> None:
-        """Make the periodic task `what` due in `seconds` seconds."""
+        """Schedule the next run of a periodic task in `seconds` seconds."""
         self.clocks[what] = time.monotonic() + seconds
 
     # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
-        """Record a failure of the service, or of `part` of its work, and return the seconds until the next attempt."""
+        """Record a failure of the service, or of a part of its work. Returns the seconds until the next attempt."""
         tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         said = part or self.service
@@ -183,7 +186,7 @@ class Duty:
         return tried.failed()
 
     def succeeded(self, part: str = "") -> None:
-        """Clear the failures of `part`, or of the service itself if `part` is empty."""
+        """Clear the failures of a part of the work, or of the service itself if `part` is empty."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -191,13 +194,13 @@ class Duty:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
-        """Return whether it is too early to retry `part`."""
+        """Return whether it is too early to retry a part of the work that failed."""
         return part in self.parts and self.parts[part].waiting
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of one service on one table.
+    """One run of one table service on one table.
 
     `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
     or None if a writer runs the turn after its commit. `idle_s` is the time that the worker has been idle, in seconds.
@@ -219,21 +222,25 @@ class Turn:
         return self.context.timeline.environment.now_ms()
 
     def a_worker_lives(self) -> bool:
-        """Return whether a worker of this table has sent a recent heartbeat. Accesses the store."""
+        """Return whether any worker of this table has sent a recent heartbeat. Reads the store."""
         return heartbeats.worker_lives(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
-        """Return whether at least `clean_every` commits have passed since `commit`. False if `clean_every` is unset."""
+        """Return whether at least `clean_every` commits have been made since commit number `commit`, so that cleaning
+        is due.
+
+        False if the option `clean_every` is unset.
+        """
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
-        """Return the duration of the turn so far, in seconds."""
+        """Return how many seconds this turn has taken so far."""
         return round(time.monotonic() - self.began, 3)
 
     # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log an event and add `done` to the counters of the service. Does nothing in a writer's turn."""
+        """Log an event of the service, and add `done` to its counters. Does nothing in a writer's turn."""
         if self.duty is None:
             return
         if done:
@@ -242,7 +249,8 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Hold the hint `key` while this worker does a part of the work. Yields False if another worker holds it.
+        """Claim a part of the work for this worker by writing the hint file `key`. Yields False if another worker holds
+        it.
 
         A hint only avoids duplicate work. Two holders are harmless. The worker's heartbeat renews the hint.
         """
@@ -271,7 +279,9 @@ class Turn:
 
 
 def attempt_hint(table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed") -> None:
-    """Run an optional action on the store. Logs an exception instead of raising it."""
+    """Call `action`, which writes or deletes a hint file. Exceptions are logged and not raised, because hints are
+    optional.
+    """
     try:
         action(store)
     except Exception as problem:

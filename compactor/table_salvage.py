@@ -1,4 +1,4 @@
-"""Salvage: the repair of file groups whose base files or logs cannot be read.
+"""Salvage: replacement of file groups with unreadable base files or log files, keeping their readable rows.
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
@@ -52,7 +52,7 @@ _SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 @dataclass(frozen=True)
 class DamagedPlace:
-    """A part of a file that cannot be read.
+    """Part of a data file or index entry that cannot be read.
 
     Attributes:
         file: The path of the file.
@@ -71,7 +71,7 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """A key whose newest version is unreadable, or a deleted key that comes back because its delete is unreadable.
+    """Row that a salvage loses: a key whose newest version is unreadable, or a deleted key whose delete is unreadable.
 
     Attributes:
         partition: The path of the partition.
@@ -91,7 +91,7 @@ class Loss:
 
 @dataclass
 class SalvageReport:
-    """Result of a salvage.
+    """Result of a salvage: the damaged parts of files, and the rows that are lost.
 
     Attributes:
         dry_run: True if nothing was written.
@@ -118,7 +118,7 @@ class SalvageReport:
 
 
 def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Replace every damaged file group by a new one with its readable rows. Reads the whole table.
+    """Replace every damaged file group by a new one with its readable rows. This reads the whole table.
 
     Raises:
         OptionError: Rows would be lost, and accept_loss is False. Nothing has been written.
@@ -160,7 +160,7 @@ def _refusal(report: SalvageReport) -> OptionError:
 
 
 def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
-    """Return whether a file group is damaged, and add a damaged group to the report."""
+    """Return whether a file group is damaged. A damaged file group is added to `report`."""
     entries = list(_damaged_entries(context, group))
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
@@ -177,7 +177,7 @@ def _look(context: Context, config: TableConfig, group: FileGroup, report: Salva
 
 
 def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
-    """Yield the unreadable index entries of a file group. A salvage replaces them together with the files."""
+    """Yield the unreadable index entries of a file group, which a salvage replaces together with the data files."""
     for placed in group.files():
         if placed.file.index:
             try:
@@ -187,7 +187,7 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
 
 
 class _GroupSalvage:
-    """Salvage of one file group: its readable rows, its damages, and the resulting losses."""
+    """Salvage of one file group: its readable rows, its unreadable parts, and the rows that are lost."""
 
     def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
         self._context, self._config, self._group = context, config, group
@@ -207,7 +207,7 @@ class _GroupSalvage:
         )
 
     def _rows_before(self, schema: pa.Schema) -> pa.Table:
-        """Return the previous slice's versions of the rows that cannot be read in the base file.
+        """Return the rows of the previous file slice whose newer versions cannot be read in the base file.
 
         Empty if the previous slice was cleaned, or if the index does not show the keys of the base file.
         """
@@ -237,7 +237,7 @@ class _GroupSalvage:
 
     # ---- losses
     def losses(self) -> list[Loss]:
-        """Return the losses: keys whose newest version is damaged, and rows with unreadable keys.
+        """Return the lost rows: keys whose newest version is damaged, and rows with unreadable keys.
 
         Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged row
         with an unknown ordering value counts as the winner.
@@ -263,7 +263,7 @@ class _GroupSalvage:
         return named + [Loss(partition, None, False, *rest) for rest in self._nameless()]
 
     def _nameless(self) -> Iterator[tuple[str, int]]:
-        """Yield (file, rows) for damages whose keys are partly or fully unreadable."""
+        """Yield the file and the number of lost rows for each damage with unreadable keys."""
         of_base = [one for one in self.damages if one.file.kind == BASE]
         keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
         keys += [self._former[RECORD_KEY].combine_chunks()] if self._compacted else []
@@ -279,7 +279,9 @@ class _GroupSalvage:
                 yield one.file.path, max(0, missing)
 
     def _back_again(self, one: Damage) -> list[str]:
-        """Return the live keys that the damaged file deletes, according to its index entry."""
+        """Return the keys that come back, because the log file with their deletes is damaged. Its index entry names the
+        keys.
+        """
         if not one.deletes or not one.file.index:
             return []
         keys = self.rows[RECORD_KEY]
@@ -295,7 +297,8 @@ class _GroupSalvage:
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
 
     def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield (damage index, rows) for the rows of the base file, each key once; -1 for readable rows.
+        """Yield the keyed rows of the base file, each key once, with the index of the damage that makes them
+        unreadable, or -1.
 
         A row of the previous slice counts as the newest version if a compaction made the base file from that slice.
         Otherwise it may be an older version.
@@ -311,7 +314,9 @@ class _GroupSalvage:
     def _numbered(
         self, parts: Sequence[pa.Table | KeyedChanges | Damage]
     ) -> Iterator[tuple[int, pa.Table | KeyedChanges]]:
-        """Yield (damage index, part) for each part with known keys; -1 for a readable part."""
+        """Yield the readable parts, with -1, and the unreadable parts whose keys are known, with the index of their
+        damage.
+        """
         numbers = {id(one): number for number, one in enumerate(self.damages)}
         for part in parts:
             if not isinstance(part, Damage):
@@ -331,7 +336,7 @@ class _GroupSalvage:
 
 
 def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
-    """Return `changes` without partial updates of keys missing from `rows`, because the other columns are unknown."""
+    """Remove partial updates of keys without a row in `rows`, because their other columns are unknown."""
     if not changes.unset:
         return changes
     there = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
@@ -339,7 +344,10 @@ def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
 
 
 def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
-    """Copy files to a folder that services ignore, and yield the paths of the copies. Skips missing files."""
+    """Copy damaged files to the folder `salvaged`, which services ignore, and yield the paths of the copies.
+
+    Skips missing files.
+    """
     for path in sorted(paths):
         try:
             data = store.get(path) if store.size(path) <= IN_MEMORY else store.mapped(path)
@@ -350,7 +358,7 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
 
 
 def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
-    """Replace damaged file groups by new ones with their readable rows, and return the instant.
+    """Replace damaged file groups by new ones with their readable rows, in one commit, and return its instant.
 
     Raises:
         Conflict: One of the groups was written in the meantime.
@@ -375,7 +383,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
 
 
 def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
-    """Write a new base file with the readable rows of a group. Returns None if no row is readable."""
+    """Write a new base file with the readable rows of a file group. Returns None if no row is readable."""
     config = attempt.config
     rows = _GroupSalvage(context, config, group).rows
     if not len(rows):

@@ -1,4 +1,4 @@
-"""Upgrade of a table from version 6 to version 9, like the upgrade of Hudi 1.x at its first write.
+"""Upgrade of a table from version 6 to version 9, which Hudi 1.x would do at its first write.
 
 The upgrade runs open compaction plans and compacts all logs. Then it writes a new timeline next to the old one and
 replaces the properties, which refer to the new timeline.
@@ -45,7 +45,7 @@ _GENERATOR = "hoodie.table.keygenerator.class"
 
 @dataclass(frozen=True)
 class AdoptResult:
-    """Result of `adopt`.
+    """Result of `adopt`, which prepares a table of another engine for writes by hoodoo.
 
     Attributes:
         version: The version of the table before the call.
@@ -61,7 +61,7 @@ class AdoptResult:
 
 
 def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
-    """Upgrade the table in `store` from version 6 to version 9. `slot` of the result is 0.
+    """Upgrade a table from version 6 to version 9. The number `slot` in the result is 0.
 
     Raises:
         UnsupportedTable: The table cannot be upgraded. Nothing has been written.
@@ -78,7 +78,7 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
 
 
 def finished(store: Store, config: TableConfig) -> AdoptResult:
-    """Finish the upgrade of a table whose properties record version 9: delete the obsolete instants of version 6.
+    """Finish the upgrade of a table whose properties already contain version 9, by deleting the instants of version 6.
 
     This last step may be missing after a crash.
     """
@@ -88,7 +88,7 @@ def finished(store: Store, config: TableConfig) -> AdoptResult:
 
 
 class _Upgrade:
-    """Upgrade of one table."""
+    """Upgrade of one table from version 6 to version 9."""
 
     def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
         self.store, self.environment, self.engine = store, environment, engine
@@ -96,7 +96,7 @@ class _Upgrade:
         self.history = TimelineV1History(store, self.config)
 
     def require_possible(self) -> None:
-        """Raise UnsupportedTable if the table cannot be upgraded."""
+        """Raise UnsupportedTable if the table cannot be upgraded, such as with pending instants."""
         view, found = self.history.head(), self.history.instants()
         completed = {one.time for one in found if one.state is State.COMPLETED}
         if not completed:
@@ -130,7 +130,7 @@ class _Upgrade:
         return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
 
     def _shared_logs(self) -> str:
-        """Return the path of a log that has blocks of several commits, or '' if no log has."""
+        """Return the path of a log file that several commits wrote to, which version 9 does not support, or ''."""
         seen = set[str]()
         for slot in self.history.slots(0, self.history.known_head().seq):
             for file in slot.files:
@@ -141,7 +141,7 @@ class _Upgrade:
 
     # ---- compaction of all logs of version 6
     def compact(self) -> int:
-        """Run open compaction plans, then compact all remaining logs. Returns the number of compacted file groups."""
+        """Compact all log files, and return the number of compacted file groups. Open compaction plans run first."""
         done, view = 0, self.history.head()
         for plan in sorted(view.plans.values(), key=lambda plan: plan.instant):
             done += self._run(plan, self.history.head())
@@ -162,7 +162,7 @@ class _Upgrade:
         return Plan(view.seq + 1, instant, ms_of_instant(instant), plan)
 
     def _run(self, plan: Plan, view: View) -> int:
-        """Run and complete `plan`: merge its logs into base files with the plan's instant. Ignores later logs."""
+        """Run a compaction plan: merge its logs into base files with the plan's instant. Later logs stay."""
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
         found = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
@@ -194,7 +194,7 @@ class _Upgrade:
         return len(files)
 
     def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
-        """Return `group` with the origin and the row counts of its files, which a merge needs."""
+        """Add the origin and the row counts of its files to a file group, which a merge needs."""
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
         rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
@@ -209,7 +209,7 @@ class _Upgrade:
 
     # ---- the timeline
     def write_timeline(self) -> int:
-        """Write the timeline of version 9, which version 6 ignores. Returns the number of its instants."""
+        """Write the timeline of version 9, which version 6 ignores. Returns the number of instants in it."""
         new = upgraded(self.history)
         for key, _ in list(self.store.list(TIMELINE)):  # left by an unfinished upgrade
             self.store.delete(key)
@@ -229,7 +229,7 @@ def _log_paths(group: FileGroup) -> Iterator[str]:
 
 
 def _before(group: FileGroup, instant: str) -> FileGroup:
-    """Return `group` with only the logs that are older than the compaction plan at `instant`."""
+    """Keep only the logs of a file group that are older than the compaction plan at `instant`."""
 
     def precedes(file: DataFile) -> bool:
         parsed = parse_data_file(file.name)
@@ -245,7 +245,7 @@ def _without_nulls(value: object) -> object:
 
 
 def _properties(config: TableConfig) -> dict[str, str]:
-    """Return the properties of the table in version 9. They match the result of an upgrade by Hudi 1.2.
+    """Return the table properties for version 9, as an upgrade by Hudi 1.2 would write them.
 
     The key generator follows from the key and partition columns, so that new keys are encoded like the stored keys. For
     a single key column, the complex key generator would encode keys differently now.

@@ -37,7 +37,7 @@ _MEMORY_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a worker's run.
+    """Result of `Worker.run`: the tables that failed, and whether all work was finished.
 
     Attributes:
         failed: The paths of the tables whose last round failed, in whole or in part.
@@ -49,7 +49,7 @@ class Outcome:
 
 
 class _ThreadsOfWorker:
-    """Engine that runs tasks in threads of this process and is shared by all tables.
+    """Engine that runs the tasks of all tables of a worker in threads of this process.
 
     At most one task per core runs at a time, or the number in `limits`. Memory does not grow with the number of tables.
     """
@@ -72,11 +72,11 @@ class _ThreadsOfWorker:
 
 
 def _silent(path: str, done: int, groups: int) -> None:
-    """Ignore the progress."""
+    """Do nothing. Used as `progress` of a worker by default."""
 
 
 class Worker:
-    """Worker that serves tables until `stop` is called or SIGTERM or SIGINT arrives.
+    """Worker that runs table services on tables until `stop` is called, or SIGTERM or SIGINT arrives.
 
     Attributes:
         name: The name of the worker: host name, process id and a random suffix.
@@ -188,7 +188,7 @@ class Worker:
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
-        """Ask the worker to stop.
+        """Ask the worker to stop, without waiting for its end.
 
         The worker finishes the file groups that it is rewriting, and leaves the rest of the plan to other workers. Safe
         to call from signal handlers and other threads.
@@ -199,7 +199,7 @@ class Worker:
             loop.quiet.set()
 
     def run(self) -> Outcome:
-        """Serve the tables until the worker is stopped.
+        """Run table services on the tables until the worker is stopped.
 
         In the main thread, SIGTERM and SIGINT stop the worker. The previous signal handlers are restored at the end.
 
@@ -234,7 +234,7 @@ class Worker:
 
     @contextmanager
     def _metrics(self) -> Iterator[dict[str, Any]]:
-        """Serve metrics if a port is set, and yield the fields that the `started` log record shows about them."""
+        """Serve metrics if a port is set, and yield their URL as a field for the log record `started`."""
         if self.metrics_port is None:
             yield {}
             return
@@ -263,7 +263,7 @@ class Worker:
 
 
 def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
-    """Return the service target of each table. Raises OptionError if `tables` is not a list of open tables."""
+    """Convert open tables to the form that the loops of a worker serve. Raises OptionError for anything else."""
     several = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
     given = list(tables) if several and not hasattr(tables, "handle") else None  # a single table is not a list
     if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
@@ -275,7 +275,9 @@ def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
 
 
 def _part(limits: Limits, tables: int) -> Limits:
-    """Return the limits of one of `tables` tables. The tables are served at the same time without coordination."""
+    """Return the share of the limits for each of `tables` tables, which are served at the same time without
+    coordination.
+    """
     share = min(tables, LocalEngine().threads)
     rate = limits.bytes_per_second and limits.bytes_per_second / tables
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)

@@ -1,4 +1,4 @@
-"""Engine that runs tasks on threads of this process.
+"""Engine that runs tasks in threads of this process.
 
 Arrow releases the interpreter lock, so one file group per thread uses all cores.
 """
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """Engine with a thread pool.
+    """Engine that runs tasks in a pool of threads in this process.
 
     `map` keeps the order of its items. It returns, or raises the first error, only after all running tasks have ended.
     """
@@ -30,7 +30,7 @@ class LocalEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """Run `task` for each item, and return the results in order.
+        """Run `task` for each item in parallel threads, and return the results in order.
 
         `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little memory and mostly
         wait for a server, so that more of them run at a time than there are cores.

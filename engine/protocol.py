@@ -1,4 +1,4 @@
-"""Interface of an engine that runs tasks: threads of this process (local.py), or Spark (spark.py)."""
+"""Interface of the engines that run tasks: threads of this process (local.py) or Spark (spark.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 
 class Engine(Protocol):
-    """Interface that runs tasks, `threads` of them at a time, as far as known.
+    """Interface of an engine, which runs tasks in parallel in threads or on Spark.
 
-    `remote` is True if tasks are pickled and run in other processes. `at_once` is the maximum number of concurrent
-    tasks. `waiting` means that tasks need little memory and mostly wait for a server.
+    `threads` is the number of tasks that run at a time, as far as known. `remote` is True if tasks are pickled and run
+    in other processes. `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little
+    memory and mostly wait for a server.
     """
 
     remote: bool

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def require_session(spark: Any) -> None:
-    """Raise EngineError if `spark` is not a session, classic or Connect."""
+    """Raise EngineError if `spark` is not a Spark session, either classic or Connect."""
     kind = type(spark)
     if not any(each.__module__.startswith("pyspark.") and each.__name__ == "SparkSession" for each in kind.__mro__):
         raise EngineError(
@@ -21,5 +21,5 @@ def require_session(spark: Any) -> None:
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:
-    """Return whether `data` is a Spark DataFrame, classic or Connect."""
+    """Return whether an object is a Spark DataFrame, either classic or Connect."""
     return type(data).__module__.startswith("pyspark.sql")

@@ -1,7 +1,7 @@
-"""Engine that runs tasks on Spark, classic or Connect. It only uses mapInArrow, and results are returned as bytes.
+"""Engine that runs tasks on Spark, in classic or Connect sessions.
 
-Executors receive hoodoo's code once per session as a zip. Its dependencies must be installed there, which is checked
-once.
+It only uses mapInArrow, and results are returned as bytes. Executors receive hoodoo's code once per session as a zip.
+Its dependencies must be installed there, which is checked once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _code_archive() -> str:
-    """Return the path of a zip of hoodoo's modules. It is created once."""
+    """Return the path of a zip with hoodoo's code, for the Spark executors. The zip is created once."""
     path = _new_archive()
     if not os.path.exists(path):  # the temporary folder was deleted
         _new_archive.cache_clear()
@@ -51,7 +51,7 @@ def _code_archive() -> str:
 
 @functools.cache
 def _new_archive() -> str:
-    """Return the zip that hoodoo was loaded from, or create one in a new temporary folder.
+    """Return the zip that hoodoo was loaded from, or create a zip of its code in a new temporary folder.
 
     Equal code gives equal bytes and an equal name.
     """
@@ -77,7 +77,7 @@ def _new_archive() -> str:
 
 
 def remove_at_end(folder: str) -> None:
-    """Remove a folder when this process exits. A forked child process does not remove it."""
+    """Register a folder for removal when this process exits. A forked child process does not remove it."""
     mine = os.getpid()
 
     def remove() -> None:
@@ -88,7 +88,7 @@ def remove_at_end(folder: str) -> None:
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Send hoodoo's code to the executors of `spark`, once per session, and check its dependencies there.
+    """Send hoodoo's code to the executors of a Spark session, once, and check that its dependencies are installed.
 
     Raises EngineError. A session setting marks a prepared session, because each micro-batch of a stream has another
     object for the session, or a copy with the code and the setting.
@@ -138,7 +138,7 @@ def prepare_session(spark: SparkSession) -> None:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Run tasks with this interpreter on a local master, unless another one is configured.
+    """Let local Spark workers run this Python interpreter, unless another one is configured.
 
     By default, Spark uses the first `python3` on PATH.
     """
@@ -149,7 +149,10 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 def _interpreter(spark: SparkSession) -> str:
-    """Return the Python of the workers with its path, if possible. Arrow is not used, because it may be missing."""
+    """Return the Python interpreter of the Spark workers, with its path if possible, for an error message.
+
+    Arrow is not used, because it may be missing.
+    """
     from pyspark.sql.functions import udf
 
     def executable(_: int) -> str:
@@ -178,7 +181,7 @@ def loads(data: bytes) -> Any:
 
 
 def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """Call `name` of `module` with `arguments`, in a process that may not have hoodoo yet.
+    """Call a function of hoodoo in a process that may not have loaded hoodoo yet.
 
     For this reason, the function uses nothing else of this module.
 
@@ -214,7 +217,7 @@ _build.__module__ = "__main__"  # Spark's pickler pickles functions of this modu
 
 
 def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return the result of `__reduce__` for an object that Spark loads without sending hoodoo's code.
+    """Return a value for `__reduce__`, so that Spark can load an object in a process without hoodoo's code.
 
     Examples are the planner of a stream, and the runner of `foreachBatch`. `arguments` must be plain values, because
     they are loaded before hoodoo. `whole` includes the code itself, for another machine.
@@ -224,7 +227,7 @@ def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole:
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """Return the serialized result of `work`, or its error if a retry would not help. Spark retries other errors."""
+    """Call `work`, and serialize its result or an error that a retry would not fix. Spark retries all other errors."""
     try:
         return dumps((True, work()))
     except TryAgainError:
@@ -241,7 +244,7 @@ def result(data: bytes) -> Any:
 
 
 class SparkEngine:
-    """Engine that runs each item as a Spark task.
+    """Engine that runs each item as a task on Spark.
 
     `map` keeps the order of items. A HoodooError in a task is raised unchanged.
     """
@@ -256,7 +259,7 @@ class SparkEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """Run `task` for each item, and return the results in order.
+        """Run `task` for each item on Spark, and return the results in order.
 
         `at_once` is the maximum number of concurrent tasks. Each Spark task then runs several items one after another.
         `waiting` is ignored, because each task has its own core of the cluster.
@@ -279,10 +282,11 @@ class SparkEngine:
 
 
 def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
-    """Return a DataFrame of `parts` (columns id, part), with one row per Spark task, or evenly in `at_once` tasks.
+    """Distribute serialized tasks evenly among Spark tasks. Returns a DataFrame with the columns id and part.
 
-    The parts are sent as lists in a few rows, usually one. Rows of one partition are distributed evenly. Rows of
-    several partitions could be distributed unevenly, and leave tasks empty.
+    By default, each part gets its own Spark task. `at_once` is the maximum number of Spark tasks. The parts are sent as
+    lists in a few rows, usually one. Rows of one partition are distributed evenly. Rows of several partitions could be
+    distributed unevenly, and leave tasks empty.
     """
     lists: list[list[dict[str, Any]]] = []
     held = 0
@@ -297,7 +301,7 @@ def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of the parts in a task of `deal`."""
+    """Yield the index and the bytes of each serialized task that `deal` assigned to this Spark task."""
     for batch in batches:
         for number, part in zip(*batch.columns, strict=True):
             yield number.as_py(), part.as_py()

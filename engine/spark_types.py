@@ -1,6 +1,6 @@
-"""Mapping between Arrow types and Spark types.
+"""Conversion between Arrow types and Spark types.
 
-It is written out, because the helpers of PySpark depend on versions and session settings.
+The conversion is independent of PySpark's helpers, because these depend on versions and session settings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.
 
 
 def arrow_schema_of(schema: Any) -> pa.Schema:
-    """Return the pyarrow Schema of a Spark StructType. Raises SchemaError.
+    """Convert the schema of a Spark DataFrame (StructType) to an Arrow schema. Raises SchemaError.
 
     Timestamps are microseconds in UTC, and timestamp_ntz has no zone.
     """
@@ -65,7 +65,7 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
 
 
 def holds_time(kind: pa.DataType) -> bool:
-    """Return whether values of this type contain a time of day.
+    """Return whether a type contains times of day, which Spark supports only from Python and in literals.
 
     Spark supports them only from Python and in literals.
     """
@@ -75,7 +75,7 @@ def holds_time(kind: pa.DataType) -> bool:
 
 
 def require_readable(schema: pa.Schema) -> None:
-    """Raise SchemaError for columns that Spark cannot read.
+    """Raise SchemaError if a schema contains times of day, which Spark cannot read.
 
     Its Parquet scan and its Arrow conversion do not support TIME.
     """
@@ -89,12 +89,12 @@ def require_readable(schema: pa.Schema) -> None:
 
 
 def spark_ddl(schema: pa.Schema) -> str:
-    """Return `schema` (of a table) as a Spark DDL string."""
+    """Convert the Arrow schema of a table to a Spark DDL string."""
     return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """Return a table type as a Spark DDL string."""
+    """Convert an Arrow type to a type name in Spark DDL."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):

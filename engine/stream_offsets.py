@@ -1,4 +1,4 @@
-"""Source offsets of a Spark stream for a micro-batch, as recorded in the stream's checkpoint.
+"""Source offsets of a micro-batch of a Spark stream, read from the stream's checkpoint.
 
 Spark's progress report only contains the offsets of the previous batch. Rows contain offsets only if none were
 filtered. Spark itself resumes from the checkpoint.
@@ -15,7 +15,7 @@ _QUERY = "sql.streaming.queryId"  # Spark sets it on the thread that runs a quer
 
 
 def stream_offsets(frame: Any, batch_id: int) -> str:
-    """Return the end offsets of a micro-batch.
+    """Return the end offsets of a Spark micro-batch, as JSON with one entry per source.
 
     Args:
         frame: The frame of the micro-batch, as passed to `foreachBatch`.

@@ -1,4 +1,4 @@
-"""Serialization of tasks. The parts that all tasks of a job share are pickled once, and the other parts per task.
+"""Serialization of the tasks of a job, which pickles objects shared by all tasks only once.
 
 A task therefore only unpickles its own part and the shared one. Shared parts are Arrow schemas, and objects of classes
 with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize a task and its items for `PickledTasks`.
+    """Serialize the items of a job, with the objects that they share only once. `PickledTasks` deserializes them.
 
     Returns the bytes of `task` and of the shared objects, and the bytes of each item without them.
     """
@@ -40,7 +40,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class PickledTasks:
-    """Deserializer for the results of `pack`, for use in tasks. The shared part is loaded with the first item."""
+    """Deserializer for the task and items that `pack` serialized. The shared part is loaded with the first item."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common
@@ -53,7 +53,7 @@ class PickledTasks:
         return self._loaded
 
     def run(self, part: bytes) -> Any:
-        """Return the result of the task for an item."""
+        """Run the task on a serialized item, and return its result."""
         return self._opened[0](self.item(part))
 
     def item(self, part: bytes) -> Any:

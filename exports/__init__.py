@@ -1,1 +1,1 @@
-"""Exports of a table: a Delta log and Iceberg metadata for hoodoo's base files. No rows are copied."""
+"""Exports of a table as Delta or Iceberg metadata that refers to hoodoo's base files. Rows are not copied."""

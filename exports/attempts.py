@@ -1,4 +1,4 @@
-"""Retries of an export after concurrent changes.
+"""Retries of an export that concurrent changes interrupted.
 
 Other exporters, cleaning and archiving may delete files or slots that the export is about to read.
 """
@@ -16,16 +16,16 @@ Done = TypeVar("Done")
 
 
 def attempted(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Done]) -> Done:
-    """Run an export, and repeat it after concurrent changes.
+    """Run an export to one format, and repeat it if concurrent changes interrupt it.
 
     If the requested slot expires during the export, the next attempt exports the newest slot.
 
     Args:
         request: The export request.
         format: 'delta' or 'iceberg'.
-        folder: The folder of the format's metadata.
-        remedy: Advice for an error if a metadata file is permanently missing.
-        run: Exports the table up to a slot.
+        folder: The folder of the format's metadata, such as '_delta_log/'.
+        remedy: Advice for the error if a metadata file is permanently missing.
+        run: Exports the table up to a given slot.
 
     Returns:
         The result of `run`.

@@ -1,4 +1,4 @@
-"""Base files that slots add and remove. An exported format contains only these.
+"""Base files that slots add to a table and remove from it, as the input of all exports.
 
 This module reads slots and views, and opens no data files. It is independent of the formats.
 """
@@ -18,7 +18,7 @@ AS_OF_COMPACTION = (
     "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
     "that logs hold do not show yet."
 )
-"""Table comment in the exported metadata of a merge-on-read table."""
+"""Table comment in the exported metadata of a merge-on-read table, if logs are not exported."""
 IDLE_SLOTS = 100
 """Number of slots without changed base files after which an export records its position.
 
@@ -29,7 +29,7 @@ _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 @dataclass(frozen=True)
 class BaseChanges:
-    """Added and removed base files, by path.
+    """Base files that one or more slots added and removed, by path.
 
     `changes_rows` is True if readers of base files see other rows than before.
     """
@@ -42,7 +42,7 @@ class BaseChanges:
         return bool(self.added or self.removed)
 
     def then(self, later: BaseChanges) -> BaseChanges:
-        """Combine these changes with `later` ones. A file that was added and removed in between is left out."""
+        """Combine these changes with later ones. A file that was added and then removed is left out."""
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
@@ -55,7 +55,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """A slot with its view, and the changes of base files since the previous step."""
+    """Slot to export: the slot, the view after it, and the changes of base files since the previous step."""
 
     slot: Slot
     view: View
@@ -63,12 +63,12 @@ class Step:
 
 
 def live(view: View) -> dict[str, AddedFile]:
-    """Return the base files of a view by their paths."""
+    """Return the current base files of a view, by path."""
     return {group.base.file.path: group.base for group in view.groups() if group.base}
 
 
 def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
-    """Return the base files that a slot changed, from its file groups and the views before and after it.
+    """Return the base files that a slot added and removed, given the views before and after the slot.
 
     A compaction changes no rows of the table. Readers of base files see changed rows, because the contents of logs
     become visible. So does any other rewrite of a file group with logs.
@@ -93,10 +93,10 @@ def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
 
 
 def steps(history: History, after: int, until: int) -> Iterator[Step]:
-    """Yield a step for each slot in (after, until].
+    """Yield the changes of base files by each slot with a number from `after` + 1 to `until`.
 
-    A slot that another engine rolled back gets no step, because its files are gone. Its changes are part of the next
-    slot's step. Raises SnapshotExpired if slots since `after` were archived.
+    A slot that another engine rolled back is left out, because its files are gone. Its changes are part of the next
+    slot's changes. Raises SnapshotExpired if slots since `after` were archived.
     """
     head = history.known_head()
     before, pending = (history.state(after) if after else View()), NOTHING
@@ -110,9 +110,9 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
-    """Return whether the slots in (after, until] changed no base file.
+    """Return whether no base file changed between slot `after` and slot `until`.
 
-    Returns False if the slots are no longer readable.
+    Returns False if this is unknown, because the slots are archived.
     """
     try:
         return not any(step.changes for step in steps(history, after, until))
@@ -121,7 +121,7 @@ def unchanged(history: History, after: int, until: int) -> bool:
 
 
 def first_slot(history: History) -> int:
-    """Return the slot at which a first export begins: the oldest slot that exists and has a readable snapshot."""
+    """Return the first slot of a first export: the oldest existing slot whose snapshot is readable."""
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
     while seq < head.seq and head.is_undone(seq):
@@ -130,10 +130,11 @@ def first_slot(history: History) -> int:
 
 
 def goes_on_from(history: History, seq: int, instant: str) -> bool:
-    """Return whether an export that ended at slot `seq` with the instant `instant` can continue slot by slot.
+    """Return whether a new export can continue from an earlier one, which ended at slot `seq` with the instant
+    `instant`.
 
-    It cannot continue if the slots since then were archived. It cannot continue either if the table was restored from a
-    backup, because other slots now have these numbers.
+    It cannot continue if the slots since then were archived, or if the table was restored from a backup, because other
+    slots now have these numbers.
     """
     if not max(history.oldest_slot() - 1, 1) <= seq <= history.known_head().seq:
         return False
@@ -144,7 +145,7 @@ def goes_on_from(history: History, seq: int, instant: str) -> bool:
 
 
 def require_no_partition(view: View, folder: str) -> None:
-    """Raise PartitionValueError if a partition of the table has the same folder as the export."""
+    """Raise PartitionValueError if a partition of the table is in the folder that an export needs for its metadata."""
     if any(partition.split("/")[0] == folder for partition in view.partitions):
         raise PartitionValueError(
             f"The table has a partition {folder!r}, and that is where the export would lie. Write the rows of this "

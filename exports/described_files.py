@@ -1,4 +1,7 @@
-"""Search for the data files whose bounds are in the exported metadata of a table, in every stored metadata file."""
+"""Search for the data files whose column bounds are in exported metadata, so that a purge can check them.
+
+All stored Delta and Iceberg metadata files are searched, not only current ones.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from hoodoo.storage.store import Store
 
 
 def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
-    """Yield the key of each Delta version, checkpoint and Iceberg manifest, and the data files whose bounds it has.
+    """Yield the path of each exported metadata file, with the paths of the data files whose column bounds it contains.
 
-    The paths are relative to the table. They are None for a metadata file that cannot be read.
+    These are Delta versions, Delta checkpoints and Iceberg manifests. Paths are relative to the table. The second value
+    is None for a metadata file that cannot be read.
     """
     base = location_of(store) + "/"
     for folder in (log.FOLDER, metadata_files.FOLDER):

@@ -1,4 +1,4 @@
-"""Export of a table to other formats. All arguments are checked before anything is written."""
+"""Export of a table to Delta and Iceberg. All arguments are checked before anything is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def export(
     mode: str = READ_OPTIMIZED,
     snapshots: str = NEWEST,
 ) -> ExportResult:
-    """Export the table to the requested formats, up to `view`, the newest view.
+    """Export the table to Delta, Iceberg or both, up to its newest slot.
 
     Args:
         store: The store of the table.
@@ -72,6 +72,8 @@ def export(
 
 
 def _forget_overlays(request: Request) -> None:
-    """Delete the overlays of this export if a purge or cleaning has passed their slot in the meantime."""
+    """Delete the overlay files that this export wrote, if a purge or cleaning has made their slot unreadable
+    meanwhile.
+    """
     if request.overlays and request.history.head().min_readable > request.until:
         request.overlays.forget_passed(request.history)

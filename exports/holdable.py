@@ -1,4 +1,4 @@
-"""Check for columns whose types a format does not support. It is independent of the formats."""
+"""Check for columns whose types an export format does not support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 
 def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
-    """Raise SchemaError with the dotted paths of all columns whose type a format does not support.
+    """Raise SchemaError if an export format does not support the type of a column. The error names all such columns.
 
     Args:
         columns: The columns of the table.

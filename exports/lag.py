@@ -1,4 +1,4 @@
-"""Lag of exports: the commits that readers of an exported format do not see yet. Read-only."""
+"""Lag of exports: the commits that readers of an exported Delta or Iceberg table do not see yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hoodoo.timeline.views.view import View
 
 
 def export_lag(store: Store, history: History, view: View, format: str, now_ms: int) -> ExportLag:
-    """Return the lag of one format.
+    """Return how far the export of one format lags behind the table.
 
     Args:
         store: The store of the table.
@@ -34,7 +34,7 @@ def export_lag(store: Store, history: History, view: View, format: str, now_ms: 
 
 
 def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]:
-    """Return the slots after `slot` that changed what readers see.
+    """Return the slots after the exported slot that changed what readers of the export see.
 
     Archived slots are left out, because they are unknown.
     """
@@ -50,7 +50,7 @@ def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]
 
 
 def _delta(store: Store) -> tuple[int, bool]:
-    """Return the slot that the Delta log shows, and whether it includes the contents of logs."""
+    """Return the newest slot in the Delta log, and whether the export includes the contents of log files."""
     newest = delta_log.newest(store)
     return newest.slot, bool(newest.overlays)
 

@@ -1,4 +1,4 @@
-"""Overlays: the contents of logs in a form for readers that only read base files.
+"""Overlays: the changes in a file group's logs, for Delta and Iceberg readers, which only read base files.
 
 An overlay belongs to a file group with logs. It lists the dead rows of the base file, which logs replace or delete. It
 also has a small Parquet file with the rows that the logs wrote. A reader that skips the dead rows and adds the overlay
@@ -40,13 +40,13 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class Overlay:
-    """The effect of the logs of one file group on its base file.
+    """Effect of the logs of one file group on its base file: rows to skip, and rows to add.
 
     Attributes:
-        name: The name, which identifies the files of the group and the columns of the table.
-        base: The base file, or None if the group only has logs.
+        name: The name, which identifies the files of the file group and the columns of the table.
+        base: The base file, or None if the file group only has logs.
         dead: Positions of the base rows that logs replace or delete: int64, ascending.
-        rows: The file with the rows that the logs wrote, or None if they wrote none.
+        rows: The file with the rows that the logs wrote, or None without such rows.
     """
 
     name: str
@@ -56,32 +56,40 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Return the name of a group's overlay. It changes with the files of the group and with the table's columns.
+    """Return the name of a file group's overlay. It changes with the files of the file group and with the table's
+    columns.
 
-    The name consists of the group, the newest slot of its files, and the id of the columns. Each part has a fixed
+    The name consists of the file group, the newest slot of its files, and the id of the columns. Each part has a fixed
     number of hexadecimal digits, so that the name is also a valid UUID.
     """
     return f"{_group_part(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
 
 
 def _group_part(group: FileGroup) -> str:
-    """Return a hash of the partition and the file id, because other engines may use one file id in two partitions."""
+    """Return a hash of the partition and the file id for an overlay name.
+
+    The file id alone is not enough, because other engines may use one file id in two partitions.
+    """
     return hashlib.sha256(f"{group.partition}\n{group.file_id}".encode()).hexdigest()[:_GROUP_DIGITS]
 
 
 def _newest_slot(group: FileGroup) -> int:
-    """Return the slot that added the newest file of a group. It identifies the set of files."""
+    """Return the slot that added the newest file of a file group. The slot identifies the current files of the file
+    group.
+    """
     return max(entry.seq for entry in group.files())
 
 
 def covered(view: View) -> list[FileGroup]:
-    """Return the file groups with logs, sorted by id. Readers of base files do not see their current rows."""
+    """Return the file groups with logs, sorted by id. Without overlays, readers of an export do not see their current
+    rows.
+    """
     found = [group for group in view.groups() if group.logs]
     return sorted(found, key=lambda group: (group.file_id, group.partition))
 
 
 class Overlays:
-    """The overlays of one table. Each overlay is built once for all formats."""
+    """Overlays of one table during an export. Each overlay is built once for all formats."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,9 +97,9 @@ class Overlays:
         self._keys: set[str] = set()  # keys of the written files
 
     def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
-        """Return the overlay of each of `groups`, which must have logs. Writes the files of overlay rows.
+        """Build the overlays of file groups with logs, and write the Parquet files with their rows.
 
-        Raises CorruptTable if a file of a group is damaged.
+        Raises CorruptTable if a file of a file group is damaged.
         """
         wanted = {name_of(config, group): group for group in groups}
         fresh = [(name, group) for name, group in wanted.items() if name not in self._made]
@@ -107,13 +115,13 @@ class Overlays:
 
     @staticmethod
     def whole_key(config: TableConfig, group: FileGroup) -> str:
-        """Return the key of the file that `whole` writes for a group."""
+        """Return the path of the file with all rows of a file group, which `whole` writes."""
         return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
 
     def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
-        """Write all merged rows of a group, for readers that cannot skip rows of its base file.
+        """Write all merged rows of a file group to one file, for readers that cannot skip rows of its base file.
 
-        Returns None if the group has no rows. Raises CorruptTable if a file of the group is damaged.
+        Returns None for a file group without rows. Raises CorruptTable if one of its files is damaged.
         """
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
         rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
@@ -121,7 +129,7 @@ class Overlays:
         return _write(writing, config, group, key, _placed(group, rows))
 
     def forget_passed(self, history: History) -> None:
-        """Delete the overlays written here whose slots are no longer readable.
+        """Delete the overlay files written by this export whose slots are no longer readable.
 
         A concurrent purge may have searched for its keys before these files were written.
         """
@@ -133,7 +141,7 @@ class Overlays:
 
 
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
-    """Return the positions of dead rows in the base file, and the rows that the logs wrote.
+    """Return the positions of the base rows that logs replace or delete, and the rows that the logs wrote.
 
     The rows include record keys and partition, as in base files, because a purge searches for these.
     """
@@ -154,7 +162,9 @@ def _placed(group: FileGroup, rows: pa.Table) -> pa.Table:
 def _of_whole_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Build an overlay of logs with whole rows and deletes. Only keys and ordering values of the base file are read."""
+    """Build the overlay of logs that contain only whole rows and deletes. Reads only keys and ordering values of the
+    base file.
+    """
     pending = config.merge_policy.apply_streaming(parts)
     dead = np.empty(0, np.int64)
     if group.base:
@@ -166,7 +176,7 @@ def _of_whole_rows(
 def _of_keys(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Build an overlay of logs with partial updates. All rows whose keys occur in the logs are merged."""
+    """Build the overlay of logs with partial updates, by merging all rows whose keys occur in the logs."""
     keys = pa.concat_arrays([chunk for part in parts for chunk in part.rows[RECORD_KEY].chunks]).unique()
     dead = np.empty(0, np.int64)
     if group.base:
@@ -177,7 +187,7 @@ def _of_keys(
 
 
 def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
-    """Write rows to a file. Returns None without rows."""
+    """Write rows to a Parquet file, and return it as an added file. Returns None without rows."""
     if not len(rows):
         return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
@@ -202,15 +212,15 @@ def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, ro
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    """Return a digest that identifies the overlays of these groups."""
+    """Return a digest that changes whenever one of the overlays of these file groups changes."""
     return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
 def passed_overlays(history: History) -> Callable[[str], bool]:
-    """Return a function that returns whether an overlay name is unused by exports of all readable slots.
+    """Return a function that takes an overlay name, and returns whether no export of a readable slot uses the overlay.
 
-    An export uses the overlay of a group as of its slot. An overlay is therefore unused if it is older than the group's
-    overlay at the oldest readable slot.
+    An export uses the overlay of a file group as of its slot. An overlay is therefore unused if it is older than the
+    overlay of its file group at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
     newest = {_group_part(group): _newest_slot(group) for group in history.state(readable).groups()}
@@ -223,9 +233,8 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete the files of unused overlays that are older than a day.
-
-    Readers of older exports may still use newer files.
+    """Delete the files of unused overlays that are older than a day. Readers of older exports may still use newer
+    files.
     """
     for key, _ in passed_files(store, passed):
         if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
@@ -233,7 +242,9 @@ def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> 
 
 
 def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
-    """Return the files of unused overlays and their sizes in bytes: files of rows, and files that list dead rows."""
+    """Return the path and size in bytes of each file of an unused overlay: Parquet files of rows, and deletion
+    vectors.
+    """
     return [
         (key, size)
         for key, size in (*store.list(OVERLAYS), *store.list(VECTORS))

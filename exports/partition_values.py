@@ -1,6 +1,7 @@
-"""Partition values of a base file for other formats, which need one value for all rows.
+"""Partition values and column bounds of base files, for the metadata of exports.
 
-The values come from folder names and statistics. No file is opened.
+Delta and Iceberg need one partition value for all rows of a file. The values come from folder names and statistics. No
+file is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def partition_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the partition columns whose values are in folder names.
+    """Return the partition columns whose values can be read from folder names.
 
     Returns () if the key generator of another engine created the folders.
     """
@@ -24,10 +25,10 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
-    """Return the typed value of each partition column of a file, or None if the rows have different values.
+    """Return the typed value of each partition column of a base file, or None if its rows have different values.
 
-    A null value is None. Nulls and empty strings share the default partition. The statistics of the file show which of
-    them it contains.
+    A null value is None. Nulls and empty strings share the default partition. The statistics of the file show whether
+    it contains nulls or empty strings.
     """
     names = partition_columns(config)
     if not names:
@@ -46,7 +47,8 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
 
 
 def bounded_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the columns whose bounds are exported: key, ordering and partition columns, and the first 32 columns.
+    """Return the columns whose minimum and maximum are exported: key, ordering, partition columns and the first 32
+    columns.
 
     Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
     """
@@ -55,9 +57,10 @@ def bounded_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """Return [least, greatest, nulls] by current column name, in the form of `statistics.to_json`.
+    """Return minimum, maximum and null count of each exported column of a base file, by current column name.
 
-    Nested columns are left out, because the formats only have statistics for their fields.
+    The values have the form of `statistics.to_json`. Nested columns are left out, because the formats only have
+    statistics for their fields.
     """
     found, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
     wanted = (name for name in bounded_columns(config) if name in found and name in columns)

@@ -1,4 +1,4 @@
-"""Export request, which is the same for each format."""
+"""Request for an export, which is the same for Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 
 NEWEST, ALL = "newest", "all"
-"""Slots that get Iceberg snapshots: the newest slot of each export, or each slot that changed base files."""
+"""Slots that get Iceberg snapshots: the newest slot of an export ('newest'), or all that changed base files ('all')."""
 HISTORIES = (NEWEST, ALL)
 
 
@@ -22,7 +22,7 @@ class Request:
         store: The store of the table.
         history: The slots of the table.
         config: The configuration of the table.
-        until: The slot that readers will see.
+        until: The slot to export, which readers will see.
         now_ms: The current time in ms since 1970. Decides which unused files are old enough to delete.
         rebuild: True replaces the existing metadata, whatever its contents.
         overlays: The overlays that show the contents of logs to readers. None: logs are not exported.

@@ -1,4 +1,4 @@
-"""Results of exports and registrations, and the lag of an export."""
+"""Results of exports and of registrations in a catalog, and the lag of an export."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeltaExport:
-    """Result of an export to a Delta log.
+    """Result of an export to Delta: the newest Delta version, and the number of written files.
 
     Attributes:
         version: The newest version of the Delta table.
@@ -24,7 +24,7 @@ class DeltaExport:
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """Result of an export to Iceberg metadata.
+    """Result of an export to Iceberg: the newest metadata file and snapshot, and the number of written files.
 
     Attributes:
         metadata: The newest metadata file, relative to the table. Catalogs and some readers need it.
@@ -43,11 +43,11 @@ class IcebergExport:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """Result of the registration in a catalog.
+    """Result of registering an exported Iceberg table in a catalog.
 
     Attributes:
-        identifier: The table in the catalog.
-        metadata: The metadata file that the entry points to.
+        identifier: The name of the table in the catalog.
+        metadata: The metadata file that the catalog entry points to.
         change: 'registered' for a new entry, 'moved' if the entry pointed to an older file, 'kept' if it already
             pointed to this file or a newer one.
     """
@@ -59,10 +59,10 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Result of an export.
+    """Result of an export to Delta, Iceberg or both.
 
     Attributes:
-        slot: The slot that the exported formats show.
+        slot: The slot whose rows readers of the exported formats see.
         delta: The Delta export, or None if not requested.
         iceberg: The Iceberg export, or None if not requested.
         catalog: The catalog entry, or None if not requested.
@@ -76,10 +76,10 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class RegisteredEntry:
-    """Result of the registration of one Hudi entry in a metastore.
+    """Result of registering one Hudi entry of a table in a metastore.
 
     Attributes:
-        identifier: The entry in the catalog.
+        identifier: The name of the entry in the catalog.
         change: 'registered' for a new entry, 'refreshed' if the entry described an older commit, 'kept' if it already
             described this commit or a newer one.
         partitions: The number of partitions of the table.
@@ -96,7 +96,7 @@ class RegisteredEntry:
 
 @dataclass(frozen=True)
 class RegisterResult:
-    """Result of the registration of a table's Hudi entries in a metastore.
+    """Result of registering a table as Hudi entries in a metastore.
 
     Attributes:
         slot: The slot whose columns and partitions the entries show.
@@ -110,7 +110,7 @@ class RegisterResult:
 
 @dataclass(frozen=True)
 class ExportLag:
-    """Lag of an exported format: the changes that its readers do not see yet.
+    """Lag of an exported format: the number and age of changes that its readers do not see yet.
 
     Attributes:
         slot: The slot that the newest version or snapshot shows. 0 if there is none, or if another writer wrote it.

@@ -1,4 +1,4 @@
-"""Writer of the files of an export, which also counts them."""
+"""Writer of the metadata files of an export. It also counts the files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoodoo.storage.store import BytesLike, Store
 
 
 class Writing:
-    """Writer of an export to a store.
+    """Writer of exported Delta or Iceberg metadata to object storage or a disk.
 
     A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter
     already wrote the same bytes, the write succeeds.
@@ -19,7 +19,10 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create `key`. Raises FileExistsError if it exists with other bytes, or if it was deleted in the meantime."""
+        """Create a metadata file. Succeeds if another exporter has already written the same bytes.
+
+        Raises FileExistsError if the file exists with other bytes, or if it was deleted in the meantime.
+        """
         try:
             self.store.write_once(key, data)
         except FileNotFoundError:
@@ -27,7 +30,9 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create `key` unless it exists. An existing file has equivalent contents. Returns the size in bytes."""
+        """Create a metadata file unless it exists, and return its size in bytes. An existing file has equivalent
+        contents.
+        """
         try:
             self.store.create(key, data)
         except FileExistsError:
@@ -36,7 +41,7 @@ class Writing:
         return len(data)
 
     def replace(self, key: str, data: bytes) -> None:
-        """Create or replace `key`."""
+        """Create or replace a metadata file."""
         self.store.put(key, data)
         self._count(data)
 

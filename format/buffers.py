@@ -15,12 +15,15 @@ SLACK = 8
 
 
 def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the contiguous chunks of a column. An Array is one chunk. A ChunkedArray can be empty."""
+    """Return the chunks of an Arrow column as a list of arrays. A plain Array is one chunk.
+
+    The list is empty for a ChunkedArray without chunks.
+    """
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets (int64[n + 1]) and bytes (uint8) of a string or binary array, small or large.
+    """Return the offsets (int64[n + 1]) and the bytes (uint8) of an Arrow string or binary array as numpy arrays.
 
     The bytes are not copied. Offsets are indexes into the returned bytes, even if the array is a slice. The length of a
     null is arbitrary.
@@ -36,13 +39,16 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a view of `data` (uint8) whose element i is the word of `dtype` at byte i. It is writable if `data` is."""
+    """Return a view of bytes whose element i is the word of type `dtype` that starts at byte i.
+
+    The view is writable if `data` is.
+    """
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
 
 class Words:
-    """Words of `data` (uint8) at a distance from each of some starts (int64[n]).
+    """Reader of words at a fixed distance from several start positions (int64[n]) in a byte array.
 
     If the starts have equal distances, as for keys of one length, the words are a view. Otherwise they are a copy,
     which takes several times as long.
@@ -54,7 +60,7 @@ class Words:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """Return the word of `dtype` that begins `distance` bytes after each start.
+        """Return the word of type `dtype` that starts `distance` bytes after each start position.
 
         All words must be within the data.
         """
@@ -65,12 +71,12 @@ class Words:
 
 
 def padded(data: np.ndarray) -> np.ndarray:
-    """Return `data`, or a padded copy if it has fewer than eight bytes, for `words_at`."""
+    """Pad bytes to the length that `words_at` needs, if they are shorter than eight bytes."""
     return data if len(data) >= SLACK else np.concatenate([data, np.zeros(SLACK, np.uint8)])
 
 
 def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each distinct value of `sizes` (int64 >= 0) with its positions, in ascending order of the value."""
+    """Group positions by their value in `sizes` (int64 >= 0), and yield each value with its positions in order."""
     if len(sizes) == 0:
         return
     least, most = int(sizes.min()), int(sizes.max())

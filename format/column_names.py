@@ -1,6 +1,6 @@
-"""Rules for column names. A table's columns are stored as an Avro schema, and Avro restricts names.
+"""Rules for column names: detection of names that are invalid in Avro, and suggestions for valid ones.
 
-This module detects invalid names and suggests valid ones. Callers reject or replace invalid names.
+A table's columns are stored as an Avro schema, and Avro restricts names. Callers reject or replace invalid names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Misnamed(NamedTuple):
-    """A column, or a field of a struct, with a name that is invalid in Avro.
+    """Column or struct field whose name is invalid in Avro, with a suggested name.
 
     Attributes:
         path: The path of the column in errors: 's.f', 'list[].f', 'map{}.f'.
@@ -41,7 +41,7 @@ def is_allowed(name: str) -> bool:
 
 
 def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
-    """Return a valid name for each of `names` that is invalid in Avro.
+    """Suggest a valid name for each column name that is invalid in Avro.
 
     The names are in snake case, with ASCII letters, and unique.
 
@@ -65,7 +65,7 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
 
 
 def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
-    """Yield the columns of a schema with invalid Avro names, including fields of structs.
+    """Yield the columns and nested struct fields whose names are invalid in Avro.
 
     Args:
         fields: The columns, or the fields of one struct.
@@ -82,7 +82,10 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
 
 
 def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
-    """Yield the fields of structs in a type with invalid Avro names. `path` is the path of the column with the type."""
+    """Yield the struct fields inside a type whose names are invalid in Avro.
+
+    `path` is the path of the column that has the type.
+    """
     if pa.types.is_struct(kind):
         yield from misnamed(kind, f"{path}.")
     elif pa.types.is_map(kind):
@@ -94,7 +97,7 @@ def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
 
 
 def require_allowed(found: Iterable[Misnamed]) -> None:
-    """Raise SchemaError if there are invalid names. The error lists all of them with the suggested names."""
+    """Raise SchemaError if there are any invalid column names. The error lists all of them with suggested names."""
     wrong = list(found)
     if not wrong:
         return
@@ -111,14 +114,17 @@ def require_allowed(found: Iterable[Misnamed]) -> None:
 
 
 def _snake(name: str) -> str:
-    """Convert `Order ID` to `order_id`. Returns '' if no letter or digit has an ASCII form."""
+    """Convert a column name to snake case with ASCII letters, such as `Order ID` to `order_id`.
+
+    Returns '' if no letter or digit has an ASCII form.
+    """
     plain = "".join(map(_ascii, unicodedata.normalize("NFKD", name)))
     words = re.sub(r"[^A-Za-z0-9]+", "_", _WORD_ENDS.sub("_", plain)).strip("_").lower()
     return f"_{words}" if words[:1].isdigit() else words
 
 
 def _ascii(char: str) -> str:
-    """Return a letter without its marks, or a space for characters that are neither Latin letters nor digits."""
+    """Convert a character to its base letter in ASCII, or to a space if it is neither a Latin letter nor a digit."""
     if char.isascii():
         return char
     if unicodedata.combining(char):

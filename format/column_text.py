@@ -1,4 +1,4 @@
-"""Text form of an Arrow schema: `id string, at timestamp, price decimal(10,2), tags list<string>`.
+"""Text format for Arrow schemas, such as `id string, at timestamp, price decimal(10,2), tags list<string>`.
 
 Type names of SQL and of Arrow are supported.
 """
@@ -51,13 +51,13 @@ _SAID = {
         *("date", "time", "timestamp", "timestamp_ntz"),
     )
 }
-"""The name with which each type is written."""
+"""Name of each type in the text format of a schema."""
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """Parse the text form of a schema. Raises SchemaError, which names the column.
+    """Parse a schema from its text format, such as 'id string, at timestamp'. Raises SchemaError for an invalid column.
 
     timestamp is in UTC, and timestamp_ntz has no zone.
     """
@@ -65,12 +65,12 @@ def parse_columns(text: str) -> pa.Schema:
 
 
 def column_text(schema: pa.Schema) -> str:
-    """Return the text form of a schema. Raises SchemaError for a name or a type without a text form."""
+    """Return a schema in its text format. Raises SchemaError for a name or a type that the format cannot express."""
     return ", ".join(_field_text(field) for field in schema)
 
 
 def parse_type(text: str, column: str) -> pa.DataType:
-    """Parse the type of `column`, as in `parse_columns`. Raises SchemaError."""
+    """Parse the type of a column from text such as 'list<string>'. Raises SchemaError."""
     return _type(text.strip(), column)
 
 
@@ -112,7 +112,7 @@ def _type_text(kind: pa.DataType) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the parts between commas outside of brackets."""
+    """Split a string at commas outside of brackets."""
     depth, start = 0, 0
     for index, sign in enumerate(text):
         depth += (sign in "(<") - (sign in ")>")

@@ -1,4 +1,4 @@
-"""Conversion of values after a type change, with one rule for data files, logs, statistics and batches.
+"""Conversion of values after a type change of a column, for data files, logs, statistics and batches alike.
 
 Arrow's casts are not used directly, because they round between some types and reject others. hoodoo's type changes are
 exact. Type changes that only other engines allow are read as Apache Hudi's readers do. timeline/columns/alterations.py
@@ -18,7 +18,7 @@ A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
 def convert(values: A, kind: pa.DataType) -> A:
-    """Return `values`, of a flat type, converted to `kind`. `is_readable` must be true for the types.
+    """Convert values of a flat type to the type that the column has now. `is_readable` must be true for the types.
 
     A float becomes the double with its shortest decimal text, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for a value
     that does not fit. This occurs only if a restore makes a type narrower.
@@ -42,9 +42,9 @@ def _all_equal(left: A, right: A) -> bool:
 
 
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether every value of type `old` has an equal value of type `new`.
+    """Return whether type `new` can represent every value of type `old` exactly, so that a column may be widened.
 
-    Such a column may be widened from `old` to `new`. The value of a float is its shortest decimal text.
+    A float is compared by its shortest decimal text.
     """
     if pa.types.is_decimal(new):
         whole = new.precision - new.scale
@@ -72,7 +72,7 @@ _FOREIGN = {
 
 
 def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether a batch with values of type `new` widens a column of type `old` automatically.
+    """Return whether a batch with type `new` widens a column of type `old` without an explicit type change.
 
     This is so if the change is exact, no number becomes text, and no float becomes a double.
     """
@@ -80,7 +80,7 @@ def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether values of type `old` in a file can be read as `new`.
+    """Return whether values that a file stores as type `old` can be read as type `new`.
 
     Some of these changes are only made by other engines. A restore may make a type narrower again. Each value that fits
     can then be read.
@@ -94,7 +94,7 @@ def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert the bounds of a column of type `old` to bounds of the values as type `new`.
+    """Convert the minimum and maximum of a column from type `old` to type `new`, or return None for both.
 
     Both are None if they cannot be converted: numbers as text have another order, and bounds may not fit a narrower
     type.

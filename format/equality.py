@@ -1,4 +1,4 @@
-"""Vectorized equality of Arrow values of any type."""
+"""Equality of Arrow values of any type, for whole arrays at a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pyarrow.compute as pc
 
 
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Compare two arrays of one type and length, value by value. Nulls are equal to each other, and so are NaNs.
+    """Compare two arrays of the same type and length value by value, and return a boolean mask of equal values.
 
-    Returns:
-        A mask, True if the values at an index are equal.
+    Nulls are equal to each other, and so are NaNs.
     """
     kind = left.type
     valid = left.is_valid().to_numpy(zero_copy_only=False)
@@ -33,7 +32,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 
 def _as_list(values: pa.Array) -> pa.Array:
-    """Return a map array as a list array of its entries."""
+    """Convert a map array to a list array of its entries. Other arrays are returned unchanged."""
     if not pa.types.is_map(values.type):
         return values
     entries = pa.StructArray.from_arrays(

@@ -1,4 +1,4 @@
-"""Hash of record keys: XXH64 with seed 42 of the UTF-8 bytes, for whole columns.
+"""Hash of record keys, for whole columns at a time: XXH64 with seed 42 of the UTF-8 bytes.
 
 It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by it
 without Python. Specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
@@ -28,7 +28,7 @@ _FEW, _LONG = 128, 256
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return XXH64 (seed 42) of each key's UTF-8 bytes as uint64[n]. `keys` is a string or large_string column.
+    """Return the XXH64 hash (seed 42) of each key in a string column, as uint64[n].
 
     Raises KeyValueError if a key is null.
     """
@@ -42,9 +42,9 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def hash64_of_words(words: np.ndarray) -> np.ndarray:
-    """Return XXH64 (seed 42) of each number's little-endian bytes as uint64[n]. `words` is int32[n] or int64[n].
+    """Return the XXH64 hash (seed 42) of each integer (int32 or int64), as uint64[n].
 
-    It equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
+    It hashes the little-endian bytes, and equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """
     width = words.dtype.itemsize
     data = padded(np.ascontiguousarray(words).view(np.uint8))
@@ -74,7 +74,7 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
 
 
 def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
-    """Return the hashes of `keys` keys, all of `length` bytes, by the steps of the specification."""
+    """Return the XXH64 hashes of keys that all have `length` bytes, following the steps of the specification."""
     with np.errstate(over="ignore"):
         acc = _stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):
@@ -88,7 +88,7 @@ def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
 
 
 def _stripes(words: Words, keys: int, length: int) -> np.ndarray:
-    """Process the complete 32-byte stripes with four accumulators, and merge these."""
+    """Hash the complete 32-byte stripes of each key with XXH64's four accumulators, and merge these."""
     seed = np.uint64(SEED)
     if length < 32:
         return np.full(keys, seed + _P5)

@@ -36,7 +36,7 @@ _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 
 def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
-    """Encode an HFile.
+    """Encode an HFile: a sorted file of keys and values, as in Hudi's metadata table.
 
     Args:
         values: The value of each key, at least one.
@@ -66,7 +66,7 @@ _Entries = Sequence[tuple[bytes, bytes]]
 
 
 def _chunks(entries: _Entries) -> Iterable[_Entries]:
-    """Yield the entries of each data block."""
+    """Divide the sorted entries among the data blocks of an HFile."""
     chunk: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:

@@ -1,4 +1,4 @@
-"""Keyed hash of a record key, which distinguishes keys with equal `hash64`.
+"""Hash of a record key with a secret, which distinguishes keys that have equal `hash64` values.
 
 Anybody can construct keys with equal XXH64, for every seed. This hash is multilinear over 32-bit words. Without the
 secret, a collision in the upper 33 bits has a probability of 2^-33 (Lemire and Kaser 2014, "Strongly universal string
@@ -27,9 +27,9 @@ _HIGH = np.uint64(32)
 
 
 def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
-    """Return the check of each key's UTF-8 bytes as uint64[n].
+    """Return the keyed hash of each record key as uint64[n]. Only its upper bits are used.
 
-    Only the upper bits are used. `keys` are non-null strings.
+    `keys` are strings without nulls.
     """
     parts = [_checked(chunk, secret) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
@@ -78,13 +78,13 @@ def _long(key: np.ndarray, secret: bytes) -> np.ndarray:
 
 
 def _power(count: int) -> int:
-    """Return the next power of two, so that few lists of factors are computed."""
+    """Round a count up to a power of two, so that few lists of factors are computed."""
     return 1 << max(4, count - 1).bit_length()
 
 
 @lru_cache(maxsize=64)
 def _factors(secret: bytes, count: int) -> np.ndarray:
-    """Return `count` random multipliers, uint64. A longer list begins with a shorter one."""
+    """Derive `count` pseudorandom multipliers (uint64) from the secret. A longer list begins with a shorter one."""
     return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
 
 

@@ -37,11 +37,11 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
-"""Function that handles invalid keys: (mask, their texts, the column, the reason)."""
+"""Function that handles invalid keys. It gets a mask of the invalid rows, the keys, the column and the reason."""
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """Return the `_hoodie_record_key` of each row.
+    """Return the record key of each row (`_hoodie_record_key`), encoded as Hudi does.
 
     It is the plain value for one key column and at most one partition column. Otherwise it is `a:1,b:2` in declared
     order.
@@ -55,7 +55,7 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
 
 
 def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
-    """Return the record keys of rows whose files do not store keys, computed from the key columns as Hudi does.
+    """Compute the record keys of rows from their key columns, for tables whose files do not store keys.
 
     Several key columns are encoded as in `record_keys`. A single one is the plain value.
     """
@@ -63,7 +63,7 @@ def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
 
 
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows whose keys `record_keys` rejects."""
+    """Return a boolean mask of the rows whose key columns `record_keys` rejects."""
     found = np.zeros(len(rows), bool)
 
     def note(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
@@ -91,7 +91,9 @@ def _record_keys(
 def partition_paths(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> pa.DictionaryArray:
-    """Return the `_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once.
+    """Return the partition path of each row (`_hoodie_partition_path`) as a dictionary array.
+
+    The array has int32 indices, and each distinct path once.
 
     Without partition columns, the only path is ''. Raises PartitionValueError, which names column and value, for an
     invalid folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, an unencoded
@@ -115,7 +117,7 @@ def partition_paths(
 def unfit_partitions(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows whose partition values `partition_paths` rejects.
+    """Return a boolean mask of the rows whose partition columns `partition_paths` rejects.
 
     Each distinct value is checked once.
     """
@@ -135,11 +137,11 @@ def unfit_partitions(
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """Return the typed partition values of the rows under `path`.
+    """Parse a partition path into the typed values of the partition columns, by column name.
 
-    They are int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes. None is the default
-    partition: null, or possibly the empty value in a string or binary column. Raises CorruptTable for a path that does
-    not match the columns.
+    The values are int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes. None is the
+    default partition: null, or possibly the empty value in a string or binary column. Raises CorruptTable for a path
+    that does not match the columns.
     """
     texts = partition_texts(path, partition_columns, hive_style, url_encode)
     return {
@@ -151,9 +153,9 @@ def partition_values(
 def partition_texts(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
-    """Return the text of each partition column in `path`, without its name and escapes. Null is `DEFAULT_PARTITION`.
+    """Parse a partition path into the strings of the partition columns, without column names and escapes.
 
-    Raises CorruptTable for a path that does not match the columns.
+    Null is `DEFAULT_PARTITION`. Raises CorruptTable for a path that does not match the columns.
     """
     if not partition_columns:
         return ()
@@ -175,7 +177,7 @@ def partition_texts(
 def check_key_columns(
     schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: Sequence[str]
 ) -> None:
-    """Check that the columns can be the key, partition and ordering columns of a table.
+    """Validate the key, partition and ordering columns of a new table.
 
     Raises SchemaError for a missing or repeated column, for no key column, for a key or partition column that is float,
     time or nested, and for an ordering column that is not integer, float, decimal, date, timestamp or string.
@@ -203,7 +205,7 @@ def _key_texts(rows: pa.Table, name: str, refuse: Refuse) -> pa.StringArray:
 
 
 def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
-    """Reject keys without any text, as Apache Hudi does."""
+    """Reject rows whose key columns are all empty strings, as Apache Hudi does."""
     empty = pc.equal(pc.binary_length(texts[0]), 0)
     for more in texts[1:]:
         empty = pc.and_(empty, pc.equal(pc.binary_length(more), 0))
@@ -264,7 +266,9 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, wh
 def _distinct_tuples(
     indices: list[npt.NDArray[np.int32]], sizes: list[int]
 ) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
-    """Return the number of the distinct tuple of each row, and per column the index that each tuple has in it.
+    """Find the distinct combinations of values in several columns.
+
+    Returns the number of each row's combination, and for each column the index of its value in each combination.
 
     Fewer than 2^31 tuples times fewer than 2^31 values fit into 64 bits, so no pair of tuples shares a code.
     """
@@ -278,7 +282,7 @@ def _distinct_tuples(
 
 
 def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
-    """Return the folder name of each distinct value of a column."""
+    """Return the folder name of each distinct value of a partition column."""
     out = []
     for value in _texts(values).to_pylist():
         text = _encode(name, value, values.type, url_encode) if value else DEFAULT_PARTITION
@@ -301,7 +305,10 @@ def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
 
 
 def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
-    """Check the path segments of a value. Without URL encoding, one value may give several segments."""
+    """Raise PartitionValueError if a partition value results in an invalid folder name.
+
+    Without URL encoding, one value may result in several folders.
+    """
     pieces = segment.split("/")
     for piece in pieces:
         if piece in ("", ".", ".."):
@@ -343,7 +350,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
 
 
 def _from_text(text: str, type_: pa.DataType) -> Any:
-    """Return the value of a string. This is the inverse of `_texts`."""
+    """Parse the string of a key or partition value into a typed value, the inverse of `_texts`."""
     types = pa.types
     if _is_text(type_):
         return text
@@ -366,7 +373,7 @@ def _from_text(text: str, type_: pa.DataType) -> Any:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
-    """Return a column as one array without a dictionary."""
+    """Return a column of `rows` as one Arrow array without dictionary encoding."""
     if name not in rows.schema.names:
         raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
     column = rows.column(name)
@@ -384,7 +391,7 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> pa.StringArray:
-    """Return the text of each value in Hudi's encoding for keys and paths. Nulls stay null.
+    """Convert the values of a column to strings in Hudi's encoding for keys and paths. Nulls stay null.
 
     Raises SchemaError for a type that cannot be a key.
     """
@@ -401,7 +408,7 @@ def _texts(column: pa.Array) -> pa.StringArray:
 
 
 def _hex(column: pa.BinaryArray) -> pa.StringArray:
-    """Return the lower-case hex text of each value. Raises KeyValueError for more than 1 GiB of bytes."""
+    """Convert binary values to lower-case hexadecimal strings. Raises KeyValueError for more than 1 GiB of bytes."""
     filled = column.fill_null(b"")
     if not len(filled):
         return pa.array([], pa.string())

@@ -1,4 +1,4 @@
-"""Type information of a batch with columns or fields that only contain nulls and empty lists."""
+"""Detection of batch columns and fields with an unknown type, because they contain only nulls and empty lists."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pyarrow as pa
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return a type without the parts that only contain nulls and empty lists, because their types are unknown.
+    """Return a type without the parts that only contain nulls and empty lists, or None if nothing is left.
 
-    Returns None if nothing is left.
+    The type of such parts is unknown.
     """
     if pa.types.is_struct(kind):
         inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]

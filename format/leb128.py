@@ -1,4 +1,4 @@
-"""Variable-length integers with seven bits per byte, lowest first (LEB128), as in Avro, Thrift and protocol buffers.
+"""Variable-length integers (LEB128) with seven bits per byte, lowest first, as in Avro and Thrift.
 
 Callers handle the encoding of signs.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def write(out: bytearray, number: int) -> None:
-    """Append `number`, which must not be negative."""
+    """Append a non-negative integer to `out` in LEB128 encoding."""
     while number > 127:
         out.append(number & 127 | 128)
         number >>= 7
@@ -15,7 +15,7 @@ def write(out: bytearray, number: int) -> None:
 
 
 def encoded(number: int) -> bytes:
-    """Return the bytes of `number`, which must not be negative."""
+    """Return a non-negative integer in LEB128 encoding."""
     out = bytearray()
     write(out, number)
     return bytes(out)

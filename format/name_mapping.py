@@ -1,4 +1,4 @@
-"""Mapping between the two names of a column: its name in the table and its original name.
+"""Mapping between the current name of a column in the table and its original name.
 
 A column may be created from a name that Avro does not allow ("Order ID"), which is then its original name. Callers may
 use either name, and rows can be returned with the original names. An original name belongs to a column id, so it stays
@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Level:
-    """Columns of one level of nesting, with a mapping of their names.
+    """Mapping of column names on one level: the table's columns, or the fields of one struct.
 
     Attributes:
         columns: The columns by their names.
@@ -44,7 +44,7 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Return the mapping for `columns`: from both names to the table's names, or to original names."""
+        """Create the mapping for columns: from both names to the table's names, or to the original names."""
         known = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
@@ -53,7 +53,7 @@ class Level:
         return Level(known, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Return the mapping for the fields of structs in a column, including lists and maps of structs, or None."""
+        """Return the mapping for the struct fields of a column, also inside lists and maps, or None without any."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -61,12 +61,12 @@ class Level:
         return Level.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
-        """Return the new name of the column `given`. Unknown names are unchanged."""
+        """Return the mapped name of a column. Unknown names are returned unchanged."""
         column = self.columns.get(given)
         return given if column is None else self.made[column.id]
 
     def names(self, given: Sequence[str], around: str = "") -> list[str]:
-        """Return the new names of columns of one level.
+        """Return the mapped names of several columns on this level.
 
         Args:
             given: Their names. Repeated names stay repeated.
@@ -88,7 +88,7 @@ class Level:
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
-        """Return whether the mapping renames a field in a type of the parent column."""
+        """Return whether the mapping renames any struct field in the type of the parent column."""
         if not pa.types.is_struct(kind):
             return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
         for field in kind:
@@ -98,7 +98,7 @@ class Level:
         return False
 
     def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
-        """Return a type of the parent column with renamed fields. Raises ColumnError."""
+        """Rename the struct fields in the type of the parent column. Raises ColumnError."""
         if pa.types.is_struct(kind):
             names = self.names([field.name for field in kind], f"{path}.")
             return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
@@ -114,7 +114,7 @@ class Level:
         return field.with_name(name).with_type(kind)
 
     def array(self, array: pa.Array, path: str) -> pa.Array:
-        """Return values of the parent column with renamed fields. Raises ColumnError."""
+        """Rename the struct fields in the values of the parent column. Raises ColumnError."""
         nulls = array.is_null() if array.null_count else None
         if pa.types.is_struct(array.type):
             return self._structs(array, nulls, path)
@@ -144,7 +144,7 @@ class Level:
         return pa.StructArray.from_arrays(list(there.values()), names=names, mask=nulls)
 
     def _with_values(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return `given` without all-null fields that also exist with their other name, which JSON lines may cause."""
+        """Drop all-null struct fields that also exist with their other name. JSON lines may cause such fields."""
         taken = dict[str, str]()
         for name, values in given.items():
             made = self.name(name)
@@ -159,7 +159,7 @@ class Level:
 
 @dataclass(frozen=True)
 class NameMapping:
-    """Mapping between the names and the original names of a table's columns.
+    """Mapping between the current names and the original names of a table's columns.
 
     Attributes:
         columns: The columns of the table.
@@ -171,12 +171,12 @@ class NameMapping:
     travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
     def __bool__(self) -> bool:
-        """Return True if a column has an original name."""
+        """Return True if any column has an original name."""
         return bool(self.paths)
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """The original name of each column that has one, by its path."""
+        """The original names of columns, by the path of the column such as 's.f'."""
         return dict(self._paths(self.columns, ""))
 
     def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:
@@ -191,17 +191,17 @@ class NameMapping:
 
     @cached_property
     def taken(self) -> Level:
-        """Mapping from both names to the table's names."""
+        """Mapping from current and original names to the table's current names."""
         return Level.of(self.columns, self.originals, False)
 
     @cached_property
     def given_back(self) -> Level:
-        """Mapping from the table's names to the original names."""
+        """Mapping from the table's current names to the original names."""
         return Level.of(self.columns, self.originals, True)
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert a list or tuple of column names to the table's names. Other values are returned unchanged."""
+        """Convert a list or tuple of column names to the table's current names. Other values are returned unchanged."""
         found: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return found
@@ -209,11 +209,11 @@ class NameMapping:
         return found
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """Return the original names of the given columns that have one."""
+        """Return the original names of those given columns that have one."""
         return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """Convert the keys of a mapping by column to the table's names. Other values are returned unchanged.
+        """Convert the keys of a dict by column name to the table's current names. Other values are returned unchanged.
 
         Raises:
             ColumnError: The mapping has both names of a column.
@@ -225,14 +225,17 @@ class NameMapping:
         return found
 
     def path(self, given: T) -> T:
-        """Convert a path such as 's.f' to the table's names. The column need not exist yet."""
+        """Convert the path of a column or field, such as 's.f', to the table's current names.
+
+        The column need not exist yet.
+        """
         found: Any = given
         if self and isinstance(given, str):
             found = _path(self.taken, given)
         return found
 
     def text(self, given: T) -> T:
-        """Convert the column names in SQL to the table's names, with quotes if needed.
+        """Convert the column names in an SQL text to the table's current names, with quotes if needed.
 
         Other values are returned unchanged.
         """
@@ -242,7 +245,7 @@ class NameMapping:
         return found
 
     def expressions(self, given: T) -> T:
-        """Convert new values by column: keys as in `keys`, and values as in `text`.
+        """Convert the column names in a dict of column to SQL expression to the table's current names.
 
         Other values are returned unchanged.
 
@@ -252,7 +255,10 @@ class NameMapping:
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Convert the SQL of checks as in `text`, for a mapping by check name. Other values are returned unchanged."""
+        """Convert the column names in a dict of check name to SQL condition to the table's current names.
+
+        Other values are returned unchanged.
+        """
         found: Any = given
         if self and isinstance(given, Mapping):
             found = {name: self.text(text) for name, text in given.items()}
@@ -277,7 +283,7 @@ class NameMapping:
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """Add each column of `schema` that has an original name with that name too."""
+        """Add each column that has an original name to the schema a second time, under its original name."""
         level = self.given_back
         others = [
             level._field(field, level.name(field.name), "")
@@ -287,29 +293,37 @@ class NameMapping:
         return pa.schema([*schema, *others]) if others else schema
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Convert the columns of a batch to the table's names. Raises ColumnError if it has both names of a column."""
+        """Rename the columns of a batch's schema to the table's current names.
+
+        Raises ColumnError if a column appears under its current and its original name.
+        """
         return _schema(schema, self.taken) if self else schema
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """Convert a batch to the table's names. Raises ColumnError if it has both names of a column."""
+        """Rename the columns of a batch to the table's current names.
+
+        Raises ColumnError if a column appears under its current and its original name.
+        """
         return _rows(rows, self.taken) if self else rows
 
     def original_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Convert columns of the table to their original names."""
+        """Rename the columns of a table's schema to their original names."""
         return _schema(schema, self.given_back) if self else schema
 
     def original_rows(self, rows: pa.Table) -> pa.Table:
-        """Convert rows of the table to the original names of their columns."""
+        """Rename the columns of rows read from the table to their original names."""
         return _rows(rows, self.given_back) if self else rows
 
     def beneath(self, names: Iterable[str]) -> NameMapping:
-        """Return the mapping for rows in which each of `names` is a struct of the columns."""
+        """Return the mapping for rows with structs of the table's columns, such as `before` and `after` in a change
+        feed.
+        """
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
 
 def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
-    """Return the original names of columns by column id: the names of `fields` that differ from those of `columns`."""
+    """Return the original names by column id: the names of `fields` that differ from the names of `columns`."""
     found = dict[int, str]()
     for field, column in zip(fields, columns, strict=False):
         if field.name != column.name:
@@ -326,7 +340,7 @@ def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[
 
 
 def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Return `fields` with suggested names instead of invalid Avro names, at every level."""
+    """Replace invalid Avro names by suggested names, in columns and in nested struct fields."""
     fields = list(fields)
     suggested = suggestions([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]
@@ -359,7 +373,7 @@ def _rows(rows: pa.Table, level: Level) -> pa.Table:
 
 
 def _values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
-    """Return a column of structs, or of lists or maps of structs, with the fields renamed by `inner`."""
+    """Rename the struct fields in the values of a column, also inside lists and maps."""
     parts = [inner.array(chunk, path) for chunk in values.chunks] or [inner.array(pa.array([], values.type), path)]
     if any(part.type != parts[0].type for part in parts):  # the chunks had values under different names
         parts = [inner.array(pa.concat_arrays(values.chunks), path)]
@@ -367,7 +381,7 @@ def _values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray
 
 
 def _path(level: Level, given: str) -> str:
-    """Return `given` with its known parts replaced by the table's names."""
+    """Convert the path of a column or field to the table's current names. Unknown parts stay unchanged."""
     for name in sorted(level.columns, key=len, reverse=True):
         rest = given[len(name) :]
         if not given.startswith(name) or rest and rest[0] not in ".[{":

@@ -1,4 +1,4 @@
-"""Names of files, instants and meta columns (docs/format.md, Apache Hudi table version 9)."""
+"""Names of data files, instants and Hudi's meta columns (docs/format.md, Apache Hudi table version 9)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class BaseName(NamedTuple):
-    """The parts of a base file's name."""
+    """Parts of the name of a base file: file group id, write token and instant."""
 
     file_id: str
     token: str
@@ -35,7 +35,7 @@ class BaseName(NamedTuple):
 
 
 class LogName(NamedTuple):
-    """The parts of a log file's name. `cdc` is True for a change log."""
+    """Parts of the name of a log file. `cdc` is True for a change log."""
 
     file_id: str
     instant: str
@@ -45,7 +45,7 @@ class LogName(NamedTuple):
 
 
 def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Return `<fileId>_<writeToken>_<instant>.parquet`.
+    """Return the name of a base file: `<fileId>_<writeToken>_<instant>.parquet`.
 
     The token is fixed per instant, so that a retried task finds its own file.
     """
@@ -53,23 +53,23 @@ def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
 
 
 def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-0-0") -> str:
-    """Return `.<fileId>_<instant>.log.<version>_<writeToken>`."""
+    """Return the name of a log file: `.<fileId>_<instant>.log.<version>_<writeToken>`."""
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
 def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Return the name of the change log of the base file that `instant` wrote."""
+    """Return the name of the change log that belongs to the base file written by `instant`."""
     return f"{log_file_name(file_id, instant, 1, token)}.cdc"
 
 
 def is_change_log(path: str) -> bool:
-    """Return whether the file at `path` is a change log, based on its name."""
+    """Return whether the name of a file is that of a change log."""
     parsed = parse_data_file(path.rpartition("/")[2])
     return isinstance(parsed, LogName) and parsed.cdc
 
 
 def parse_data_file(name: str) -> BaseName | LogName | None:
-    """Parse the name of a file in a partition folder. Returns None for names of neither a base file nor a log file."""
+    """Parse the name of a base file or log file into its parts. Returns None for any other name."""
     if m := _BASE.match(name):
         return BaseName(m["file_id"], m["token"], m["instant"])
     if m := _LOG.match(name):
@@ -78,12 +78,15 @@ def parse_data_file(name: str) -> BaseName | LogName | None:
 
 
 def join(partition: str, name: str) -> str:
-    """Return the path of a file relative to the table. The partition of an unpartitioned table is ''."""
+    """Join a partition path and a file name to a path relative to the table. The partition '' is the table's root."""
     return f"{partition}/{name}" if partition else name
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if it stays inside the table. Other stored paths are damage or an attack. Raises CorruptTable."""
+    """Return `path` if it stays inside the table folder. Raises CorruptTable.
+
+    Other stored paths are damage or an attack.
+    """
     if (
         not path
         or path.startswith("/")
@@ -103,7 +106,7 @@ def check_relative(path: str) -> str:
 
 
 def check_data_path(path: str) -> str:
-    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, with a base or log file name.
+    """Return `path` if it is inside the table, outside of `.hoodie`, and names a base file or log file.
 
     Raises CorruptTable.
     """
@@ -117,7 +120,7 @@ def check_data_path(path: str) -> str:
 
 
 def check_below(path: str, *folders: str) -> str:
-    """Return `path` if it is below one of `folders` of the table. Raises CorruptTable."""
+    """Return `path` if it is in one of the given folders of the table. Raises CorruptTable."""
     if not check_relative(path).startswith(folders):
         raise CorruptTable(
             (
@@ -130,13 +133,13 @@ def check_below(path: str, *folders: str) -> str:
 
 
 def instant_of_ms(ms: int) -> str:
-    """Convert milliseconds since 1970 UTC to Hudi's 17 digits `yyyyMMddHHmmssSSS`."""
+    """Convert milliseconds since 1970 (UTC) to an instant of 17 digits: `yyyyMMddHHmmssSSS`."""
     moment = _EPOCH + dt.timedelta(milliseconds=ms)
     return moment.strftime("%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 
 
 def ms_of_instant(instant: str) -> int:
-    """Convert an instant to milliseconds since 1970 UTC.
+    """Convert an instant to milliseconds since 1970 (UTC).
 
     14 digits mean the end of that second, as in Hudi's comparisons.
     """

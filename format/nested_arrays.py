@@ -1,4 +1,4 @@
-"""Helpers for rebuilding Arrow lists and maps, including slices."""
+"""Helpers for rebuilding Arrow list and map arrays, which may be slices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def as_list(maps: pa.Array) -> pa.ListArray:
-    """Return a map array as a list array of its entries, because Arrow only flattens lists."""
+    """Convert a map array to a list array of its entries, because Arrow only flattens lists."""
     entries = maps.values
     validity, offsets = maps.buffers()[:2]
     return pa.Array.from_buffers(
@@ -17,7 +17,7 @@ def as_list(maps: pa.Array) -> pa.ListArray:
 
 
 def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return offsets (of type `kind`) of contiguous lists with the lengths of the lists or maps in `array`.
+    """Return new list offsets (of type `kind`) for the lists or maps in `array`, as if they were contiguous.
 
     Nulls have the length 0. Raises pa.ArrowInvalid if there are more items than `kind` can count.
     """

@@ -1,4 +1,4 @@
-"""Exact conversion of integers, floats and decimals to another number type, based on their values.
+"""Exact conversion of integers, floats and decimals to another number type.
 
 Two values are equal if they are the same number. Two floats, or a decimal and a fractional float, are also equal if
 they have the same shortest decimal text: 0.1 is equal in float32, float64 and decimal. Arrow's casts reject some type
@@ -24,12 +24,12 @@ _TEXTS = pa.decimal256(_MORE, 55)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether `kind` is a type that this module converts: integers, floats and decimals."""
+    """Return whether a type is an integer, float or decimal type."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the numbers `values` as `target`. Raises pa.ArrowInvalid if a value has no equal value of that type."""
+    """Convert numbers to type `target` without changing them. Raises pa.ArrowInvalid if that is impossible."""
     values = _plain(values)
     kind = values.type
     if pa.types.is_floating(kind):
@@ -48,7 +48,7 @@ def same(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Convert values to a type that all of Arrow's casts support."""
+    """Convert half floats and unusual decimals to types that all of Arrow's casts support."""
     kind = values.type
     if pa.types.is_float16(kind):
         bits = np.frombuffer(values.buffers()[1], np.uint16)[values.offset :][: len(values)]
@@ -63,7 +63,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 @lru_cache(1)
 def _halves() -> np.ndarray:
-    """Return the double for each of the 2^16 half floats.
+    """Return the double that corresponds to each of the 2^16 half floats.
 
     It has the shortest decimal text of the half float. For large integers, it is the number itself.
     """
@@ -81,7 +81,7 @@ def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
-    """Reduce the scale to at most nine digits more than `least`, so that the final cast is exact."""
+    """Reduce the scale of decimals to at most nine digits more than `least`, so that the final cast is exact."""
     large = decimals.type.precision > _DIGITS
     for scale in range(decimals.type.scale - _AT_ONCE, least, -_AT_ONCE):
         decimals = decimals.cast(pa.decimal256(_MORE, scale) if large else pa.decimal128(_DIGITS, scale))
@@ -113,7 +113,7 @@ def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
-    """Return a mask: True if the float is in the range of the type `integers`."""
+    """Return a boolean mask of the floats that are in the range of an integer type."""
     signed = pa.types.is_signed_integer(integers)
     limit = 2.0 ** (integers.bit_width - signed)
     low = pc.greater_equal(floats, pa.scalar(-limit if signed else 0.0, floats.type))
@@ -148,9 +148,9 @@ def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
-    """Return the values rounded to decimals of at most 15 digits, with at most `scale` fractional digits.
+    """Round numbers to decimals of at most 15 digits, or return None if a value has more digits.
 
-    No two of these decimals have the same double. Returns None if a value has more digits.
+    The decimals have at most `scale` fractional digits. No two of them have the same double.
     """
     bounds = pc.min_max(values).as_py()
     most = max(-(bounds["min"] or 0), bounds["max"] or 0)
@@ -165,7 +165,7 @@ def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
 
 
 def _divided(decimals: pa.Array) -> pa.Array:
-    """Return the nearest double of each decimal with few digits.
+    """Convert decimals with few digits to the nearest doubles.
 
     The digits and the power of ten are exact doubles, so only one rounding occurs.
     """
@@ -174,7 +174,7 @@ def _divided(decimals: pa.Array) -> pa.Array:
 
 
 def _whole_from(kind: pa.DataType) -> float:
-    """Return the number from which on all floats are integers.
+    """Return a number above which all floats of a type are integers.
 
     Their shortest text may differ from their exact value.
     """
@@ -186,7 +186,7 @@ def _is_whole(floats: pa.Array) -> pa.Array:
 
 
 def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
-    """Return `values`, with null where `mask` is not true."""
+    """Replace `values` by null where `mask` is not true."""
     return pc.if_else(mask, values, pa.scalar(None, values.type))
 
 

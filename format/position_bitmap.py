@@ -1,8 +1,9 @@
-"""Row positions of a base file as a Roaring64 bitmap in portable form (github.com/RoaringBitmap/RoaringFormatSpec).
+"""Codec for row positions as a Roaring64 bitmap, as in Hudi's log blocks and in Delta's deletion vectors.
 
-In base64, it contains the base row positions of the records in a log block, as Hudi writes it (docs/format.md 10.6).
-The n-th record belongs to the n-th set bit. As bytes, it is the content of Delta's deletion vectors. hoodoo writes
-array and bitmap containers, and also reads run containers.
+The portable form is specified in github.com/RoaringBitmap/RoaringFormatSpec. A log block contains the base row
+positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. As bytes, the
+bitmap is the content of Delta's deletion vectors. hoodoo writes array and bitmap containers, and also reads run
+containers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _OFFSETS_FROM = 4  # number of containers from which on a bitmap with runs has o
 
 
 def bitmap(rows: np.ndarray) -> bytes:
-    """Return the bitmap of `rows` (distinct integers, ascending, below 2^32)."""
+    """Encode row positions (distinct, ascending, below 2^32) as a Roaring64 bitmap."""
     values = rows.astype(np.uint32)
     if not len(values):
         return struct.pack("<q", 0)
@@ -38,7 +39,7 @@ def bitmap(rows: np.ndarray) -> bytes:
 
 
 def encode_positions(rows: np.ndarray) -> str:
-    """Return the base64 text of `rows`, as in `bitmap`."""
+    """Encode row positions as a Roaring64 bitmap in base64, as in log blocks. `rows` is as in `bitmap`."""
     return base64.b64encode(bitmap(rows)).decode()
 
 
@@ -51,7 +52,7 @@ def _container(low: np.ndarray) -> bytes:
 
 
 def decode_positions(text: str) -> np.ndarray:
-    """Return the rows in a base64 text (int64, ascending). Raises CorruptTable."""
+    """Decode the row positions (int64, ascending) from a Roaring64 bitmap in base64. Raises CorruptTable."""
     try:
         data = base64.b64decode(text, validate=True)
         (buckets,) = struct.unpack_from("<q", data)
@@ -71,7 +72,7 @@ def decode_positions(text: str) -> np.ndarray:
 
 
 def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    """Return the values of the 32-bit bitmap at byte `at`, and the offset of the byte after it."""
+    """Decode the 32-bit Roaring bitmap at byte `at`. Returns its values, and the offset of the next byte."""
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
     runs = np.zeros(_CONTAINERS_MAX, bool)
@@ -98,7 +99,7 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
 
 
 def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
-    """Return the lower halves of the values of the container at byte `at`, and the offset of the byte after it."""
+    """Decode the bitmap container at byte `at` to the low 16 bits of its values, and return the next byte's offset."""
     if run:
         (runs,) = struct.unpack_from("<H", data, at)
         pairs = np.frombuffer(data, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.int64)

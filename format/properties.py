@@ -1,4 +1,4 @@
-"""Java properties files: `hoodie.properties` and `.hoodie_partition_metadata`, as dicts.
+"""Parser and writer for Java properties files: `hoodie.properties` and `.hoodie_partition_metadata`.
 
 This module handles escapes, comments and the table checksum. Facts: docs/format.md sections 3.1, 3.2 and 8.1. The
 grammar is that of `java.util.Properties.load`.
@@ -41,7 +41,7 @@ _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Parse properties text. The last value of a repeated key is used, as in Java.
+    """Parse the content of a Java properties file. For a repeated key, the last value counts, as in Java.
 
     Raises CorruptTable for an invalid escape, for an unpaired surrogate, and for more than `SIZE_CAP` bytes.
     """
@@ -53,9 +53,9 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
-    """Return properties text in ASCII, sorted by key, after two comment lines with the time (`stamp`, one line).
+    """Return the content of a Java properties file in ASCII, sorted by key, after two comment lines with `stamp`.
 
-    Raises OptionError for an unpaired surrogate.
+    `stamp` is the time, in one line. Raises OptionError for an unpaired surrogate.
     """
     lines = [f"#Properties saved on {_one_line(stamp)}", f"#{_one_line(stamp)}"]
     lines += [f"{_escape(key, is_key=True)}={_escape(values[key])}" for key in sorted(values)]
@@ -63,15 +63,15 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """Return `hoodie.table.checksum`: the decimal CRC-32 of `<database>.<table>` in UTF-8.
+    """Return Hudi's checksum of a table (`hoodie.table.checksum`): the decimal CRC-32 of `<database>.<table>`.
 
-    A table without a database has the database ''.
+    The names are in UTF-8. A table without a database has the database ''.
     """
     return str(zlib.crc32(f"{database}.{table}".encode()))
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Raise CorruptTable if the stored checksum is wrong, because Apache Hudi then rejects the table."""
+    """Raise CorruptTable if the checksum in `hoodie.properties` is wrong, because Apache Hudi rejects such a table."""
     stored = values.get(CHECKSUM)
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:
@@ -84,7 +84,7 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
-    """Return the content of `.hoodie_partition_metadata`.
+    """Return the content of Hudi's partition metadata file, `.hoodie_partition_metadata`.
 
     It contains the instant that first wrote into the partition, and the number of path segments (0 for the table's
     root).
@@ -93,9 +93,9 @@ def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Return the lines without comments and blank lines.
+    """Return the lines of a properties file without comments and blank lines.
 
-    A line with an odd number of backslashes at its end continues.
+    A line with an odd number of backslashes at its end continues on the next line.
     """
     lines, pending = [], ""
     for natural in _LINE_END.split(text):
@@ -112,7 +112,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Split a line into key and value at the first unescaped `=`, `:` or blank."""
+    """Split a line of a properties file into key and value, at the first unescaped `=`, `:` or blank."""
     key = _KEY_END.match(line)
     assert key is not None  # the pattern also matches nothing
     separator = _SEPARATOR.match(line, key.end())
@@ -139,7 +139,7 @@ def _plain(escape: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str, source: str) -> str:
-    """Convert UTF-16 units to characters: `\\uD83D\\uDE00` is one character."""
+    r"""Convert pairs of UTF-16 surrogates, such as `\uD83D\uDE00`, to single characters."""
     if text.isascii():
         return text
     try:
@@ -166,5 +166,5 @@ def _special(char: re.Match[str]) -> str:
 
 
 def _one_line(stamp: str) -> str:
-    """Return a comment without line breaks, so that no part of it is read as a property."""
+    """Remove line breaks from a comment, so that no part of it is read as a property."""
     return " ".join(stamp.encode("ascii", "replace").decode().split())

@@ -1,4 +1,4 @@
-"""Mapping of a file's columns to the requested columns, by column ids. Names and types may differ.
+"""Mapping of the columns of a data file to the table's current columns, by column id.
 
 A `Resolution` is created for each pair of schemas. If nothing differs, it has no cost per row.
 """
@@ -20,7 +20,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """The source of a column in a file.
+    """Column of a data file that contains the values of a requested column.
 
     Attributes:
         name: The name of the column in the file.
@@ -39,24 +39,24 @@ class ColumnSource:
 
     @property
     def is_as_it_stands(self) -> bool:
-        """True if the file has the column with the requested name, type and fields."""
+        """True if the file has the column with the requested name, type and fields, so that nothing is converted."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
     @property
     def is_retyped(self) -> bool:
-        """True if the values in the file have a type that `retype_column` converted to the column's type."""
+        """True if the file stores values of a former type, which `retype_column` changed to the column's type."""
         return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
 class Resolution:
-    """Mapping for reading a file with one schema as another schema.
+    """Mapping for reading a data file whose schema differs from the requested schema.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.
     """
 
     def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
-        """Create a mapping. `gone` contains the names of file columns that are no longer requested."""
+        """Create the mapping of a data file. `gone` contains the names of file columns that are no longer requested."""
         self._gone = frozenset(gone)
         self.sources = {
             name: source for name, source in (sources or {}).items() if source is None or not source.is_as_it_stands
@@ -64,13 +64,15 @@ class Resolution:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if the file has all requested columns unchanged."""
+        """True if the file stores all requested columns under the same names and types, so that nothing is
+        converted.
+        """
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """Return the name of the column `name` in the file, or None if the file does not have it.
+        """Return the name that a requested column has in the file, or None if the file lacks the column.
 
-        Raises UnsupportedTable if the file's values cannot be read as its current type.
+        Raises UnsupportedTable if the file's values cannot be read as the column's current type.
         """
         if name not in self.sources:
             return name
@@ -80,11 +82,11 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """Return the names of columns in the file, without missing columns."""
+        """Return the names that requested columns have in the file. Missing columns are left out."""
         return [found for name in names if (found := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """Return the requested names of file columns. Columns that are no longer requested are left out."""
+        """Return the current names of file columns. Columns that are no longer requested are left out."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -93,7 +95,7 @@ class Resolution:
         ]
 
     def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Return `table`, which was read from the file, with exactly `fields`. Missing columns are null."""
+        """Convert rows that were read from the file to exactly the columns `fields`. Missing columns are null."""
         there = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -115,7 +117,7 @@ class Resolution:
             raise _unreadable(field.name, source.was, field.type) from None
 
     def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Convert statistics of the file's columns to statistics of the requested columns, for `rows` rows.
+        """Convert the file's column statistics to statistics of the requested columns, for `rows` rows.
 
         A missing column is null in every row.
         """
@@ -138,7 +140,7 @@ AS_IT_STANDS = Resolution()
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """Return the mapping for reading a file with the schema `file` as `asked`.
+    """Map the columns of a data file with the schema `file` to the requested columns `asked`.
 
     A column whose old values cannot be read as its current type only causes an error when it is requested.
     """
@@ -153,7 +155,7 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
 
 
 def _source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
-    """Return the source of `column` in the file, or None if it is missing.
+    """Find the file column that contains the values of `column`. Returns None if the file lacks it.
 
     `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
     """
@@ -197,7 +199,7 @@ def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
-    """Return a nested array with the requested fields."""
+    """Convert a nested array from the file to the requested fields."""
     assert source is not None
     column, kind = source.column, source.column.arrow
     if source.children is None:

@@ -1,4 +1,4 @@
-"""Exact conversion of values to a type that cannot represent all of them, for `retype_column`.
+"""Conversion of column values to a type that cannot represent all values of the old type, for `retype_column`.
 
 For example, a double with an integer value becomes an integer, and a string with a date becomes a date. Numbers are
 compared by the rule for batches (`numbers`). A string must have the canonical form of the value: '7' is a number, but
@@ -24,7 +24,10 @@ _WIDE = pa.decimal256(76, 38)
 
 
 def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether some values of type `old` may have an equal value of type `new`. `retyped` checks the values."""
+    """Return whether `retype_column` supports the change from type `old` to type `new`.
+
+    Some values of type `old` may then have an equal value of type `new`. `retyped` checks the values.
+    """
     types = pa.types
     if old == new or is_exact(old, new):
         return True
@@ -37,9 +40,9 @@ def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def retyped(values: A, kind: pa.DataType) -> A:
-    """Return `values` as `kind`. `is_retype` must be true for the types.
+    """Convert values to another type without changing them, for `retype_column`. See `is_retype` for the types.
 
-    Raises pa.ArrowInvalid if a value has no equal value of that type.
+    Raises pa.ArrowInvalid if a value cannot be represented.
     """
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([_retyped(chunk, kind) for chunk in values.chunks], kind)

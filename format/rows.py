@@ -1,4 +1,4 @@
-"""Selection and concatenation of rows of Arrow tables of any size.
+"""Selection and concatenation of rows of Arrow tables of any size, beyond the 2 GiB limit of string arrays.
 
 Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. Larger
 tables are kept in chunks here.
@@ -14,7 +14,7 @@ WHOLE_BYTES = 1 << 30
 
 
 def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at `positions`, in the order of `positions`.
+    """Return the rows of an Arrow table at `positions`, in this order, without exceeding Arrow's size limits.
 
     Little memory is needed besides the result, or a piece of `WHOLE_BYTES` if `rows` has more bytes than that.
 
@@ -34,9 +34,9 @@ def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 
 
 def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    """Return the result of Table.take.
+    """Take rows like Table.take, but process string columns that share memory only once.
 
-    String columns that share memory, often the key column and the record key, are taken once.
+    The key column and the record key often share memory.
     """
     taken: dict[object, pa.ChunkedArray] = {}
     columns = []
@@ -49,7 +49,7 @@ def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
 
 
 def _memory(column: pa.ChunkedArray) -> tuple[object, ...]:
-    """Return the memory location of the strings in `column`, or () for other types."""
+    """Return an identifier of the memory that stores the strings of a column, or () for other types."""
     if not pa.types.is_string(column.type):
         return ()
     return tuple((part.offset, len(part), *map(_address, part.buffers())) for part in column.chunks)
@@ -60,12 +60,12 @@ def _address(buffer: pa.Buffer | None) -> int:
 
 
 def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the values of one column at `positions`, as `take` does."""
+    """Return the values of one column at `positions`, with the limits of `take`."""
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 
 def _marked(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at distinct `positions` in the order of `rows`, chunk by chunk."""
+    """Return the rows at distinct `positions`, in the order of the table, chunk by chunk."""
     mask = np.zeros(len(rows), bool)
     mask[positions] = True
     return rows.filter(pa.array(mask))
@@ -87,7 +87,7 @@ def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """Return `rows` in one chunk, or in as few chunks as their size allows."""
+    """Combine the chunks of an Arrow table into one chunk, or into as few as its size allows."""
     if rows.nbytes < WHOLE_BYTES:
         return rows.combine_chunks()
     parts: list[list[pa.Table]] = [[]]

@@ -1,4 +1,4 @@
-"""Columns of a table in the form that slots store, with permanent column ids.
+"""Columns of a table with permanent column ids, as slots store them in JSON.
 
 This module converts from and to JSON, assigns ids, and returns Arrow schemas. `timeline/columns/alterations.py` decides
 which changes are allowed and what they cost. `resolve.py` maps the columns of a file to requested columns.
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column, a field of a struct, the item of a list, or the key or value of a map.
+    """Column of a table, or a nested field: the field of a struct, the item of a list, or the key or value of a map.
 
     Attributes:
         id: The permanent id.
@@ -72,7 +72,7 @@ class Column:
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """The Arrow type."""
+        """The Arrow type of the column, including nested fields."""
         if self.kind == "struct":
             return pa.struct([pa.field(child.name, child.arrow) for child in self.children])
         if self.kind == "list":
@@ -82,7 +82,7 @@ class Column:
         return self.kind
 
     def field(self) -> pa.Field:
-        """Return the Arrow field with its id and the ids of its children, as in a Parquet file."""
+        """Return the Arrow field with the column ids in its metadata, as in a Parquet file."""
         return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
 
     def _with_ids(self) -> pa.DataType:
@@ -96,13 +96,13 @@ class Column:
         return self.arrow
 
     def walk(self) -> Iterator[Column]:
-        """Yield the column and every column nested in it."""
+        """Yield the column and all columns nested in it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def of_kind(self, kind: str | pa.DataType) -> Column:
-        """Return the column with another type, to which its values can be converted. The default is converted too."""
+        """Return a copy of the column with another type, and with its default value converted to that type."""
         if self.kind == kind or self.default is None or isinstance(kind, str):
             return replace(self, kind=kind)
         if pa.types.is_string(kind):
@@ -110,7 +110,7 @@ class Column:
         return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
 
     def to_json(self) -> Json:
-        """Return the column as JSON values for a slot."""
+        """Convert the column to a JSON object for a slot."""
         said: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
             said["fields"] = [child.to_json() for child in self.children]
@@ -126,7 +126,10 @@ class Column:
 
     @staticmethod
     def from_json(said: Any) -> Column:
-        """Return the column for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
+        """Create a column from the JSON object that `to_json` returned.
+
+        Raises ValueError, TypeError or KeyError for any other value.
+        """
         if not isinstance(said, dict) or not isinstance(said["name"], str) or type(said["id"]) is not int:
             raise ValueError(f"{str(said)[:50]} is not a column")
         kind, inner = _kind(said)
@@ -143,7 +146,7 @@ class Column:
 
 
 def _kind(said: Json) -> tuple[str | pa.DataType, list[Any]]:
-    """Return the kind and children of a column in JSON."""
+    """Return the kind and the nested columns of a column in JSON."""
     if "fields" in said:
         return "struct", list(said["fields"])
     if "item" in said:
@@ -165,7 +168,7 @@ def _id(number: int) -> dict[bytes, bytes]:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The columns of a table from some slot on.
+    """Columns of a table with their permanent ids, valid from some slot on.
 
     Attributes:
         id: The number of the schema, counted from 1.
@@ -182,49 +185,52 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The schema for readers: all columns nullable, with only names and types."""
+        """The Arrow schema that readers see: all columns nullable, with only names and types."""
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
 
     @cached_property
     def file_fields(self) -> dict[str, pa.Field]:
-        """The fields with ids of all columns of a data file, by name."""
+        """The Arrow fields of a data file by name, with column ids, including Hudi's meta columns."""
         meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
         return meta | {column.name: column.field() for column in self.columns}
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
-        """The top-level columns by name."""
+        """The top-level columns of the table by name."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """The columns of all levels by id."""
+        """The columns by id, including nested ones."""
         return {one.id: one for column in self.columns for one in column.walk()}
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
-        """The id of the parent column (0 for the top level) and the name of each column, by id."""
+        """The parent's id (0 for the top level) and the name of each column, by column id."""
         found = {column.id: (0, column.name) for column in self.columns}
         for one in self.by_id.values():
             found |= {child.id: (one.id, child.name) for child in one.children}
         return found
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
-        """Return the next schema, with these columns."""
+        """Return the schema that follows this one, with the given columns."""
         return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
 
     def with_id(self, number: int, last: int) -> TableSchema:
-        """Return another schema of the table with the same columns."""
+        """Return a schema with the same columns, but another schema id and largest column id."""
         return TableSchema(number, self.columns, last, self.hudi)
 
     def to_json(self) -> Json:
-        """Return the schema as JSON values for a slot."""
+        """Convert the schema to a JSON object for a slot."""
         said = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
         return said if self.hudi is None else said | {"hudi": [list(pair) for pair in self.hudi]}
 
     @staticmethod
     def from_json(said: Any) -> TableSchema:
-        """Return the schema for a result of `to_json`. Raises ValueError, TypeError, KeyError for other values."""
+        """Create a schema from the JSON object that `to_json` returned.
+
+        Raises ValueError, TypeError or KeyError for any other value.
+        """
         if not isinstance(said, dict) or type(said["id"]) is not int or type(said["max"]) is not int:
             raise ValueError(f"{str(said)[:50]} is not a schema")
         pairs = said.get("hudi")
@@ -239,14 +245,14 @@ class TableSchema:
 
     @staticmethod
     def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
-        """Return the first schema of a table with these columns. Ids start at 5, in order, level by level."""
+        """Create the first schema of a table. Column ids start at 5, and are assigned in order, level by level."""
         fixed = set(required)
         columns, last = numbered(list(schema), FIRST_ID)
         return TableSchema(1, tuple(replace(one, required=one.name in fixed) for one in columns), last)
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Return columns for Arrow fields, with ids from `first` on, level by level, and the largest id."""
+    """Create columns from Arrow fields, with ids from `first` on, level by level. Also returns the largest id."""
     drafts = [_Draft(one.name, one.type) for one in fields]
     waiting, number = deque(drafts), first
     while waiting:
@@ -257,7 +263,7 @@ def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]
 
 
 class _Draft:
-    """A column without an id. It gets one after all columns of its level."""
+    """Column before its id is assigned. It gets an id after all columns of its level."""
 
     id = 0
 
@@ -270,7 +276,7 @@ class _Draft:
 
 
 def kind_of(kind: pa.DataType) -> str | pa.DataType:
-    """Return the `Column.kind` of an Arrow type."""
+    """Return the value of `Column.kind` for an Arrow type: 'struct', 'list', 'map', or the type itself."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_list(kind):
@@ -279,7 +285,7 @@ def kind_of(kind: pa.DataType) -> str | pa.DataType:
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return (name, type) of the children of a nested type: fields; the item of a list; key and value of a map."""
+    """Return the name and type of each child of a nested type: struct fields, list item, or map key and value."""
     if pa.types.is_struct(kind):
         return [(one.name, one.type) for one in kind]
     if pa.types.is_list(kind):
@@ -288,11 +294,12 @@ def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """Return the schema after `before`, for a table whose columns another engine changed to `schema` by name.
+    """Assign column ids to the columns `schema` of a table that another engine changed by column name.
 
-    A name that exists at its level keeps its id. A name that came back gets the id that it had in `known`, the schemas
-    of existing files, newest first, because engines that match by name also show its old values. This does not apply if
-    that column was renamed. No valid file then has it under the old name. All other columns are new.
+    The result is the schema that follows `before`. A name that exists at its level keeps its id. A name that came back
+    gets the id that it had in `known`, the schemas of existing files, newest first, because engines that match by name
+    also show its old values. This does not apply if that column was renamed. No valid file then has it under the old
+    name. All other columns are new.
     """
     found_at: dict[tuple[int, str], Column] = {}
     seen: set[int] = set()
@@ -313,9 +320,9 @@ It gets the path of a column, and the id of its parent or 0.
 
 
 def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
-    """Return the schema after `before` with the names and types of `schema`.
+    """Create the schema that follows `before`, with the names and types of `schema`.
 
-    `find` returns the former column of each column.
+    `find` returns the earlier column for each column, which keeps its id.
     """
     last = before.last
 

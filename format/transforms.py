@@ -1,4 +1,4 @@
-"""Transforms of partition columns that are generated from another column, and the value ranges of a partition.
+"""Partition transforms such as day(ts): computation of generated partition columns, and their value ranges.
 
 Values are computed in UTC. A timestamp without a zone is used unchanged.
 """
@@ -32,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest possible value of a column, or None for no bound. They need not be tight."""
+    """Smallest and largest possible value of a column, or None for no bound. They need not be tight."""
 
     least: Any = None
     greatest: Any = None
@@ -40,7 +40,9 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Transform:
-    """Rule that generates a partition column from another column; created by `hoodoo.day` and similar functions.
+    """Rule such as day(ts) that generates a partition column from another column.
+
+    Transforms are created by `hoodoo.day` and similar functions.
 
     Attributes:
         kind: 'year', 'month', 'day', 'hour', 'bucket' or 'truncate'.
@@ -53,7 +55,7 @@ class Transform:
     number: int = 0
 
     def __post_init__(self) -> None:
-        """Raise OptionError for an invalid transform."""
+        """Validate the transform. Raises OptionError."""
         if self.kind not in _TAKES:
             raise OptionError(
                 f"A transform must be one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind"
@@ -145,7 +147,9 @@ def hour(column: str) -> Transform:
 
 
 def bucket(n: int, column: str) -> Transform:
-    """Partition by a hash. A row goes to bucket `pmod(xxhash64(value), n)`, in the notation of Spark SQL.
+    """Partition by a hash of the values of a column, into `n` buckets.
+
+    A row goes to bucket `pmod(xxhash64(value), n)`, in the notation of Spark SQL.
 
     Args:
         n: The number of buckets, from 1.
@@ -179,7 +183,7 @@ def truncate(width: int, column: str) -> Transform:
 
 
 def transform_of(text: str) -> Transform:
-    """Parse the text of a transform: 'day(ts)', 'bucket(16, id)'.
+    """Parse a transform from text such as 'day(ts)' or 'bucket(16, id)'.
 
     Raises:
         OptionError: The text is invalid.
@@ -195,7 +199,7 @@ def transform_of(text: str) -> Transform:
 
 
 def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
-    """Return the type of the partition column for a column of type `kind`.
+    """Return the type of the partition column that a transform generates from a column of type `kind`.
 
     Raises:
         SchemaError: The transform does not support columns of this type.
@@ -213,9 +217,9 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
 
 
 def values(transform: Transform, column: pa.Array) -> pa.Array:
-    """Return the value of the partition column for each value of `column`, null for null.
+    """Compute the partition column that a transform generates from the values of `column`. Null stays null.
 
-    The results for values under `unfit` are meaningless.
+    The results are meaningless for values that `unfit` selects.
     """
     if transform.kind == BUCKET:
         return _in_buckets(column, transform.number)
@@ -225,7 +229,7 @@ def values(transform: Transform, column: pa.Array) -> pa.Array:
 
 
 def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
-    """Return a mask of the integers that are too small to be truncated within their type."""
+    """Return a boolean mask of the integers that are too small to be truncated within the range of their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
     numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
@@ -234,12 +238,15 @@ def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
 
 
 def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
-    """Return the value of the partition column for one value of a column of type `kind`."""
+    """Compute the value of the partition column for a single value of a column of type `kind`."""
     return values(transform, pa.array([of], kind))[0].as_py()
 
 
 def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
-    """Return the range of the column of type `kind` in rows whose partition column has the non-null value `made`."""
+    """Return the range of column values in the rows whose partition column has the value `made`.
+
+    `kind` is the type of the column, and `made` is not null.
+    """
     if transform.kind in _TIMES:
         return _bounds_of_time(transform.kind, made, kind)
     if transform.kind == TRUNCATE and isinstance(made, str):
@@ -253,7 +260,7 @@ def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
 
 
 def _moments(column: pa.Array) -> np.ndarray:
-    """Return dates or timestamps as numpy values in UTC, with 1970 for null."""
+    """Convert dates or timestamps to numpy values in UTC. Nulls become 1970."""
     unit, width = ("D", pa.int32()) if pa.types.is_date32(column.type) else ("us", pa.int64())
     if unit == "us":
         column = column.cast(pa.timestamp("us", column.type.tz))
@@ -262,7 +269,7 @@ def _moments(column: pa.Array) -> np.ndarray:
 
 
 def _units(column: pa.Array, unit: str) -> np.ndarray:
-    """Return the years, months, days or hours since 1970, rounded down."""
+    """Convert dates or timestamps to years, months, days or hours since 1970, rounded down."""
     found: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
     return found
 
@@ -276,7 +283,10 @@ def _days(column: pa.Array) -> pa.Array:
 
 
 def _texts_of(unit: str) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that returns the text of months or hours. Each distinct value is formatted once."""
+    """Return a function that formats months or hours as strings, such as '2026-03'.
+
+    Each distinct value is formatted once.
+    """
 
     def texts(column: pa.Array) -> pa.Array:
         distinct, numbers = np.unique(_units(column, unit), return_inverse=True)
@@ -325,7 +335,7 @@ def _in_buckets(column: pa.Array, n: int) -> pa.Array:
 
 
 def _words(column: pa.Array) -> np.ndarray:
-    """Return numbers as int64: timestamps in microseconds, decimals without the decimal point. Nulls are arbitrary."""
+    """Convert integers, timestamps (in microseconds) or decimals (unscaled) to int64. Nulls are arbitrary."""
     kind = column.type
     if pa.types.is_decimal(kind):
         buffer = column.buffers()[1]
@@ -348,7 +358,7 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _beyond(prefix: str) -> str | None:
-    """Return a string that is greater than all strings with the prefix `prefix`, or None without one."""
+    """Return a string that sorts after all strings with the given prefix. Returns None if no string does."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
@@ -357,7 +367,7 @@ def _beyond(prefix: str) -> str | None:
 
 
 def _array(values: np.ndarray, like: pa.Array) -> pa.Array:
-    """Return `values`, with null where `like` is null."""
+    """Create an Arrow array of `values`, with null where `like` is null."""
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None)
 
 

@@ -111,7 +111,7 @@ class KeysOfRows:
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collection for the keys of rows that are written later than the rows of the next `add` calls.
+        """Return an empty collection for keys that are known early, but whose rows come later in the file.
 
         `extend` adds it when these rows are due.
         """

@@ -123,7 +123,10 @@ def upserts(rows: pa.Table) -> KeyedChanges:
 
 
 def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
-    """Concatenate sets of changes, in order of arrival. Partial updates are then represented by `unset`."""
+    """Concatenate several sets of changes to one, in order of arrival.
+
+    In the result, `unset` represents partial updates.
+    """
     if len(parts) == 1:
         return replace(parts[0], columns=None, unset=_unset(parts))
     # later steps iterate over all chunks

@@ -49,8 +49,8 @@ class MergePolicy:
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
-        """Combine sets of changes into as few sets as possible, to apply one after the other, each with one change per
-        key.
+        """Combine sets of changes, so that each resulting set has one change per key and the sets apply one after the
+        other.
 
         All `parts`, which are in order of arrival, become one set. With ordering columns and a partial update, each
         part stays separate.

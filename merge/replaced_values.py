@@ -75,7 +75,7 @@ def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(array: pa.DictionaryArray) -> np.ndarray:
-    """Return the codes of a dictionary array, with -1 for null."""
+    """Return the dictionary indices of a dictionary array, with -1 for null."""
     codes: np.ndarray = array.indices.fill_null(-1).to_numpy()
     return codes
 

@@ -141,7 +141,7 @@ def require_no_position(name: str) -> None:
     try:
         moment = moment_in(name) if isinstance(name, str) else None
     except PositionError:
-        return  # begins like a date, but is none
+        return  # begins like a date, but is not a valid date
     if moment is not None:
         raise OptionError(
             f"{printable(name)} is a position, {'an age' if isinstance(moment, dt.timedelta) else 'a time'}: expected "

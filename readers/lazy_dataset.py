@@ -98,15 +98,15 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows into an Arrow table. The arguments are those of `scanner`."""
+        """Read the rows into an Arrow table. Takes the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read the rows as an iterator of record batches. The arguments are those of `scanner`."""
+        """Read the rows as an iterator of record batches. Takes the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at the given row indices. The other arguments are those of `scanner`."""
+        """Read the rows at the given row indices. Also takes the arguments of `scanner`."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
@@ -117,7 +117,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return sum(batch.num_rows for batch in _batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the first `num_rows` rows, and stop reading after them. The other arguments are those of `scanner`."""
+        """Read the first `num_rows` rows, and stop reading after them. Also takes the arguments of `scanner`."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:

@@ -1,4 +1,4 @@
-"""Polars LazyFrame of the rows of a read. It reads the columns and files that a query needs when the query runs.
+"""Polars LazyFrame over the rows of a scan or change feed. A query reads only the columns and files that it needs.
 
 polars passes the columns, the condition and the number of rows. The condition is used here only to prune files. polars
 filters the rows by its own rules, which treat NaN as the greatest number.
@@ -20,7 +20,7 @@ from hoodoo.readers.predicate.tree import Predicate
 
 
 def lazy_frame(rows: LazySource) -> pl.LazyFrame:
-    """Return a LazyFrame of `rows`, without reading any rows."""
+    """Create a polars LazyFrame that reads `rows` only when a query runs."""
 
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -33,7 +33,10 @@ def lazy_frame(rows: LazySource) -> pl.LazyFrame:
 def _frames(
     rows: LazySource, columns: list[str] | None, predicate: pl.Expr | None, most: int | None, size: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows that match the predicate. If `most` is given, only the first `most` rows are considered."""
+    """Read the rows that match the predicate, as polars DataFrames.
+
+    most: number of rows to read before filtering, or None for all rows.
+    """
     schema = rows.schema
     wanted = schema.names if columns is None else columns
     seen = {*wanted} if predicate is None else {*wanted, *predicate.meta.root_names()}

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """A scan that reads on demand. Each call that returns rows reads them again.
+    """Scanner that reads rows on demand, with the methods of pyarrow's Scanner. Each call reads the rows again.
 
     Args:
         schema: The columns that the scan returns.
@@ -29,36 +29,36 @@ class LazyScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The columns that the scan returns."""
+        """The schema of the rows that the scanner returns."""
         return self._schema
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
+        """The schema of the whole dataset."""
         return self._dataset_schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read batch by batch."""
+        """Read the rows as an iterator of record batches."""
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a reader, which reads batch by batch."""
+        """Return a RecordBatchReader that reads the rows on demand."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """See Arrow's PyCapsule interface."""
+        """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
-        """Read into a table."""
+        """Read all rows into an Arrow table."""
         return pa.Table.from_batches(self._batches(), self._schema)
 
     def count_rows(self) -> int:
-        """Count the rows."""
+        """Read the rows to count them."""
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read at most `num_rows` rows, and stop reading after them."""
+        """Read the first `num_rows` rows, and stop reading after them."""
         found, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
             found.append(batch.slice(0, left))
@@ -68,5 +68,5 @@ class LazyScanner:
         return pa.Table.from_batches(found, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
-        """Read the rows at these indices."""
+        """Read the rows at the given row indices."""
         return ds.InMemoryDataset(self.to_table()).take(indices)

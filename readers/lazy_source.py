@@ -1,4 +1,4 @@
-"""Interface of a read for lazy datasets and frames: a schema, rows, and a restriction to a query's columns and rows."""
+"""Interface through which lazy datasets and frames read only the columns and rows that a query needs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ T = TypeVar("T")
 
 
 class LazySource(Protocol):
-    """Interface of a read that reads on demand. `Rows` implements it."""
+    """Interface of a read that runs on demand, such as a scan or a change feed. `Rows` implements it."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """The Arrow schema of the rows."""
 
     def tables(self, rows: int = ...) -> Iterator[pa.Table]:
-        """Read the rows in tables of about `rows` rows."""
+        """Read the rows as a sequence of Arrow tables with about `rows` rows each."""
 
     def count(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
-        """Return this read for a query that uses only `columns`, and only rows for which `tree` is true.
+        """Return a read for a query that only uses `columns`, and only rows for which `tree` is true.
 
-        Other columns and rows may be left out or included.
+        It may still return other columns and rows, because the query filters them itself.
         """
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks of the read."""
+        """Yield the tasks of the read one by one."""
 
     def _guarded(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`. Errors are converted to the errors of a read."""
+        """Call `work`, and convert its exceptions to the errors that a read raises, such as SnapshotExpired."""

@@ -1,4 +1,4 @@
-"""Row lookup by key. The index returns the file groups of the keys, and only these file groups are opened."""
+"""Lookup of rows by record key. The index finds the file groups of the keys, and only these are opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Return the live rows of a snapshot with the wanted keys, in no particular order. Keys without a row are left out.
+    """Return the live rows of a snapshot that have the wanted keys, in no particular order.
+
+    Keys without a row are left out.
 
     Args:
         store: The store of the table.
@@ -50,7 +52,7 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Return the live rows of a file group with these record keys, in no particular order.
+    """Return the live rows of one file group that have the given record keys, in no particular order.
 
     Args:
         store: The store of the table.
@@ -69,7 +71,7 @@ def look_up_in(
 
 
 def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
-    """Return the file groups to search, each with the positions in `wanted` of the keys to look for.
+    """Return the file groups that may contain the wanted keys, each with the indices of these keys.
 
     A file group written by another engine lacks an index entry, so it is searched for every key of its partition.
     """
@@ -90,7 +92,7 @@ def _is_indexed(group: FileGroup) -> bool:
 
 
 def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
-    """Return `rows` in the order of the given keys.
+    """Sort the rows of a key lookup into the order of the keys that the caller passed.
 
     Args:
         rows: The rows, with their record keys and, if `in_partitions`, their partition paths.

@@ -1,4 +1,4 @@
-"""Parser for points in time: a date, a time, or a time before now."""
+"""Parser for points in time: a date, a timestamp, or an age such as '2 hours ago'."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
-    """Parse a time, a date, or a time before now such as '2 hours ago'. Returns None for other strings.
+    """Parse a date, a timestamp, or an age such as '2 hours ago'. Returns None for other strings.
 
     A time without a zone is in UTC, and a date is the start of the day in UTC. The unit 'm' means minutes; months are
     not supported because their length varies.
@@ -52,7 +52,7 @@ def _ago(seconds: float, text: str) -> dt.timedelta:
 
 
 def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
-    """Return the milliseconds from 1970 to a moment.
+    """Convert a date, a datetime or an age to milliseconds since 1970.
 
     A date is the start of the day in UTC. A timedelta is subtracted from now.
 

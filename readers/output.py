@@ -1,4 +1,4 @@
-"""Output formats of rows: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset, Spark.
+"""Output formats of a read: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset and Spark.
 
 Every class with tasks and a schema gets all formats. A task is a callable that returns a table.
 """
@@ -41,7 +41,7 @@ CURRENT, ORIGINAL = "current", "original"
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """Return the result of `work`, with errors converted to the errors of a read.
+    """Call `work`, which reads data files, and convert its exceptions to the errors that a read raises.
 
     A data file that cleaning deleted raises SnapshotExpired instead of CorruptTable. A value that does not match a
     column raises ColumnError, since the column changed after the table was opened.
@@ -49,7 +49,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
     try:
         return work()
     except CorruptTable:
-        read_properties(history.store)  # raises where the table was deleted
+        read_properties(history.store)  # raises an error if the table was deleted
         history.head()
         require_readable()
         raise
@@ -62,7 +62,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
 @explained
 class Rows(ABC):
-    """Rows as of one slot.
+    """Rows of a table as of one slot, to be read in any format, such as Arrow, pandas or Spark.
 
     Nothing is read before one of the methods is called. Every method call returns the same rows.
 
@@ -79,11 +79,13 @@ class Rows(ABC):
     if not TYPE_CHECKING:  # so that a type checker knows the attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise AttributeError with the method that corresponds to a name from another library."""
+            """Raise AttributeError. For a name of another library's method, the message names the method to use
+            instead.
+            """
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
         def __iter__(self) -> None:
-            """Raise TypeError with the methods that iterate over the rows."""
+            """Raise TypeError. The message names the methods that iterate over the rows."""
             raise TypeError("A read is not iterable. Use batches(), or to_arrow().to_pylist() for rows as dicts.")
 
     def __repr__(self) -> str:
@@ -92,36 +94,36 @@ class Rows(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """The Arrow schema of the rows."""
 
     @abstractmethod
     def tasks(self) -> Sequence[Task]:
-        """Split the read into tasks that can run anywhere.
+        """Split the read into tasks, which can be pickled and run in any process.
 
         Returns:
             The tasks. Each is a callable without arguments that returns a pyarrow Table, and can be pickled.
         """
 
     def _by_originals(self, name_mapping: NameMapping) -> Self:
-        """Return these rows with the names that their columns were created from."""
+        """Return these rows with original column names: the names that the columns had when they were created."""
         found = copy.copy(self)
         found._originals = self._spelled(name_mapping)
         return found
 
     def _spelled(self, name_mapping: NameMapping) -> NameMapping:
-        """Convert the name mapping of the table to the name mapping of these rows."""
+        """Adapt the table's mapping of column names to the columns of these rows."""
         return name_mapping
 
     def _schema_named(self, schema: pa.Schema) -> pa.Schema:
-        """Return `schema` with the requested column names."""
+        """Rename the columns of `schema` to the names that the caller requested."""
         return self._originals.original_schema(schema) if self._originals else schema
 
     def _table_named(self, table: pa.Table) -> pa.Table:
-        """Return `table` with the requested column names."""
+        """Rename the columns of `table` to the names that the caller requested."""
         return self._originals.original_rows(table) if self._originals else table
 
     def _task_named(self, task: Task) -> Task:
-        """Return `task` with the requested column names."""
+        """Wrap a task so that its result has the column names that the caller requested."""
         return RenamedTask(task, self._originals) if self._originals else task
 
     def _each_task(self) -> Iterator[Task]:
@@ -152,7 +154,7 @@ class Rows(ABC):
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """Read the rows in tables, one task after the other.
+        """Read the rows as a sequence of Arrow tables, one task after another.
 
         Args:
             rows: The approximate number of rows in a table, if no merge is needed. Default: the batch size of a base
@@ -175,7 +177,7 @@ class Rows(ABC):
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Read the rows in batches.
+        """Read the rows as a stream of record batches.
 
         Memory holds the rows of at most one task, which is a file slice.
 
@@ -195,11 +197,11 @@ class Rows(ABC):
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the rows batch by batch to a library that supports the Arrow PyCapsule interface."""
+        """Export the rows as an Arrow C stream, for libraries that support the Arrow PyCapsule interface."""
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
-        """Count the rows.
+        """Count the rows without loading all of them into memory.
 
         Returns:
             The number of rows.
@@ -211,7 +213,7 @@ class Rows(ABC):
         return sum(len(part) for part in self.tables())
 
     def __len__(self) -> int:
-        """Return `count()`."""
+        """Return the number of rows, like `count()`."""
         return self.count()
 
     def __bool__(self) -> bool:
@@ -219,7 +221,7 @@ class Rows(ABC):
         return True
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Read a few rows for inspection.
+        """Read a few rows for inspection, as an Arrow table.
 
         Args:
             rows: The maximum number of rows, from 0. Default 10. The choice of rows is unspecified.
@@ -242,11 +244,11 @@ class Rows(ABC):
         return pa.concat_tables(found)
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Rows:
-        """See `LazySource`."""
+        """Return the read unchanged, which `LazySource` allows."""
         return self
 
     def to_dataset(self) -> ds.Dataset:
-        """Create a pyarrow Dataset, which reads when it is scanned.
+        """Create a pyarrow Dataset that reads the rows on demand, when it is scanned.
 
         A scan of the dataset takes its own columns and filter. It reads only these columns, and skips files and row
         groups without matching rows, as `where` does. Rows are merged file by file during the scan, and nothing is
@@ -322,9 +324,9 @@ class Rows(ABC):
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, *, lazy: bool = True
     ) -> duckdb.DuckDBPyRelation:
-        """Create a DuckDB relation of the rows.
+        """Create a DuckDB relation that reads the rows on demand, when a query runs.
 
-        The relation reads each time a query runs, and only the columns and files that the query needs.
+        Each query reads the rows again, and only the columns and files that it needs.
 
         Args:
             connection: The connection of the relation, from `duckdb.connect`. None (default): DuckDB's default
@@ -354,7 +356,7 @@ class Rows(ABC):
         )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Create a Spark DataFrame of the rows.
+        """Create a Spark DataFrame of the rows. Spark reads the files in parallel.
 
         Spark reads base files that need no merge with its own Parquet scan, and the other file slices in Python tasks.
 
@@ -382,7 +384,7 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:
-    """Choose the column names of `rows`.
+    """Return the rows with the table's current column names, or with the names that the columns were created with.
 
     Args:
         rows: The rows of a table.

@@ -1,4 +1,4 @@
-"""Pinned snapshots: cleaning keeps the files of a pinned slot."""
+"""Pinned snapshots, whose files are protected from cleaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """A pinned snapshot. Cleaning does not delete its files while the pin lasts.
+    """Pinned snapshot of a table. Cleaning does not delete its files while the pin lasts.
 
     Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. If a scan was created before
     the pin ended and is read afterwards, it returns all rows or raises SnapshotExpired.
@@ -72,7 +72,7 @@ class Pin:
         return named(found, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Extend the pin to some hours from now.
+        """Extend the pin, so that it ends the given number of hours from now.
 
         Args:
             hours: The number of hours, above 0. Default 1.0.
@@ -85,7 +85,7 @@ class Pin:
         self._lease.renew(hours)
 
     def release(self) -> None:
-        """End the pin.
+        """End the pin, so that cleaning may delete the files of the snapshot.
 
         A second call does nothing.
         """

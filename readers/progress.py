@@ -1,6 +1,6 @@
-"""Limits for the parts of a stream: they decide at which slot, or after how many file groups, the next part ends.
+"""Limits on the micro-batches of a stream: each ends at a slot or after a number of file groups.
 
-A part always contains at least one commit or one file group, so that a stream with small limits makes progress.
+A micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from hoodoo.errors import PositionError
 
 IDLE_SLOTS = 100
-"""Number of slots without changed rows that a stream passes together with the next part.
+"""Number of slots without changed rows that a stream skips together with the next micro-batch.
 
-Otherwise, each slot of a table service would cause an empty part.
+Otherwise, each slot of a table service would cause an empty micro-batch.
 """
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of a stream.
+    """Position of a streaming read: a slot, or a number of file groups of the snapshot at a slot.
 
     Attributes:
         slot: The last slot that the stream has read, or 0 at the beginning.
@@ -33,7 +33,7 @@ class StreamPosition:
     digest: str = field(default="", compare=False)
 
     def to_json(self, table: str, digest: str = "") -> dict[str, Any]:
-        """Return the position in the format of a Spark checkpoint.
+        """Convert the position to the JSON object that a Spark checkpoint stores.
 
         `table` is the id of the table, and `digest` is the digest of the slot.
         """
@@ -42,7 +42,7 @@ class StreamPosition:
 
     @staticmethod
     def from_json(found: dict[str, Any], table: str) -> StreamPosition:
-        """Parse a position that `to_json` returned. Raises PositionError if it is not a position of `table`."""
+        """Parse a position that `to_json` returned. Raises PositionError if it is invalid or of another table."""
         slot, groups, digest = found.get("slot"), found.get("groups"), found.get("digest", "")
         whole = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
@@ -62,7 +62,7 @@ class StreamPosition:
 
 @dataclass(frozen=True)
 class Weight:
-    """Numbers of commits, files and rows in a part of the stream."""
+    """Numbers of commits, files and rows in a micro-batch of a stream."""
 
     commits: int = 0
     files: int = 0
@@ -74,14 +74,14 @@ class Weight:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """Maximum size of one part. None means no limit."""
+    """Maximum numbers of commits, files and rows in a micro-batch of a stream. None means no limit."""
 
     commits: int | None = None
     files: int | None = None
     rows: int | None = None
 
     def allow(self, used: Weight) -> bool:
-        """Return whether a part of this weight is within every limit."""
+        """Return whether a micro-batch with these numbers of commits, files and rows is within the limits."""
         pairs = ((used.commits, self.commits), (used.files, self.files), (used.rows, self.rows))
         return all(limit is None or amount <= limit for amount, limit in pairs)
 
@@ -90,7 +90,7 @@ NONE = StreamLimits()
 
 
 def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamLimits) -> StreamPosition:
-    """Return the end position of the next part of a snapshot.
+    """Return the end position of the next micro-batch while a stream reads its first snapshot.
 
     Args:
         slot: The slot of the snapshot.
@@ -110,7 +110,7 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
 def next_slot(
     start: int, head: int, written: Iterable[tuple[int, Weight]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
-    """Return the end position of the part after slot `start`.
+    """Return the end position of the next micro-batch after slot `start`.
 
     Args:
         start: The last slot that the stream has read.

@@ -1,4 +1,4 @@
-"""Pruning of partitions, file groups and files by partition values and statistics, without reading data files.
+"""Pruning: partitions and files without matching rows are skipped by partition values and column statistics.
 
 Scans skip files that cannot match. A delete drops file groups whose rows all match. The conflict check of a write that
 depends on stored rows asks whether a new file may match.
@@ -26,7 +26,7 @@ _MANY = 1 << 62  # upper limit for the rows of a partition whose files are unkno
 
 
 class Pruning:
-    """Pruning of one table by one condition.
+    """Pruning of the partitions, file groups and files of a table that cannot contain rows matching a condition.
 
     Args:
         config: The configuration of the table.
@@ -42,7 +42,7 @@ class Pruning:
         self._with_buckets = _with_buckets(tree, self._transforms, config) if tree and self._transforms else tree
 
     def may_match_in(self, partition: str) -> bool:
-        """Return whether a row of the partition may match, based on the values in the folder name.
+        """Return False if the values in the folder name of a partition rule out every matching row.
 
         If no row may match, the statistics of the partition's files need not be read.
         """
@@ -51,13 +51,16 @@ class Pruning:
         )
 
     def may_match(self, group: FileGroup) -> bool:
-        """Return whether a row of the file group may match."""
+        """Return False if column statistics or partition values rule out every matching row in a file group."""
         return self._with_buckets is None or predicates.may_match(
             self._with_buckets, self._ranges(group.partition, _with_rows(group))
         )
 
     def file_may_match(self, file: DataFile) -> bool:
-        """Return whether a row of the file may match. A log of deletes is without rows."""
+        """Return False if column statistics or partition values rule out every matching row in a file.
+
+        Also returns False for a log that only contains deletes.
+        """
         if not _has_rows(file):
             return False
         if file.external and self._transforms:
@@ -67,7 +70,7 @@ class Pruning:
         )
 
     def all_match(self, group: FileGroup) -> bool:
-        """Return whether every row of the file group certainly matches.
+        """Return whether statistics prove that every row of a file group matches the condition.
 
         Returns False for file groups written by another engine, because their statistics may belong to other rows. Also
         returns False in the default partition, whose rows have null or an empty string.
@@ -91,7 +94,7 @@ class Pruning:
         }
 
     def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
-        """Return the ranges of the columns whose values are known from the folder name.
+        """Return the ranges of column values that follow from the folder name of a partition.
 
         The default partition restricts no column, because it contains both nulls and empty strings.
         """
@@ -105,7 +108,7 @@ class Pruning:
         return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
-        """Return the partition values in the folder name, or {} if the name does not contain the values."""
+        """Return the partition values in a folder name, or {} if the name does not contain the values."""
         config = self._config
         if not config.folders_tell_values:
             return {}
@@ -118,14 +121,14 @@ class Pruning:
 
 
 def _narrower(one: ColumnRange, other: ColumnRange) -> ColumnRange:
-    """Return the intersection of two ranges of one column for the same rows."""
+    """Return the intersection of two value ranges of one column."""
     least = [bound for bound in (one.min, other.min) if bound is not None]
     greatest = [bound for bound in (one.max, other.max) if bound is not None]
     return other._replace(min=max(least, default=None), max=min(greatest, default=None))
 
 
 def _with_buckets(tree: Predicate, made_of: Mapping[str, Transform], config: TableConfig) -> Predicate:
-    """Extend each equality condition of `tree` with a condition on the buckets generated from the column."""
+    """Extend each equality condition by a condition on the bucket partition columns generated from the column."""
 
     def told(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
         parts: list[Predicate] = [leaf]

@@ -1,7 +1,7 @@
-"""Scans: the rows of a snapshot, or the rows changed in a range. A scan is fixed at one slot when it is created.
+"""Scans: the rows of a snapshot, or the rows that changed in a range of slots.
 
-Partitions and files are pruned by partition values and statistics. The remaining slices are read in parallel. A slice
-without logs is read as plain Parquet.
+A scan is fixed at one slot when it is created. Partitions and files are pruned by partition values and statistics. The
+remaining slices are read in parallel. A slice without logs is read as plain Parquet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _LINE = 110  # maximum length of a line in a repr
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
-    """Return `columns`, or all `offered` columns if None. Raises ColumnError."""
+    """Validate the argument `columns` of a read, and return the column names. None means all `offered` columns.
+
+    Raises ColumnError.
+    """
     if columns is None:
         return tuple(offered)
     if isinstance(columns, str):
@@ -59,7 +62,7 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
 
 
 class Scan(Rows):
-    """The rows of a table at one slot. Returned by `Table.scan` and other methods.
+    """Rows of a table as of one slot. Returned by `Table.scan` and other methods.
 
     Attributes:
         cursor: The position of the slot.
@@ -101,7 +104,7 @@ class Scan(Rows):
         return f"{kind} of {self._config.name!r} at slot {self._view.seq}{where}{optimized}"
 
     def _repr_html_(self) -> str:
-        """Return the columns as HTML. Rows are not shown, because even the first row may be expensive to read."""
+        """Return the scan's columns as an HTML table. Rows are not shown, because reading them may be expensive."""
         schema = self.schema
         return html_table(
             f"hoodoo {self._title()}; head() reads a few rows",
@@ -117,11 +120,11 @@ class Scan(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """The Arrow schema of the rows that the scan returns."""
         return self._schema_named(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Scan:
-        """See `LazySource`."""
+        """Return a scan that reads only the columns and files that a query needs. See `LazySource`."""
         found, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
         found._columns = tuple(stored[name] for name in columns) or (
             RECORD_KEY,
@@ -130,7 +133,7 @@ class Scan(Rows):
         return found
 
     def tasks(self) -> list[Task]:
-        """Split the read into tasks that can run anywhere.
+        """Split the scan into tasks, which can be pickled and run in any process.
 
         Returns:
             One task per file slice that may hold rows of this scan.
@@ -160,7 +163,7 @@ class Scan(Rows):
         return changed is None or any(entry.seq > changed.since for entry in group.files())
 
     def count(self) -> int:
-        """Count the rows.
+        """Count the rows of the scan, from the commits where possible.
 
         Without a condition, only file slices with log files are read. The other counts come from the slots.
 

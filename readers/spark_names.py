@@ -1,6 +1,7 @@
-"""Renaming of Spark DataFrame columns between the table's names and the names that the columns were created from.
+"""Renaming of Spark DataFrame columns between the table's current names and the original names.
 
-See format/name_mapping.py. Only columns are selected; no rows are read.
+The original name of a column is the one at its creation (format/name_mapping.py). Only columns are selected; no rows
+are read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from hoodoo.format.name_mapping import Level, NameMapping
 
 
 def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
-    """Return the batch `frame` with the table's column names. Raises ColumnError if it has both names of one column."""
+    """Rename the columns of a Spark DataFrame to the table's current names.
+
+    Raises ColumnError if the DataFrame contains a column under both names.
+    """
     return _renamed(frame, name_mapping.taken) if name_mapping else frame
 
 
 def by_originals(frame: Any, name_mapping: NameMapping) -> Any:
-    """Return rows of the table with the names that their columns were created from."""
+    """Rename the columns of a Spark DataFrame to the names that they had when they were created."""
     return _renamed(frame, name_mapping.given_back) if name_mapping else frame
 
 
@@ -34,7 +38,7 @@ def _renamed(frame: Any, level: Level) -> Any:
 
 
 def _kind_within(kind: Any, around: Level, name: str, path: str) -> Any:
-    """Return the type of the column `name` with renamed fields, or None if no field is renamed."""
+    """Return the Spark type of a column with renamed struct fields, or None if no field is renamed."""
     level = around.within(around.columns.get(name))
     if level is None:
         return None

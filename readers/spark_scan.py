@@ -1,4 +1,4 @@
-"""Scan as a Spark DataFrame.
+"""Conversion of a scan to a Spark DataFrame.
 
 Spark's own Parquet scan reads slices without logs from an explicit file list. Python tasks merge the other slices. The
 scan sets every option that it depends on, so that session settings do not change its result.
@@ -36,7 +36,7 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> DataFrame:
-    """Return the rows of `tasks` as a DataFrame of `spark`, a classic or Connect session.
+    """Create a Spark DataFrame that reads the rows of `tasks`, in a classic or Connect session.
 
     Raises SchemaError for columns that Spark cannot read.
     """
@@ -56,7 +56,7 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
 
 def _is_native(task: SliceTask) -> bool:
-    """Return whether Spark's own scan can read this slice.
+    """Return whether Spark's own Parquet scan can read the file slice of a task.
 
     The slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark must
     be able to apply the filter. Each requested column must be in the file as requested, or be computable by one
@@ -75,7 +75,10 @@ def _is_native(task: SliceTask) -> bool:
 
 
 def _differences(task: SliceTask) -> Differences:
-    """Return how the requested columns differ in the file. Slices with equal differences are read together."""
+    """Return how the columns of a base file differ from the requested columns.
+
+    Slices with equal differences are read together.
+    """
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
     asked = [(name, sources[name]) for name in _asked(task) if name in sources]
@@ -83,12 +86,12 @@ def _differences(task: SliceTask) -> Differences:
 
 
 def _asked(task: SliceTask) -> list[str]:
-    """Return the columns to read, including the columns of the filter."""
+    """Return the columns that a task reads, including the columns of its filter."""
     return list(dict.fromkeys([*task.columns, *sorted(task.where.columns if task.where else ())]))
 
 
 def _is_expressible(source: ColumnSource | None) -> bool:
-    """Return whether Spark can compute the column as hoodoo does: as null, under another name, or by a cast.
+    """Return whether Spark can compute a column as hoodoo does: as null, under another name, or by a cast.
 
     Conversions of floats to another type run in Python: they use the shortest decimal text of the float, and Java's
     text may differ.
@@ -104,7 +107,7 @@ def _is_float(source: ColumnSource) -> bool:
 
 
 def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
-    """Return the rows of slices whose base files store the requested columns in the same way."""
+    """Read file slices with Spark's own Parquet scan. Their base files store the requested columns in the same way."""
     first = tasks[0]
     config, base = first.config, first.group.base
     assert base is not None
@@ -126,7 +129,7 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
 
 
 def _expression(resolution: Resolution, field: pa.Field) -> str:
-    """Return a SQL expression that computes a table column from the columns of a file.
+    """Return the SQL expression that computes a table column from the columns of a base file.
 
     Parquet statistics exclude NaN, which Spark sorts above all numbers. If a condition on floats were pushed down to
     Spark's Parquet reader, rows with NaN would be lost. `coalesce` prevents the pushdown.
@@ -141,7 +144,7 @@ def _expression(resolution: Resolution, field: pa.Field) -> str:
 
 
 def _holds_float(kind: pa.DataType) -> bool:
-    """Return whether the type is a float, or a struct that contains a float. Spark pushes down conditions on both."""
+    """Return whether a type is a float or a struct with a float. Spark pushes down conditions on both."""
     if pa.types.is_struct(kind):
         return any(_holds_float(field.type) for field in kind)
     return bool(pa.types.is_floating(kind))

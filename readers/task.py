@@ -1,4 +1,4 @@
-"""Tasks: parts of a read, which can run in a thread or on Spark."""
+"""Tasks: independent parts of a read, which run in threads or on Spark."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Callable that reads a part of the rows.
+    """Function without arguments that reads a part of the rows.
 
     A task can be pickled, so that Spark can run it.
     """
 
     @abstractmethod
     def __call__(self) -> pa.Table:
-        """Read all rows of the part."""
+        """Read all rows of the task into an Arrow table."""
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows of the part in tables, if this saves memory. The default reads all rows into one table.
+        """Read the rows of the task as a sequence of tables. The default is one table with all rows.
 
         Args:
             rows: The approximate number of rows in a table.
@@ -35,13 +35,15 @@ class Task(ABC):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file with exactly the rows of the part, or None if the rows must be merged or filtered."""
+        """The base file whose rows are exactly the rows of the task, or None if they must be merged or filtered."""
         return None
 
 
 @dataclass(frozen=True)
 class RenamedTask(Task):
-    """Task that returns the rows of another task with the names that the columns were created from.
+    """Task that returns the rows of another task with original column names.
+
+    The original name of a column is the one at its creation.
 
     Attributes:
         task: The other task.
@@ -52,9 +54,9 @@ class RenamedTask(Task):
     name_mapping: NameMapping
 
     def __call__(self) -> pa.Table:
-        """See `Task`."""
+        """Read all rows of the wrapped task, and rename their columns."""
         return self.name_mapping.original_rows(self.task())
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """See `Task`."""
+        """Read the rows of the wrapped task as a sequence of tables, and rename their columns."""
         return map(self.name_mapping.original_rows, self.task.stream(rows))

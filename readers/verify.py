@@ -1,4 +1,4 @@
-"""Verification of a whole table: properties, slots, checkpoints, publication, file contents, keys and index.
+"""Verification of a whole table: properties, slots, checkpoints, file contents, keys and index. Read-only.
 
 Read-only.
 """
@@ -44,7 +44,7 @@ _CHECKS = 5  # more are not needed, because each one takes a newer snapshot
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem of a table.
+    """Problem that the verification of a table found.
 
     Attributes:
         code: The kind of problem, one of `CODES`.
@@ -82,7 +82,7 @@ CODES = {
 
 @dataclass
 class Report:
-    """The result of a verification: the checked items and all problems.
+    """Result of the verification of a table: the numbers of checked items, and all problems.
 
     Attributes:
         slots: The number of checked slots.
@@ -100,12 +100,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if the table is sound."""
+        """True if the verification found no problem in the table."""
         return not self.problems
 
 
 def verified(store: Store, config: TableConfig) -> Report:
-    """Verify a table that other processes may change during the check.
+    """Verify a whole table while other processes may write to it.
 
     If the table changed, a problem may only be the trace of a newer commit or of cleaning. The table is then checked
     again, and the report contains the problems that both checks found.
@@ -134,7 +134,7 @@ def verified(store: Store, config: TableConfig) -> Report:
 
 
 def _newest_slots(store: Store) -> tuple[int, int]:
-    """Return the last archived slot and the newest slot; zeros if they cannot be read."""
+    """Return the last archived slot and the newest slot of a table, or zeros if they cannot be read."""
     try:
         return watermark.deleted_up_to(store), History(store).head().seq
     except (FileNotFoundError, HoodooError):
@@ -142,7 +142,7 @@ def _newest_slots(store: Store) -> tuple[int, int]:
 
 
 class Verifier:
-    """Verifies one table.
+    """Verification of one table, which collects all problems in a report.
 
     Args:
         store: The store of the table.
@@ -157,7 +157,7 @@ class Verifier:
         self.checks: tuple[checks.Check, ...] = ()
 
     def run(self) -> Report:
-        """Check everything. The report contains all problems, not only the first one."""
+        """Check the whole table, and return a report of all problems."""
         self._properties()
         view = self._chain()
         if view is None:
@@ -187,7 +187,7 @@ class Verifier:
 
     # ---- the sequence
     def _chain(self) -> View | None:
-        """Replay the slots and return the newest view.
+        """Check and replay the slots, and return the newest view.
 
         Returns None if a slot is damaged or does not follow the previous one.
         """
@@ -238,7 +238,7 @@ class Verifier:
         return view
 
     def _first(self, fresh: History) -> View:
-        """Return the view before the oldest slot.
+        """Return the view before the oldest slot after the archived slots.
 
         The view is empty, or that of the oldest checkpoint after the archived slots.
         """
@@ -249,7 +249,7 @@ class Verifier:
         return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
-        """Report slots beyond the head, which are preceded by a gap."""
+        """Report slot files beyond the head, which exist although the slot before them is missing."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             if key.startswith(TURN_REQUESTS):
                 continue  # the turn request of a writer
@@ -263,7 +263,7 @@ class Verifier:
             )
 
     def _publication(self, slot: Slot, before: View) -> bool:
-        """Return whether `slot` is published. Reports a publication that differs from the slot."""
+        """Return whether Hudi's completed instant of a slot exists. Reports an instant that differs from the slot."""
         key = final_key(slot)
         try:
             published = self.store.get(key)
@@ -308,7 +308,7 @@ class Verifier:
 
     # ---- files
     def _superseded(self, view: View) -> None:
-        """Check the files that only older snapshots need.
+        """Check the files that only older snapshots need, by existence and size.
 
         Files that a clean operation has already released may be missing.
         """
@@ -340,7 +340,10 @@ class Verifier:
             )
 
     def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
-        """Count the rows whose key occurs in an earlier row. Keys are read only for hashes that occur twice."""
+        """Count the rows of a partition whose record key occurs in an earlier row.
+
+        Keys are read only for hashes that occur twice.
+        """
         if not seen:
             return 0
         hashes = np.sort(np.concatenate([mine for _, mine in seen]))
@@ -353,7 +356,7 @@ class Verifier:
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
     def _bytes(self, group: FileGroup) -> bool:
-        """Return whether the bytes of base and logs match the recorded sizes and digests. Also checks change logs."""
+        """Return whether the files of a file group match the recorded sizes and digests. Also checks change logs."""
         sound = True
         for entry in group.files():
             for path, (size, sum_) in entry.file.changes.items():
@@ -362,7 +365,7 @@ class Verifier:
         return sound
 
     def _readable(self, group: FileGroup) -> bool:
-        """Return whether every row can be read with all of its columns. Reports each unreadable block and row."""
+        """Return whether every row of a file group can be read. Reports each unreadable block and row."""
         before = len(self.report.problems)
         for entry in group.files():
             try:
@@ -386,7 +389,7 @@ class Verifier:
         return True
 
     def _rows(self, group: FileGroup) -> np.ndarray | None:
-        """Return the hashes of the live keys. Also checks the partition, the row count and the index entry."""
+        """Check partition, row count, index entry and checks of a file group. Returns the hashes of its live keys."""
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.placing, *checked]))
@@ -406,7 +409,7 @@ class Verifier:
         return hash64(rows[RECORD_KEY])
 
     def _made(self, rows: pa.Table, path: str) -> None:
-        """Check the partition columns that are generated from other columns."""
+        """Check that generated partition columns match the columns that they are computed from."""
         for made, one in self.config.transforms.items():
             values = transforms.values(one, rows[one.column].combine_chunks())
             wrong = np.flatnonzero(~equal_values(rows[made].combine_chunks(), values))
@@ -440,7 +443,7 @@ class Verifier:
             return ()
 
     def _base(self, group: FileGroup) -> pa.ChunkedArray:
-        """Return the keys of the base file in row order. Also checks their number and the index entry."""
+        """Check the row count and the index entry of a base file. Returns its record keys in row order."""
         if group.base is None:
             return pa.chunked_array([], pa.string())
         file = group.base.file
@@ -464,7 +467,7 @@ class Verifier:
             self._add("INDEX", file.index, f"the row positions in the index entry differ from {file.path}")
 
     def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
-        """Return whether each log record that names a row of the base file has the key of that row."""
+        """Return whether the row positions in each log refer to base file rows with the same record keys."""
         if group.base is None:
             return True
         before = len(self.report.problems)
@@ -485,7 +488,7 @@ class Verifier:
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Return whether `published` matches `slot`, with the schema that the table had at that slot.
+    """Return whether Hudi's completed instant has the content that the slot implies, with the schema at that slot.
 
     The table may or may not have kept a change log then, so both forms are valid.
     """

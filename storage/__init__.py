@@ -1,1 +1,1 @@
-"""Stores of bytes with put-if-absent. They are independent of tables."""
+"""Stores: object storage or local folders for the files of a table, with atomic creation of files."""

@@ -1,7 +1,8 @@
 """Store in a folder on a local disk.
 
-Put-if-absent consists of: temporary file, fsync, link to the final name, fsync of the folder. No other method is atomic
-and durable: rename overwrites silently, and O_EXCL followed by a write leaves a partial file after a kill.
+To create a file atomically and durably, it is written under a temporary name, synced, and hard-linked to its final
+name. Then the folder is synced. No other method is atomic and durable: rename overwrites silently, and O_EXCL followed
+by a write leaves a partial file after a kill.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def _sync_folder(path: str) -> None:
 
 
 def _root_of(text: str) -> str:
-    """Return the absolute path of `text`, a path or a `file:` URI. Raises OptionError."""
+    """Return the absolute path for a local path or a `file:` URI. Raises OptionError if it cannot be used for a
+    table.
+    """
     if text.startswith("file:"):
         rest = text.removeprefix("file:")
         host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
@@ -120,7 +123,7 @@ def _root_of(text: str) -> str:
 
 
 def _require_no_file(root: str) -> None:
-    """Raise OptionError if `root` or one of its parents is a file or a link to a missing folder."""
+    """Raise OptionError if `root` or one of its parents is a file, or a link to a missing folder."""
     path = root
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
@@ -138,7 +141,7 @@ def _require_no_file(root: str) -> None:
 
 
 class LocalStore(Store):
-    """Store in a local folder.
+    """Store in a folder on a local disk.
 
     `root` may begin with `~`. Symbolic links in the last segment of a key are not followed.
     """
@@ -169,7 +172,7 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """Device of the file system. '' for network file systems, whose servers may change."""
+        """The device of the file system. '' for network file systems, whose servers may change."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
@@ -179,7 +182,7 @@ class LocalStore(Store):
         return os.path.join(self.root, key)
 
     def _make_folder(self, folder: str) -> None:
-        """Create `folder` and its parents.
+        """Create `folder` and its parents, but never recreate the folder of a dropped or renamed table.
 
         The store's own folder is created only if it never existed. Raises TableNotFound if it was dropped or renamed,
         because a late write would create an incomplete table at its old path.
@@ -237,9 +240,9 @@ class LocalStore(Store):
         return self.version(key)
 
     def settle(self, key: str) -> None:
-        """Sync the folder of `key`.
+        """Sync the folder of a file, so that a power failure cannot remove the file.
 
-        Before that, a power failure may remove the key, so the outcome of its creation is unknown.
+        Before that, a power failure may remove the file, so the outcome of its creation is unknown.
         """
         try:
             _sync_folder(os.path.dirname(self._path(key)))
@@ -247,7 +250,7 @@ class LocalStore(Store):
             raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
 
     def _link(self, scratch: str, target: str) -> None:
-        """Create the link, and folders if needed.
+        """Hard-link the temporary file `scratch` to `target`, and create the folders of `target` if needed.
 
         It is retried, because other processes may remove empty folders (prune_folders).
         """
@@ -347,7 +350,7 @@ class LocalStore(Store):
             raise found from None
 
     def delete(self, key: str) -> None:
-        """Delete `key`.
+        """Delete a file.
 
         Raises CorruptTable if a folder in its path is a symbolic link, which may lead outside the table.
         """
@@ -365,7 +368,9 @@ class LocalStore(Store):
             os.close(folder)
 
     def _folder_of(self, key: str) -> int:
-        """Return a descriptor of the folder of `key`, opened step by step from the root."""
+        """Return a file descriptor for the folder of a file. Folders are opened one by one, to refuse symbolic
+        links.
+        """
         try:
             descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             for segment in key.split("/")[:-1]:
@@ -383,7 +388,7 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def require_private(self) -> None:
-        """Raise StoreRefused if the table's timeline is world-writable."""
+        """Raise StoreRefused if everybody on this machine may write the table's timeline, and so forge commits."""
         try:
             mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -400,7 +405,7 @@ class LocalStore(Store):
             )
 
     def prune_folders(self, key: str) -> None:
-        """Remove the empty folders in the path of `key`, up to the root."""
+        """Remove the parent folders of a file that are empty, below the folder of the store."""
         folder = os.path.dirname(self._path(key))
         while folder.startswith(self.root + os.sep):
             try:

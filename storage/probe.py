@@ -1,7 +1,7 @@
-"""Test of the guarantees of a store that commits depend on. It uses new random keys, and deletes them at the end.
+"""Test of the guarantees of a store that commits depend on, such as atomic creation of a file.
 
-Of seven S3-compatible servers that were tested, three answered 200 to a second `If-None-Match: *` and overwrote the
-object. One let two writers win a race.
+It uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three answered
+200 to a second `If-None-Match: *` and overwrote the object. One let two writers win a race.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _conforming: set[str] = set()  # identities, and file systems, of stores that pa
 
 
 class PromiseResult(NamedTuple):
-    """The result of the test of one guarantee. `name` describes the guarantee."""
+    """Result of the test of one guarantee. `name` describes the guarantee."""
 
     name: str
     passed: bool
 
 
 class _Probe:
-    """The keys of one test, and one method per guarantee, which returns whether the store met it."""
+    """Test of a store's guarantees: one method per guarantee, which returns whether the store meets it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -66,9 +66,9 @@ class _Probe:
         )
 
     def _race(self, keys: list[str]) -> bool:
-        """Return whether exactly one of two threads wins each of `keys`, which all threads create at once.
+        """Return whether exactly one of two threads succeeds in creating each key, if all threads start at once.
 
-        A thread with an unknown outcome may be the winner.
+        A thread with an unknown outcome may be the one that succeeded.
         """
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
@@ -107,7 +107,10 @@ class _Probe:
         return self._whole(key, self.store.put, before)
 
     def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
-        """Return whether reads of `key` only return the bytes before or after, while `put` writes it."""
+        """Return whether reads of a file that is being written see either the old or the new bytes, but no mixture.
+
+        `put` writes the new bytes, and `before` are the old bytes.
+        """
         after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
         def write() -> None:
@@ -190,9 +193,14 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test the guarantees of a store, and delete all test keys. Raises StoreUnavailable.
+    """Test the guarantees of a store that commits depend on, and delete all test keys.
 
-    `briefly` only tests the guarantees that prevent conflicts of two writers.
+    Args:
+        store: The store to test.
+        briefly: True only tests the guarantees that prevent conflicts of two writers. Default False.
+
+    Raises:
+        StoreUnavailable: The store did not respond.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -223,9 +231,9 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused, which names the guarantee, if commits in `store` would be unsafe.
+    """Raise StoreRefused if commits in the store would be unsafe. The error names the missing guarantee.
 
-    If another store on this file system has passed all checks in this process, the store is probed briefly.
+    If another store on the same file system has passed all tests in this process, only a brief test is run.
     """
     medium = f"{type(store).__qualname__} on {store.medium}" if store.medium else ""
     for check in probe(store, briefly or medium in _conforming):
@@ -243,7 +251,7 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Test a server before the first write of this process. Raises StoreRefused if it fails.
+    """Test a storage server before the first write of this process. Raises StoreRefused if it fails.
 
     The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
     again.

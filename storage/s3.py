@@ -87,7 +87,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """Return the endpoint if it is valid. Raises OptionError.
+    """Return the S3 endpoint if it is valid. Raises OptionError otherwise.
 
     It must be https, except on this machine or with `allow_http`, and must contain no user or password.
     """
@@ -102,7 +102,7 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
 
 
 def _bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """Return (bucket, prefix) of s3://bucket/prefix. Raises OptionError."""
+    """Split `s3://bucket/prefix` into bucket and prefix. Raises OptionError for an invalid path."""
     bucket, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
     if not _BUCKET.fullmatch(bucket):
@@ -117,7 +117,7 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
 
 
 def _session() -> boto3.session.Session:
-    """Return a session that reports missing credentials within a second.
+    """Return a boto3 session that reports missing credentials within a second.
 
     The timeout of the cloud metadata service is reduced, unless it is configured.
     """
@@ -131,12 +131,14 @@ def _session() -> boto3.session.Session:
 
 
 def _body(data: BytesLike) -> Any:
-    """Return the request body for boto3, which copies bytes and streams a file."""
+    """Return `data` as a request body for boto3. Small data is copied, and large data is streamed."""
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
 
 class _Clients:
-    """The clients for one set of options, created on first use, because creation takes as long as several requests."""
+    """S3 clients for one set of options. They are created on first use, because creation takes as long as several
+    requests.
+    """
 
     def __init__(self) -> None:
         self.lock, self.pid = threading.Lock(), os.getpid()
@@ -147,9 +149,10 @@ _shared: WeakValueDictionary[tuple[Any, ...], _Clients] = WeakValueDictionary()
 
 
 def _clients_of(options: Mapping[str, Any]) -> _Clients:
-    """Return the clients that the stores of this process share if they were given the same credentials.
+    """Return the S3 clients for these options. Stores in this process with equal credentials share their clients.
 
-    Credentials from the environment may change, so these clients are not shared. A forked process gets its own clients.
+    Credentials from the environment may change, so clients with such credentials are not shared. A forked process gets
+    its own clients.
     """
     if not options.get("access_key"):
         return _Clients()
@@ -192,7 +195,7 @@ class S3Store(Store):
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
     def _of_this_process(self) -> _Clients:
-        """Return the clients of this process.
+        """Return the S3 clients of this process, which are new ones after a fork.
 
         A forked process must not use its parent's connections, because both would read each other's responses.
         """
@@ -242,9 +245,9 @@ class S3Store(Store):
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _again(self, call: Callable[[], T]) -> T:
-        """Return the result of `call`, with retries while the store does not answer.
+        """Call `call` with retries while the store does not answer, and return the result.
 
-        Finally raises StoreUnavailable.
+        Raises StoreUnavailable if all attempts fail.
         """
         ends = time.monotonic() + _PATIENCE_S
         for attempt in range(1, _ATTEMPTS):
@@ -261,7 +264,7 @@ class S3Store(Store):
         return self._again(lambda: self._send(operation, key, **arguments))
 
     def _send(self, operation: str, key: str, **arguments: Any) -> Any:
-        """Send one request without retries."""
+        """Send one request to S3 without retries, and convert its errors."""
         try:
             answer = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
             self._note_clock(answer)
@@ -315,7 +318,7 @@ class S3Store(Store):
         return {"bucket": self.bucket, "endpoint": self._endpoint}
 
     def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
-        """Return the error for a permanent failure, or None if a retry may help."""
+        """Return the error for a permanent failure, such as a missing bucket, or None if a retry may help."""
         bucket = f"bucket {self.bucket!r} at {self._endpoint}"
         if code == "NoSuchBucket":
             return BucketNotFound(
@@ -359,7 +362,7 @@ class S3Store(Store):
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
     def _read(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:
-        """Return the bytes of `key`, and the response."""
+        """Read an object, and return its bytes and the response."""
 
         def read() -> tuple[bytes, Mapping[str, Any]]:
             answer = self._send("get_object", key, Key=self._key(key), **arguments)
@@ -392,7 +395,9 @@ class S3Store(Store):
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
-        """Yield (key, bytes, modification time in ms since 1970, ETag) of every key that starts with `prefix`."""
+        """Yield the key, size in bytes, modification time (ms since 1970) and ETag of every object whose key starts
+        with `prefix`.
+        """
         for key, item in self._items(prefix, ""):
             yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
 
@@ -405,7 +410,7 @@ class S3Store(Store):
         return self._sibling(self.uri + suffix) if self.prefix else None
 
     def _sibling(self, uri: str) -> S3Store:
-        """Return the store of another prefix of the bucket. It shares the clients of this store."""
+        """Return a store for another prefix of the same bucket, which shares the clients of this store."""
         store = S3Store(uri, self._options)
         store._clients = self._clients
         return store
@@ -436,9 +441,9 @@ class S3Store(Store):
         return pa.PythonFile(_Reading(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """Return the first bytes of `key` (all bytes of a small object) and its size, with one request.
+        """Read the first MiB of an object, which is all of a small object, and return it with the object's size.
 
-        Raises FileNotFoundError.
+        This takes one request. Raises FileNotFoundError.
         """
         try:
             data, answer = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
@@ -449,11 +454,14 @@ class S3Store(Store):
         return data, int(answer.get("ContentRange", "").rpartition("/")[2] or len(data))
 
     def large(self, key: str) -> pa.NativeFile:
-        """Open `key` with Arrow's client, which transfers data without blocking other threads."""
+        """Open an object with Arrow's S3 client, which transfers data without blocking other threads."""
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
-        """Return the result of `call` with retries. Arrow's client does not retry after a 429 or a broken response."""
+        """Call `call`, which reads with Arrow's S3 client, with retries, and return the result.
+
+        Arrow's client does not retry after a 429 or a broken response.
+        """
 
         def once() -> T:
             try:
@@ -470,7 +478,7 @@ class S3Store(Store):
 
 
 class _Reading(io.RawIOBase):
-    """Object opened for Arrow. The request that opens a small object also reads it completely."""
+    """S3 object as a file for Arrow. The request that opens a small object also reads it completely."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()
@@ -492,7 +500,7 @@ class _Reading(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> Any:
-        """Return a buffer of up to `size` bytes."""
+        """Read up to `size` bytes, and return them as a buffer."""
         start, end = self._at, self._size if size < 0 else min(self._size, self._at + size)
         self._at = max(start, end)
         if end <= len(self._data):

@@ -1,4 +1,4 @@
-"""Buffer for bytes that may not fit into memory. Bytes are written once, and then read as one buffer.
+"""Buffer for bytes that may not fit into memory: they are written once, and then read as one buffer.
 
 A small buffer is in memory, and a large one in an unnamed temporary file ($TMPDIR). The file disappears with the
 object, however the process ends.
@@ -16,7 +16,9 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """File object for writing, for example by pyarrow. `buffer()` ends the writing."""
+    """File object that collects bytes in memory, or in a temporary file if they are large. `buffer()` ends the
+    writing.
+    """
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False
@@ -54,7 +56,9 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Return all bytes written. A large buffer is memory-mapped from its file, and uses only the page cache."""
+        """Return all written bytes as one buffer. A large buffer is memory-mapped from its file, and uses only the page
+        cache.
+        """
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()

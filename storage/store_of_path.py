@@ -1,4 +1,4 @@
-"""Opens the store of a path or an address, as users write it. No other module knows every kind of store."""
+"""Choice of the store for a path or URL, as users write it. Only this module knows every kind of store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SEGMENT_MAX = 255
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """Return the store of a table.
+    """Return the store for the path or URL of a table.
 
     Args:
         uri: A local path, `file://...`, or `s3://bucket/prefix`.
-        options: For S3 endpoint, region, access_key, secret_key, session_token and allow_http; credentials are by
-            default those of boto3's usual chain. For a local path allow_network_fs.
+        options: Storage options. For S3: endpoint, region, access_key, secret_key, session_token and allow_http. By
+            default, boto3 finds the credentials in its usual way. For a local path: allow_network_fs.
 
     Raises:
         OptionError: The path or an option cannot be used.
@@ -39,7 +39,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
 
 
 def _checked(uri: str | os.PathLike[str]) -> str:
-    """Return the path as text that every file system takes. Raises OptionError."""
+    """Return the path as a string that is valid on every file system. Raises OptionError otherwise."""
     try:
         text: Any = os.fspath(uri)
     except TypeError:

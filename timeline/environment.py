@@ -1,6 +1,6 @@
-"""Access of the commit code to the outside: clock, random numbers, sleep and concurrency.
+"""Clock, random numbers, sleep and threads for the commit code, as parameters that a simulator can replace.
 
-They are parameters, so that a simulator can replace them by seeded, reproducible versions.
+The versions of a simulator are seeded and therefore reproducible.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Function call for a list of concurrent tasks. `result` has its return value after the tasks have run."""
+    """Function to run as one of several concurrent tasks. `result` has its return value afterwards."""
 
     result: T
 

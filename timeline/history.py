@@ -48,7 +48,7 @@ class History:
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """Read the newest slots from the store, and return the table's view as of the newest one.
+        """Read the newest slots from the store, and return the state of the table (view) as of the newest slot.
 
         Raises:
             TableNotFound: The table does not exist, or was deleted.
@@ -118,15 +118,17 @@ class History:
                     self._head = found if found.sha == head.sha else head
 
     def known(self) -> bool:
-        """Return whether this process has already loaded the newest view of the table."""
+        """Return whether this process has already loaded the newest state of the table."""
         return self._head is not None
 
     def known_head(self) -> View:
-        """Return the newest view that this process has loaded. Reads the store only if no view is loaded yet."""
+        """Return the newest state of the table that this process has loaded. Reads the store only if it has loaded none
+        yet.
+        """
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the table's view as of slot `seq`, for readers.
+        """Return the state of the table as of slot `seq`, for readers. Its files still exist.
 
         Raises:
             SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
@@ -141,7 +143,7 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """Return the table's view as of slot `seq`, even if cleaning has deleted its files.
+        """Return the state of the table (view) as of slot `seq`, even if cleaning has deleted its files.
 
         For table maintenance only. Readers use `view`.
         """
@@ -162,7 +164,7 @@ class History:
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def instants(self) -> list[Instant]:
-        """Return the instants in Hudi's active timeline, in the order of their file names."""
+        """Return the instants in Hudi's active timeline, sorted by file name."""
         return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
@@ -218,8 +220,8 @@ class History:
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the number of the newest slot that completed at or before `ms` (ms since 1970 UTC), or the oldest
-        existing slot.
+        """Return the newest slot that completed at or before the time `ms` (ms since 1970), or the oldest slot if none
+        did.
 
         Completion times grow with slot numbers, so a binary search is used.
         """
@@ -230,8 +232,8 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the number of the newest slot that completed at or before `ms`, so that all later slots are newer than
-        `ms`.
+        """Return the newest slot that completed at or before the time `ms` (ms since 1970). All later slots are newer
+        than `ms`.
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.
@@ -268,7 +270,7 @@ class History:
         return found or View()
 
     def _follow(self, view: View, seq: int) -> View:
-        """Return the view as of slot `seq`, by applying the slots after `view` one by one."""
+        """Return the state of the table as of slot `seq`, by applying the slots after `view` one by one."""
         with self._fetching(range(view.seq + 1, seq + 1)):
             for number in range(view.seq + 1, seq + 1):
                 view = self._apply(view, number)
@@ -333,7 +335,7 @@ class History:
         return found
 
     def _is_head(self, seq: int, version: str) -> bool:
-        """Return whether the store still contains the slot that the cached head was read from.
+        """Return whether the store still contains the slot from which this process cached the newest state.
 
         Otherwise the table was restored from a backup, or later slots were archived too. The caches are then emptied.
 
@@ -420,7 +422,7 @@ class History:
 
 
 def replaced(store: Store) -> TableReplaced:
-    """Return a TableReplaced error: the table in `store` was deleted and recreated after it was opened."""
+    """Create the error for a table that was deleted and recreated after it was opened."""
     return TableReplaced(
         (
             f"The table at {store.uri} was deleted and recreated after it was opened. Nothing was written. "

@@ -41,7 +41,7 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The path of the instant's timeline file (docs/format.md 4.2), relative to the table.
+        """The path of the instant's timeline file, relative to the table (docs/format.md 4.2).
 
         The file name of a completed instant contains the completed action, such as 'commit' for a compaction.
         """

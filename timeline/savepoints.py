@@ -79,8 +79,8 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """Return the slot number of the savepoint `name`. For an unknown name, raises PositionError with the existing
-    names.
+    """Return the slot of the savepoint `name`. Raises PositionError, with the names of all savepoints, if it does not
+    exist.
     """
     if not isinstance(name, str) or name not in view.savepoints:
         known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"

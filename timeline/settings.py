@@ -52,7 +52,7 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
 
 
 def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
-    """Commit the slot that `draft` returns. Calls `draft` once before, so that an invalid change fails before any
+    """Commit the slot that `draft` returns. `draft` is also called before, so that an invalid change fails before any
     write.
     """
     state = timeline.ready()

@@ -99,7 +99,7 @@ class TableTimeline:
         state: TableState | None = None,
         mends: bool = False,
     ) -> Iterator[Transaction]:
-        """Run one attempt at a commit as a context manager that yields the transaction, with a new instant.
+        """Run one attempt at a commit, as a context manager that claims a new instant and yields the transaction.
 
         The requested and inflight files of a write are written before the body runs. If the body ends without a slot
         (`attempt.slot`) or raises, the attempt is abandoned: its registered files and its instant are deleted.
@@ -205,7 +205,8 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Repair the timeline after crashes and external rollbacks, and return the current state.
+        """Complete the work of crashed writers, and undo commits that another engine rolled back. Returns the current
+        state.
 
         Publishes unpublished slots to Hudi's timeline, and undoes slots that another engine rolled back.
         """
@@ -214,7 +215,7 @@ class TableTimeline:
         return state
 
     def _publish_through(self, state: TableState) -> bool:
-        """Write Hudi's instant files for every slot up to the head of `state`.
+        """Write the instant files in Hudi's timeline for every slot up to the newest slot of `state`.
 
         Returns False if another engine rolled back one of the slots, and a new slot has undone it. Raises LockHeld if
         Hudi's lock is not available.

@@ -310,7 +310,7 @@ def _deleted(slot: Slot) -> int:
 
 
 def _is_exact(slot: Slot) -> bool:
-    """Return whether the row counts of a commit are exact.
+    """Return whether the numbers of inserted, updated and deleted rows in a slot are exact.
 
     Slots of older releases do not record this. For them it depends on the kinds of files that they added.
     """

@@ -139,10 +139,10 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Return the key hashes of a base file. Raises UnsupportedTable if hoodoo would encode its record keys differently.
+    """Return the key hashes of a base file, after checking that hoodoo would encode its record keys in the same way.
 
     Record keys and partition paths must have hoodoo's encoding. Otherwise an upsert would not find the stored row, and
-    would insert it again. `rows` contains the record keys, and their source columns.
+    would insert it again. `rows` contains the record keys, and their source columns. Raises UnsupportedTable.
     """
     try:
         keys = record_keys(rows, config.key, config.partition_by)
@@ -200,9 +200,7 @@ class Adopter:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def whole_table(self) -> None:
-        """Create all slots of a table that has only Hudi's timeline so far. Raises UnsupportedTable or
-        TableNotFound.
-        """
+        """Create all slots of a table that only has Hudi's timeline. Raises UnsupportedTable or TableNotFound."""
         theirs = ExternalHistory(self.store)
         head = theirs.head()
         if not head.seq:
@@ -230,8 +228,7 @@ class Adopter:
         self.history.head()
 
     def newer(self, found: CompletedInstant) -> None:
-        """Adopt one instant of Apache Hudi that is newer than the table's head, and the compaction plans made before
-        it.
+        """Adopt a Hudi instant that is newer than the table's head, and compaction plans that were made before it.
 
         The instant is a completed commit or a compaction plan. Does nothing if another process adopts the instant
         first.
@@ -275,7 +272,8 @@ class Adopter:
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if hoodoo would encode the record keys in the base files of `view` differently.
+        """Raise UnsupportedTable if the record keys in the base files of `view` have an encoding of another key
+        generator.
 
         Checks a table before it is converted and adopted.
         """
@@ -358,9 +356,7 @@ class Adopter:
         return self._put(view, slot)
 
     def _put(self, view: View, slot: Slot) -> View:
-        """Write `slot` as the next slot. Returns the view after it, or an empty view if another process took the slot
-        first.
-        """
+        """Write the next slot. Returns the view after it, or an empty view if another process was faster."""
         slot = replace(slot, prev=view.sha)
         if used := features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))

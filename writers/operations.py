@@ -318,7 +318,7 @@ def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
 
 
 def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
-    """Return the contents of an inflight file: new rows per partition, then one entry per file group."""
+    """Return the contents of Hudi's inflight file: new rows per partition, then one entry per file group."""
     fresh: dict[str, int] = {}
     known = []
     for a in assignments:

@@ -1,4 +1,4 @@
-"""Writes that compute rows from stored rows: `update`, and `delete` with a condition.
+"""Updates and deletes by condition, which compute the changed rows from stored rows.
 
 Each file group is one task. It reads the rows, computes the changes and writes them to the group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.

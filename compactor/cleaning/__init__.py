@@ -1,1 +1,1 @@
-"""Services that delete files: cleaning, retention, purging, archiving and orphan removal."""
+"""Table services that delete files: cleaning, retention, purging, archiving and orphan removal."""

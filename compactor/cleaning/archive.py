@@ -1,4 +1,4 @@
-"""Archiving: the removal of old slots and instants, so that opening and committing do not get slower with each commit.
+"""Archiving: removal of old slots and Hudi instants, so that opening a table and committing stay fast.
 
 Slots and Hudi's instants follow different rules (docs/protocol.md). A slot is deleted if no snapshot, plan, savepoint
 or slow write can need it. Before that, a watermark with a checkpoint replaces it.
@@ -41,7 +41,7 @@ _PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keepin
 
 @dataclass
 class ArchiveResult:
-    """Result of archiving a table.
+    """Result of archiving: the numbers of slots and Hudi instants that were removed from the active timeline.
 
     Attributes:
         slots: Number of slots that were deleted.
@@ -61,11 +61,12 @@ class ArchiveResult:
 def archive(
     timeline: TableTimeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
 ) -> ArchiveResult:
-    """Archive slots older than `hours`, and Hudi instants that are also older than the newest `keep_instants` instants.
+    """Archive old slots and old instants of Hudi's timeline.
 
-    The defaults are the table's options `archive_after_hours` and `archive_keep_instants`. The default for `hours`
-    applies only to slots. Slots and instants always stay if they are younger than the retention of snapshots or than
-    the longest possible write.
+    Slots older than `hours` are archived, and Hudi instants that are also older than the newest `keep_instants`
+    instants. The defaults are the table's options `archive_after_hours` and `archive_keep_instants`. The default for
+    `hours` applies only to slots. Slots and instants always stay if they are younger than the retention of snapshots or
+    than the longest possible write.
     """
     options = config.options
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
@@ -95,7 +96,7 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 # ---- slots
 def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: ArchiveResult) -> None:
-    """Write a watermark that contains a checkpoint, then delete the slots that it replaces."""
+    """Replace old slots by a watermark with a checkpoint, then delete the slots. Records the result in `result`."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     # A savepoint of the oldest readable snapshot may refer to a commit that is older than the snapshot.
@@ -123,14 +124,15 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
 
 
 def _needed(view: View) -> list[int]:
-    """Return the slots that open plans and savepoints refer to."""
+    """Return the numbers of the slots that open compaction plans and savepoints need."""
     return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
 
 
 def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
-    """Return the newest slot that is older than `age_ms`, by the clock and by the completion time of the head.
+    """Return the number of the newest slot that is older than `age_ms`.
 
-    Returns the newest archived slot if all slots are younger.
+    The age is measured from the clock and from the completion time of the head. Returns the newest archived slot if all
+    slots are younger.
     """
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
@@ -140,11 +142,10 @@ def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
 
 # ---- Hudi's timeline
 def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int, bound: str | None) -> int:
-    """Move the oldest instants into Hudi's history, and return their number.
+    """Move the oldest instants of Hudi's timeline into Hudi's history folder, and return their number.
 
     Writes the history file, its manifest and its version first, and then deletes the active files, oldest first.
-
-    bound: an instant that has to stay, like all instants after it. None: no such instant.
+    `bound` is an instant that has to stay, like all instants after it, or None.
     """
     if _oldest_kept(timeline.store, keep) is None:
         return 0
@@ -179,7 +180,7 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
 def _movable(
     timeline: TableTimeline, view: View, last: int, keep: int, bound: str | None
 ) -> tuple[list[Instant], list[Instant]]:
-    """Return (completed instants that may move, all instants)."""
+    """Return the completed instants that may move into Hudi's history folder, and all instants of the timeline."""
     found = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
     limit = _limit(
@@ -192,16 +193,19 @@ def _movable(
 
 
 def _oldest_kept(store: Store, keep: int) -> str | None:
-    """Return the requested time of the oldest of the newest `keep` completed instants.
+    """Return the requested time of the oldest among the newest `keep` completed instants, which stay in Hudi's
+    timeline.
 
-    None if there are no more than `keep` completed instants.
+    Returns None if there are no more than `keep` completed instants.
     """
     times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
 def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
-    """Return the requested time before which all instants are completed, old enough and not needed."""
+    """Return the requested time before which every instant may move: all of them are completed, old enough and not
+    needed.
+    """
     completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
     pending = [
         one.time

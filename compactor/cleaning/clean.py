@@ -1,4 +1,4 @@
-"""Cleaning: the deletion of files that no retained snapshot can need.
+"""Cleaning: deletion of the data files that no retained snapshot can need.
 
 The files to delete follow from the slots, so cleaning does not list the table.
 """
@@ -25,7 +25,7 @@ _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 @dataclass
 class CleanResult:
-    """Result of a clean operation.
+    """Result of a clean operation: the deleted data files, and the oldest readable slot.
 
     Attributes:
         min_readable: The oldest slot whose snapshot stays readable.
@@ -43,7 +43,7 @@ class CleanResult:
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
-    """Return the superseded files that can be deleted.
+    """Return the superseded files that cleaning can delete.
 
     A file can be deleted if no snapshot from `min_readable` on, no savepoint, no slot in `held` and no open plan needs
     it.
@@ -64,15 +64,20 @@ def clean(
     commits: int | None = None,
     versions: int | None = None,
 ) -> CleanResult:
-    """Commit a slot that lists the files to delete, then delete them.
+    """Delete the data files that no retained snapshot needs, after committing a slot that lists them.
 
-    hours, commits, versions: retention for this call, instead of the table's options.
+    Args:
+        timeline: The timeline of the table.
+        config: The configuration of the table.
+        hours: Hours of retention for this call. None (default): the table's option.
+        commits: Number of retained commits for this call. None (default): the table's option.
+        versions: Number of retained versions per file group for this call. None (default): the table's option.
     """
     return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Clean the table, and advance the oldest readable slot even if no file can be deleted.
+    """Clean the table, and give up old snapshots even if no file can be deleted, so that their slots can be archived.
 
     Without a file to delete, a slot is only written if the oldest readable slot advances by at least `worth_slots`.
     """
@@ -80,7 +85,7 @@ def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slo
 
 
 def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
-    """Clean with retries. worth_slots: 0 writes a slot only if files can be deleted."""
+    """Clean the table, with retries. With `worth_slots` 0, a slot is written only if files can be deleted."""
     try:
         return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
     except CommitConflict:
@@ -109,9 +114,10 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
 
 def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """Draft a clean slot that gives up the snapshots before slot `oldest`.
+    """Return the content of a slot for a clean operation, which makes the snapshots before slot `oldest` unreadable.
 
-    Returns None if no file can be deleted, unless `forgets` is True and `oldest` advances.
+    Files for the slots in `held` stay. Returns None if no file can be deleted, unless `forgets` is True and the oldest
+    readable slot advances.
     """
     doomed = cleanable(view, oldest, held)
     if not doomed and not (forgets and oldest > view.min_readable):

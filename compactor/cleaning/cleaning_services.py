@@ -1,4 +1,4 @@
-"""Cleaning and archiving as table services.
+"""Table services that clean and archive a table.
 
 A writer's clean service only deletes files beyond retention. A worker's clean service has two more steps. It drops
 expired partitions in an ordinary commit, and it removes the orphan files of dead writers.
@@ -16,7 +16,9 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 # ---- cleaning
 def clean_due(turn: Turn) -> bool:
-    """Return whether cleaning is due, or, in a worker, expiry or orphan removal."""
+    """Return whether the clean service should run: cleaning is due, or, in a worker, partition expiry or orphan
+    removal.
+    """
     duty = turn.duty
     if duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
@@ -33,7 +35,10 @@ def _cleans(turn: Turn, duty: Duty) -> bool:
 
 
 def run_clean(turn: Turn) -> bool:
-    """Drop expired partitions, remove orphan files, and delete files beyond retention. A writer only does the last."""
+    """Run the clean service. A writer only deletes files beyond retention.
+
+    A worker also drops expired partitions and removes orphan files before that. Returns True if files were deleted.
+    """
     from hoodoo.compactor.cleaning.clean import clean
 
     duty = turn.duty
@@ -78,14 +83,14 @@ def _sweep(turn: Turn, duty: Duty) -> None:
 
 # ---- archiving, as often as the table is cleaned
 def archive_due(turn: Turn) -> bool:
-    """Return whether archiving is due: `clean_every` commits have passed, or, in a worker, the hour is over."""
+    """Return whether archiving should run: after `clean_every` commits, or, in a worker, every hour."""
     if turn.duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
     return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
-    """Archive old slots and Hudi instants. Always returns False, because no work is left."""
+    """Run the archive service: archive old slots and Hudi instants. Always returns False, because no work is left."""
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)

@@ -1,4 +1,4 @@
-"""Explanations of why a clean operation deleted nothing. Read-only: this module does not influence cleaning."""
+"""Explanations for users why a clean operation deleted no files. They do not influence cleaning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.timeline.views.view import Superseded, View
 
 
 def why_kept(timeline: TableTimeline, keep: Retention) -> str:
-    """Explain what keeps the replaced files, or that no file has been replaced."""
+    """Explain why cleaning keeps the replaced files of a table, or that no file has been replaced."""
     view = timeline.history.head()
     if not view.superseded:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
@@ -22,7 +22,7 @@ def why_kept(timeline: TableTimeline, keep: Retention) -> str:
 
 
 def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
-    """Return descriptions of what keeps the files that are beyond retention."""
+    """Describe the savepoints, leases and plans that keep files beyond retention."""
     found = [
         f"savepoint {name!r} needs them"
         for name, seq in sorted(view.savepoints.items())
@@ -40,7 +40,7 @@ def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) 
 
 
 def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]) -> list[str]:
-    """Return the retention rules that keep every snapshot that needs one of the files."""
+    """Describe the retention rules that keep all snapshots of the replaced files."""
     first = min(entry.dropped for entry in replaced)
     found = []
     if oldest_retained(timeline, view, keep.hours, 1) < first:

@@ -1,7 +1,7 @@
-"""Search for the data files that hold given record keys.
+"""Search for the data files that contain given record keys, for a purge.
 
 Index entries narrow down the files to read. The contents of the files decide. The search compares keys, not only
-hashes. A file that cannot be read counts as holding the keys.
+hashes. A file that cannot be read counts as containing the keys.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Wanted keys of one partition: the record keys, and their hashes in ascending order."""
+    """Record keys to search for in one partition, with their hashes in ascending order."""
 
     keys: pa.Array
     hashes: np.ndarray
 
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
-    """Return the keys of `batch` by partition path."""
+    """Return the record keys of a batch by partition path."""
     found = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
@@ -57,7 +57,9 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
 
 @dataclass
 class KeySearch:
-    """Search for `keys` (by partition) in data files. Caches the result for each file, because files never change."""
+    """Search for record keys, by partition, in data files. Results are cached for each file, because files never
+    change.
+    """
 
     store: Store
     index: KeyIndex
@@ -66,9 +68,9 @@ class KeySearch:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Return the paths of the files that hold a wanted key of their partition, in rows or in deletes.
+        """Return the paths of the files that contain a wanted key of their partition, in rows or in deletes.
 
-        files: (path, partition, index entry) of each file to search.
+        `files` contains path, partition and index entry of each file to search.
         """
         asked = [one for one in files if one[1] in self.keys]
         fresh = [
@@ -83,7 +85,7 @@ class KeySearch:
         return {path for path, _, _ in asked if self._known[path]}
 
     def _may_hold(self, path: str, partition: str, index: str) -> bool:
-        """Return whether a file may hold a wanted key, judging by its index entry.
+        """Return False only if the index entry of a file shows that the file does not contain a wanted key.
 
         Always True for log files, because their index entries contain only the deleted keys.
         """
@@ -95,7 +97,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Return whether a file holds a wanted key. Reads the keys of all its rows and deletes."""
+        """Return whether a file contains a wanted key, by reading the keys of all its rows and deletes."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(there, value_set=keys), min_count=0).as_py() for there in self._keys_of(path))
@@ -105,11 +107,13 @@ class KeySearch:
             return self.store.exists(path)
 
     def knows(self, path: str) -> bool | None:
-        """Return whether a file held a wanted key when it was searched, or None if it was not searched."""
+        """Return whether a file contained a wanted key when it was searched, or None if it was not searched."""
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file that have a wanted key, with their flat columns. Skips files that cannot be read."""
+        """Yield the rows of a file that have a wanted key, with their non-nested columns. Unreadable files are
+        skipped.
+        """
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
         with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
@@ -144,14 +148,14 @@ class KeySearch:
         return found
 
     def _raw(self, data: bytes) -> pa.Array:
-        """Return the wanted keys that occur as text in the uncompressed `data`."""
+        """Return the wanted keys that occur as text in uncompressed bytes."""
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
-        """Return whether a temporary file of a writer holds a wanted key.
+        """Return whether a temporary file of a writer contains a wanted key.
 
-        An unfinished file counts as holding a key. A file without partition paths counts if it contains the key as
-        text.
+        An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow counts if it contains a
+        key as text. In an Arrow file without partition paths, keys of any partition count.
         """
         try:
             data = self.store.get(path)
@@ -172,7 +176,7 @@ class KeySearch:
             return True
 
     def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
-        """Return whether one of `keys` is wanted in the partition of its row, or in any partition if None is given."""
+        """Return whether a row has a wanted key of its partition. Without `partitions`, keys of any partition count."""
         if partitions is None:
             return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
         paths = partitions.cast(pa.string())
@@ -185,11 +189,9 @@ class KeySearch:
         return pa.concat_arrays([one.keys for one in self.keys.values()])
 
     def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
-        """Return the index entries of file groups that contain the text of a key that is wanted in the partition.
+        """Return the index entries that contain the text of a wanted key of their partition.
 
-        The same text in another partition is a different key.
-
-        file_ids: the partition of each file group, by file id.
+        The same text in another partition is a different key. `file_ids` maps file ids to partitions.
         """
         texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
         found = set()

@@ -1,7 +1,7 @@
-"""Purging: the removal of rows so that they cannot be recovered.
+"""Purging: removal of rows from a table and its history, so that they cannot be recovered, such as for the GDPR.
 
-A purge deletes the keys, rewrites every file slice that holds one, and deletes the superseded files, the files of dead
-writers, and checkpoints with values of the rows. Then it checks the result with `PurgeProof` and `BoundSearch`.
+A purge deletes the keys, rewrites every file slice that contains one, and deletes the superseded files, the files of
+dead writers, and checkpoints with values of the rows. Then it checks the result with `PurgeProof` and `BoundSearch`.
 
 If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
 deletes a row. It never breaks such a hold.
@@ -51,7 +51,7 @@ _NAMED = 10
 def purge(
     context: Context, state: TableState, batch: Batch, older_than_hours: float, unblocked: Callable[[], None]
 ) -> PurgeReport:
-    """Purge the keys of `batch` from the table.
+    """Purge the rows with the record keys of a batch from the table and its history.
 
     Args:
         context: The context of the operation.
@@ -90,7 +90,9 @@ def purge(
 
 @dataclass(frozen=True)
 class _LiveRows(InProcess):
-    """Source of deletes for keys that exist. A delete of a missing key would write that key into a log again."""
+    """Source of deletes that only deletes existing keys. A delete of a missing key would write that key into a log
+    again.
+    """
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
@@ -107,7 +109,7 @@ class _LiveRows(InProcess):
 
 @dataclass(frozen=True)
 class _NoChanges:
-    """Picklable callable that returns an empty set of changes."""
+    """Picklable function that returns no changes, for rewriting a file group as it is."""
 
     config: TableConfig
 
@@ -130,9 +132,9 @@ class _Purge:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_free(self, view: View, live: bool = True) -> None:
-        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file that holds a key.
+        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file that contains a key to purge.
 
-        live: also check the files of the newest snapshot, not only superseded files.
+        With `live` True, files of the newest snapshot are also checked, not only superseded files.
         """
         mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
         spans = [
@@ -176,7 +178,7 @@ class _Purge:
             self.removed.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:
-        """Rewrite the file slices whose base file or log files hold a key."""
+        """Compact the file groups whose base file or log files contain a key to purge."""
 
         def choose(view: View) -> CompactionPlan:
             live = self.live_holders(view)
@@ -190,9 +192,10 @@ class _Purge:
             self._did(plan.instant)
 
     def forget_changes(self) -> bool:
-        """Rewrite base files, without changes, if a key is only in their change logs. This supersedes the change logs.
+        """Rewrite the base files whose change logs contain a key to purge, so that the change logs are superseded.
 
-        Returns True if a file was rewritten.
+        Only base files without such a key in the file group itself are rewritten here, without changes. Returns True if
+        a file was rewritten.
         """
         known = self.context.timeline.history.known_head().groups(self.search.keys)
         if not any(group.base and group.base.file.changes for group in known):
@@ -219,7 +222,7 @@ class _Purge:
         return bool(result.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that holds a key, even if retention would keep it.
+        """Delete every superseded file that contains a key to purge, even if retention would keep it.
 
         Deletes nothing if a savepoint, a lease or a consumer has begun to need one of the files since the purge began.
         The report then lists these files.
@@ -261,7 +264,7 @@ class _Purge:
         return True
 
     def forget_overlays(self) -> None:
-        """Delete the overlay files of older snapshots at once, because they contain whole rows."""
+        """Delete the overlay files of earlier snapshots in exports at once, because they contain whole rows."""
         history, store = self.context.timeline.history, self.context.store
         history.head()
         for key, size in passed_files(store, passed_overlays(history)):
@@ -270,9 +273,10 @@ class _Purge:
             self.removed.bytes += size
 
     def sweep_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
-        """Roll back old writes that have not ended and delete their files, if they hold a key or still run.
+        """Roll back old pending writes and delete their files, if a write is still running or a file contains a key to
+        purge.
 
-        Returns what the proof finds after that.
+        Returns the result of the final check of the table after that.
         """
         timeline = self.context.timeline
         running = proof.wait_for_writes()
@@ -290,12 +294,14 @@ class _Purge:
         return left
 
     def forget_checkpoints(self, bounds: BoundSearch) -> None:
-        """Delete the checkpoints that contain a value of a purged row as a bound. Slots replace checkpoints."""
+        """Delete the checkpoints that contain a purged value as a column minimum or maximum. Slots replace
+        checkpoints.
+        """
         for key in bounds.checkpoints():
             self.context.store.delete(key)
 
     def _remember_values(self, path: str, partition: str) -> None:
-        """Remember the values of the purged rows in a file, encoded like bounds."""
+        """Record the column values of purged rows in a file, to search for them in statistics later."""
         for rows in self.search.rows_of(path, partition):
             for field in rows.schema:
                 if has_bounds(field.type):

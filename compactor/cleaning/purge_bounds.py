@@ -1,4 +1,7 @@
-"""Search for values of purged rows that remain as bounds of deleted files in slots, checkpoints and exports."""
+"""Search for values of purged rows in column statistics, where they may remain after the data files are deleted.
+
+Slots, checkpoints and exports contain the minimum and maximum of each column of a file (its bounds).
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ _Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by par
 
 @dataclass(frozen=True)
 class RemainingBounds:
-    """Files that contain a value of a purged row as a bound of a deleted file.
+    """Files that still contain a value of a purged row, as the column minimum or maximum of a deleted data file.
 
     Attributes:
-        keys: The keys of slots and of the checkpoint in the watermark.
-        until: The earliest time at which `archive` can delete the files of `keys`; None if there are none.
-        exports: The export files.
+        keys: The paths of slots, and of the checkpoint in the archiving watermark.
+        until: The earliest time at which `archive` can delete these slots and this checkpoint, or None without them.
+        exports: The paths of export files.
     """
 
     keys: tuple[str, ...]
@@ -44,7 +47,7 @@ class RemainingBounds:
 
 
 class BoundSearch:
-    """Search for values of purged rows in the bounds of deleted files.
+    """Search for values of purged rows in the bounds (column minimum and maximum) of deleted files.
 
     For a file that was deleted before the purge could read its rows, any bound counts unless a live file has an equal
     bound.
@@ -53,7 +56,7 @@ class BoundSearch:
     def __init__(
         self, timeline: TableTimeline, config: TableConfig, batch: Batch, search: KeySearch, removed: Removed
     ) -> None:
-        """Create a search for the values of the keys of `batch` and of the rows in `removed`."""
+        """Create a search for the record keys of a batch, and for the values of the rows in `removed`."""
         self.timeline, self.store, self.config = timeline, timeline.store, config
         self.search, self.removed = search, removed
         self.view = timeline.history.head()
@@ -67,13 +70,17 @@ class BoundSearch:
                     self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
 
     def checkpoints(self) -> Iterator[str]:
-        """Yield the keys of checkpoints that contain a value. The checkpoint in the watermark is not one of them."""
+        """Yield the paths of checkpoints that contain a purged value, except the checkpoint in the archiving
+        watermark.
+        """
         for key, _ in list(self.store.list(CHECKPOINTS)):
             if self._described_in(key):
                 yield key
 
     def remaining(self) -> RemainingBounds:
-        """Return the slots, the checkpoint in the watermark and the export files that contain a value."""
+        """Return the slots, the checkpoint in the archiving watermark and the export files that contain a purged
+        value.
+        """
         history = self.timeline.history
         found, last, gone, clear = [], 0, set[str](), set[str]()
         for seq in range(history.oldest_slot(), self.view.seq + 1):
@@ -92,18 +99,16 @@ class BoundSearch:
         return RemainingBounds(tuple(found), self._until(last) if found else None, self._exports(self._there | clear))
 
     def _until(self, last: int) -> dt.datetime:
-        """Return the earliest time at which a slot completed at `last` (milliseconds) can be archived."""
+        """Return the earliest time at which a slot that completed at `last` (ms since 1970) can be archived."""
         options = self.config.options
         hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
         return dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
 
     def _exports(self, clear: set[str]) -> tuple[str, ...]:
-        """Return the export files that describe a deleted file that may have held a purged row.
+        """Return the export files with statistics of deleted data files that may have contained a purged row.
 
         A deleted file that no slot describes counts, unless it was searched and held no key. An export file that cannot
-        be read counts too.
-
-        clear: paths of files whose bounds contain no purged value.
+        be read counts too. `clear` contains the paths of files whose bounds contain no purged value.
         """
 
         def leaks(path: str) -> bool:
@@ -114,7 +119,7 @@ class BoundSearch:
         return tuple(sorted(key for key, paths in found if paths is None or any(map(leaks, paths))))
 
     def _leaks(self, file: DataFile) -> bool:
-        """Return whether a bound of a deleted file is, or may be, a value of a purged row."""
+        """Return whether a column minimum or maximum of a deleted file is, or may be, a value of a purged row."""
         if file.partition not in self.search.keys or file.path in self._there:
             return False
         known = self.search.knows(file.path)
@@ -128,9 +133,12 @@ class BoundSearch:
         )
 
     def _is_purged(self, value: Any, column: tuple[str, str], known: bool | None) -> bool:
-        """Return whether a bound of a partition's column is, or may be, a value of a purged row.
+        """Return whether a column minimum or maximum of a file is, or may be, a value of a purged row.
 
-        known: whether the file held a key when it was searched; None if it was not searched.
+        Args:
+            value: The minimum or maximum.
+            column: The partition and the name of the column.
+            known: Whether the file contained a key when it was searched, or None if it was not searched.
         """
         if value in self._keys.get(column, ()):
             return True
@@ -139,7 +147,10 @@ class BoundSearch:
         return known is None or (known and value in self.removed.values.get(column, ()))
 
     def _may_hold(self, file: DataFile) -> bool:
-        """Return whether a deleted file may have held a purged key, judging by the bounds of its first key column."""
+        """Return False only if the statistics of a deleted file rule out that it contained a purged key.
+
+        Only the first key column is compared.
+        """
         name = self.config.key[0]
         low, high = file.stats.get(name, (None, None))[:2]
         if low is None or high is None or file.external or pa.types.is_decimal(self.config.schema.field(name).type):
@@ -147,7 +158,7 @@ class BoundSearch:
         return any(low <= value <= high for value in self._keys.get((file.partition, name), ()))
 
     def _described_in(self, key: str) -> bool:
-        """Return whether a checkpoint describes a file with a purged value. False if it is missing or damaged."""
+        """Return whether a checkpoint contains a purged value in its statistics. False if it is missing or damaged."""
         try:
             view = checkpoint.read(self.store, key)
             return any(self._leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
@@ -156,7 +167,7 @@ class BoundSearch:
 
 
 def _key_values(batch: Batch, config: TableConfig) -> _Values:
-    """Return the keys of `batch`, encoded like bounds, by partition and column.
+    """Return the key values of a batch by partition and column, in the encoding of statistics.
 
     The columns of a composite key are separate entries.
     """

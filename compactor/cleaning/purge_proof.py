@@ -1,4 +1,4 @@
-"""Check that a purge removed its keys from all files of a table."""
+"""Final check of a purge: it searches all files of the table for the purged keys."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer appears in the
 
 @dataclass(frozen=True)
 class Holder:
-    """File that holds a purged key.
+    """File that still contains a purged key.
 
     Attributes:
         path: Path of the data file, the temporary file or the index entry.
         size: Size in bytes; 0 for an index entry.
-        known: True if the view knows the file. A file that it does not know belongs to a write that has not ended.
-        instant: Instant of the write that created the file; '' if a view knows the file and no write is named in it.
+        known: True if the table's view refers to the file. Otherwise it belongs to an unfinished write.
+        instant: Instant of the write that created the file; '' if the view refers to the file and its name contains no
+            instant.
     """
 
     path: str
@@ -40,7 +41,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Findings:
-    """Result of one check of the store.
+    """Result of the search for purged keys in all files of a table.
 
     Attributes:
         view: The view of the table during the check.
@@ -55,22 +56,24 @@ class Findings:
     holders: tuple[Holder, ...]
 
     def unfinished(self) -> list[Holder]:
-        """Return the files that belong to writes that have not ended."""
+        """Return the files with purged keys that belong to unfinished writes."""
         return [one for one in self.holders if not one.known]
 
 
 class PurgeProof:
-    """Check of a table after a purge. It lists the store, reads the files again, and changes nothing."""
+    """Search for purged keys in all files of a table. It lists the store, reads the files again, and changes
+    nothing.
+    """
 
     def __init__(self, timeline: TableTimeline, search: KeySearch) -> None:
-        """Create a check of the keys that `search` finds in files."""
+        """Create a check for the keys of `search`."""
         self.timeline, self.store, self.search = timeline, timeline.store, search
 
     def wait_for_writes(self) -> dict[str, str]:
-        """Wait a few seconds for running writes, and return those still running: timeline keys by instant.
+        """Wait a few seconds for running writes to end, and return the writes that are still running.
 
         A running write may have read a file before it was deleted, and may still write its rows to a new file. A write
-        that begins later cannot read the deleted files.
+        that begins later cannot read the deleted files. The result maps instants to paths of timeline files.
         """
         running = self._pending_writes()
         for pause_s in _PAUSES_S:
@@ -81,14 +84,14 @@ class PurgeProof:
         return running
 
     def still(self, running: dict[str, str]) -> dict[str, str]:
-        """Return the writes of `running` that have not ended, with their timeline keys of now."""
+        """Return which of the running writes have not ended yet, with the current paths of their timeline files."""
         return {instant: key for instant, key in self._pending_writes().items() if instant in running}
 
     def look(self, view: View, running: dict[str, str], removed: Removed) -> Findings:
-        """Read the keys of every data file of the partitions, of temporary files and of index entries.
+        """Search every data file of the partitions, every temporary file and every index entry for purged keys.
 
         Args:
-            view: The newest view.
+            view: The newest view of the table.
             running: The writes that are still running, as `wait_for_writes` returns them.
             removed: The rows and files that the purge has removed.
         """
@@ -115,7 +118,7 @@ class PurgeProof:
         return Findings(view, running, checked, tuple(found))
 
     def report(self, keys: int, removed: Removed, found: Findings, bounds: RemainingBounds) -> PurgeReport:
-        """Return the report of the purge.
+        """Create the report of the purge for the user.
 
         Args:
             keys: Number of keys to purge.
@@ -149,13 +152,13 @@ class PurgeProof:
         )
 
     def _pending_writes(self) -> dict[str, str]:
-        """Return the unfinished writes: a timeline key for each instant."""
+        """Return the pending writes in Hudi's timeline, as a dict of instant to path of the timeline file."""
         found = instants(self.store)
         ended = {one.time for one in found if one.state is State.COMPLETED}
         return {one.time: one.key for one in found if one.action in WRITES and one.time not in ended}
 
     def _data_files(self) -> Iterator[tuple[str, int, str, BaseName | LogName]]:
-        """Yield (path, size, partition, parsed name) of every base file and log file in the partition folders."""
+        """Yield path, size, partition and parsed name of every base file and log file in the partition folders."""
         for partition in self.search.keys:
             for path, size in list(own_keys(self.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")
@@ -164,7 +167,9 @@ class PurgeProof:
                     yield path, size, partition, parsed
 
     def _plans_still_run(self, view: View) -> Iterator[str]:
-        """Yield the keys of recent hints that a worker still runs a closed plan."""
+        """Yield the paths of recent hints that a worker is running a plan that another process has already
+        completed.
+        """
         for key, _ in self.store.list(heartbeats.plan_hint("")):
             instant = key.removeprefix(heartbeats.plan_hint(""))
             if instant not in view.plans and heartbeats.held(self.store, instant, self.timeline.environment.now_ms()):

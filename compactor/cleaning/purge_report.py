@@ -1,4 +1,4 @@
-"""Results of a purge: the counts while it runs, and the final report."""
+"""Results of a purge: the counters while it runs, and the final report."""
 
 from __future__ import annotations
 
@@ -55,12 +55,16 @@ class PurgeReport:
 
     @property
     def proved(self) -> bool:
-        """True if no data file holds any of the keys, and no slot, checkpoint or export has their values as bounds."""
+        """True if none of the keys is left in a data file, and no slot, checkpoint or export has their values as
+        bounds.
+        """
         return self.files_proved and not (self.bounds_in_slots or self.exports)
 
     @property
     def files_proved(self) -> bool:
-        """True if no data file holds any of the keys. Slots, checkpoints and exports may still have bounds."""
+        """True if none of the keys is left in a data file. Slots, checkpoints and exports may still have their values
+        as bounds.
+        """
         return not (self.holders or self.pending or self.quarantine_unread)
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
@@ -90,7 +94,7 @@ class PurgeReport:
 
 @dataclass
 class Removed:
-    """Rows and files that a purge has removed so far.
+    """Counters of the rows and files that a purge has removed so far.
 
     Attributes:
         rows: Number of live rows that were deleted.

@@ -1,4 +1,4 @@
-"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of partitions.
+"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of whole partitions.
 
 The oldest snapshot depends on slots, superseded files and consumers. Expiry drops partitions in an ordinary commit. It
 decides again on each attempt, so a partition that was written in the meantime stays. This module does not delete files.
@@ -31,11 +31,11 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """Amount of history that cleaning keeps.
+    """Rule for the amount of history that cleaning keeps readable.
 
     Cleaning keeps the snapshots of the last `hours` and of the newest `commits` commits, but at most `versions`
-    versions of a file group (None: no limit). It keeps files for consumers up to `consumer_hours` longer (None: not
-    at all).
+    versions of a file group (None: no limit). It keeps files for consumers up to `consumer_hours` longer (None: not at
+    all).
     """
 
     hours: float
@@ -47,7 +47,7 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """Return the retention from the table's options. Arguments override the options unless they are None."""
+    """Return the retention of a table from its options. Arguments override the options unless they are None."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),
@@ -57,7 +57,7 @@ def retention(
 
 
 def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
-    """Return the oldest slot to keep readable.
+    """Return the oldest slot whose snapshot cleaning keeps readable.
 
     The slot follows from the retained hours and commits. It is newer if a file group would need too many versions, and
     older if a consumer still has to read from an older slot.
@@ -68,7 +68,7 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """Return the oldest slot within the last `hours`, or of the newest `commits` commits if that slot is older.
+    """Return the oldest slot that the retention by hours and by commits keeps readable, whichever keeps more.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
     ahead of it.
@@ -92,9 +92,9 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
 
 
 def oldest_by_versions(view: View, versions: int | None) -> int:
-    """Return the oldest slot that leaves each file group with at most `versions` versions; 0 without a limit.
+    """Return the oldest slot that leaves each file group with at most `versions` versions, or 0 if `versions` is None.
 
-    A version is a base file with its logs. The files of a group that one slot superseded count as one version.
+    A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """
     if versions is None:
         return 0
@@ -112,7 +112,7 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
 
 
 def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
-    """Return the consumers that cleaning waits for.
+    """Return the consumers whose unread files cleaning keeps.
 
     These consumers have read at least one slot, and lag by no more than `keep.hours + keep.consumer_hours`.
     """
@@ -144,7 +144,9 @@ class Expired:
 
 
 def check(options: Options, partition_by: Sequence[str]) -> Options:
-    """Return `options` if partition_ttl_hours is valid for a table with these partition columns.
+    """Check that the option partition_ttl_hours is valid for a table with these partition columns.
+
+    Returns `options` unchanged.
 
     Raises:
         OptionError: partition_ttl_hours is set for an unpartitioned table, or is 0.
@@ -165,7 +167,7 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
 
 
 def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
-    """Drop the partitions that received no rows for `hours`.
+    """Drop the partitions that have received no rows for `hours`, in one commit.
 
     Rows that a table service rewrote or moved keep their original age.
     """
@@ -188,7 +190,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
 
 
 def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
-    """Return the partitions of `view` that received no rows for `hours`, sorted by path."""
+    """Return the partitions that have received no rows for `hours`, sorted by path."""
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
     old = [
         partition
@@ -204,7 +206,7 @@ def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
 
 
 def _brings_rows(file: DataFile) -> bool:
-    """Return whether a file contains rows, or might contain them.
+    """Return whether a data file contains rows, or might contain them.
 
     False for a log file that only has deletes, so that it does not delay the expiry of its partition.
     """
@@ -212,7 +214,7 @@ def _brings_rows(file: DataFile) -> bool:
 
 
 def _completed_late(history: History, view: View, since: int) -> set[str]:
-    """Return the partitions written by commits that were requested before `since` and completed after it.
+    """Return the partitions that long-running commits wrote, which began before `since` and completed after it.
 
     Rows record the requested instant, so after a service has rewritten them only the slots show the completion time.
     The search assumes that no write takes longer than SLOW_WRITE_MS. It skips archived slots.
@@ -231,12 +233,12 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
 
 
 def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
-    """Return the time when the newest row of a file was written, in ms since 1970.
+    """Return the time when the newest row of a data file was written, in ms since 1970.
 
     Rows that the commit of the file wrote count from the completion of that commit. Without statistics, the completion
     time of the slot that added the file counts. This may overestimate the time, but never underestimates it.
 
-    enough: a time after this value is returned without a closer look.
+    `enough`: a time after this value is returned without a closer look.
     """
     stats = entry.file.stats.get(COMMIT_TIME)
     newest = stats[1] if stats else None

@@ -70,7 +70,9 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Roll back pending writes and delete orphan files that are more than `older_than_hours` old."""
+    """Remove orphans: roll back pending writes and delete unreferenced files that are more than
+    `older_than_hours` old.
+    """
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
     found = instants(store)
@@ -98,7 +100,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return an instant that is later than all writes that began more than `hours` ago.
+    """Return an instant that separates old writes from recent ones: all writes that began over `hours` ago are earlier.
 
     If `hours` is 0, the instant is also later than every instant in `begun`. Writes in quick succession get instants
     ahead of the clock, and a sweep without a minimum age must include them.
@@ -129,10 +131,10 @@ def _kind(key: str) -> str:
 
 
 def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
-    """Return the instants in `ended` that are in Hudi's timeline without a hoodoo claim.
+    """Return which of the instants belong to commits of other engines, whose files must not be deleted.
 
-    A sweep must not delete the files of these instants, whatever their state. Instants older than the oldest slot are
-    left out, because their claims have been archived.
+    Such an instant is in Hudi's timeline, in any state, but hoodoo has not claimed it. Instants older than the oldest
+    slot are left out, because their claims have been archived.
     """
     store, history = timeline.store, timeline.history
     since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
@@ -141,7 +143,7 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
 
 
 def _end(timeline: TableTimeline, instant: str) -> bool:
-    """Roll back `instant` if it is pending, and return whether it was rolled back.
+    """Roll back a write if it is pending, and return whether it was rolled back.
 
     A pending instant may belong to a slow writer, whose files must not be deleted. The rollback stops that writer from
     committing.
@@ -167,7 +169,7 @@ def _delete_pending(store: Store, instant: str) -> None:
 
 
 def pending_writes(store: Store, before: str) -> list[str]:
-    """Return the instants of writes that were requested before the instant `before` and have not completed."""
+    """Return the instants of the writes that began before the instant `before` and have not completed."""
     return _pending(instants(store), before)
 
 
@@ -180,7 +182,7 @@ def _pending(found: Collection[Instant], before: str) -> list[str]:
 
 
 class _NeededFiles:
-    """Set of the files that a view, an open plan or a lease needs."""
+    """Set of the files that must not be deleted, because a snapshot, an open plan or a lease needs them."""
 
     def __init__(self, timeline: TableTimeline, view: View) -> None:
         self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
@@ -204,7 +206,9 @@ class _NeededFiles:
 
 
 class _Orphan(NamedTuple):
-    """Object that no view refers to. `instant` is the instant of its writer, or '' if the name does not contain it."""
+    """File that no snapshot refers to. `instant` is the instant of the write that created it, or '' if it is
+    unknown.
+    """
 
     key: str
     size: int
@@ -212,7 +216,7 @@ class _Orphan(NamedTuple):
 
 
 def _orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_Orphan]:
-    """Yield orphans: unreferenced data files and index entries, and temporary files of dead processes.
+    """Yield unreferenced data files and index entries, and temporary files of dead processes.
 
     Adds Parquet files of other programs to `external`.
     """
@@ -239,7 +243,7 @@ def _is_external(key: str) -> bool:
 
 
 def _instant_of(key: str) -> str:
-    """Return the instant of the writer of a data file, index entry, marker or heartbeat; '' for any other key."""
+    """Return the instant in the name of a data file, index entry, marker or heartbeat, or '' for any other file."""
     if not key.startswith(".hoodie/"):
         parsed = parse_data_file(key.rpartition("/")[2])
         return parsed.instant if parsed else ""

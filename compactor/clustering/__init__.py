@@ -1,1 +1,1 @@
-"""Clustering: sorting and packing rows into new file groups, concurrently with writers."""
+"""Clustering: rewriting of small or unsorted files into larger, sorted files, concurrently with writers."""

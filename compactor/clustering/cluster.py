@@ -1,4 +1,4 @@
-"""Clustering: packs small file groups into larger ones, and optionally sorts their rows.
+"""Clustering: packing of small file groups into larger ones, and optional sorting of their rows.
 
 No row changes, so incremental reads do not show clustering. Each unit of file groups (units.py) is one short
 transaction. If a writer rewrites a file group that a unit has read, the unit is given up. Changes that writers only
@@ -36,7 +36,7 @@ NO_LIMITS = Limits()
 
 @dataclass
 class ClusterResult:
-    """Result of a clustering.
+    """Result of a clustering: the amount of data that was rewritten.
 
     Attributes:
         units: Number of completed units. A unit is a set of files that are rewritten together.
@@ -70,16 +70,16 @@ def cluster(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Sort the table by columns, or pack small files if no columns are given.
+    """Rewrite a table's files so that rows are sorted by columns, or pack small files if no columns are given.
 
     Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
-    True.
+    True. A unit is a set of files that are rewritten together.
 
     Args:
         context: The context of the operation.
         by: The columns to sort by. Default: no columns.
-        order: 'linear', 'zorder' or 'hilbert'.
-        partitions: The paths of the partitions. Default: all partitions.
+        order: The sort order: 'linear' (default), 'zorder' or 'hilbert'.
+        partitions: The paths of the partitions to rewrite. None (default): all partitions.
         limits: Limits on the resources.
         stopped: Returns True to stop early.
         units: Maximum number of units. None (default): no limit.
@@ -102,9 +102,9 @@ def cluster(
 def pack(
     context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
 ) -> ClusterResult:
-    """Pack small files into larger files, copying row groups unchanged where possible.
+    """Pack small files into larger files. Row groups are copied without decoding them where possible.
 
-    Cheap if there is nothing to pack. units: see `cluster`.
+    Cheap if there is nothing to pack. See `cluster` for the arguments.
     """
     state = context.timeline.look()
     if not packing(state.view, state.config.options.target_file_bytes):
@@ -113,7 +113,7 @@ def pack(
 
 
 class _ClusterCall:
-    """State of one call of `cluster`. Plans units on the newest view until all are done."""
+    """State of one call of `cluster`, which plans units on the newest view until all of them are done."""
 
     def __init__(
         self,
@@ -168,10 +168,10 @@ class _ClusterCall:
         return [unit for unit in found if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:
-        """Return whether this call processes a unit.
+        """Return whether this call should rewrite a unit of file groups, instead of leaving it to the next call.
 
-        Groups that writers add after the start mostly wait for the next call. Otherwise a call might never end on a
-        busy table.
+        File groups that writers add after the start mostly wait for the next call. Otherwise a call might never end on
+        a busy table.
         """
         old = [
             group
@@ -210,13 +210,13 @@ class _ClusterCall:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Return whether the base files of the unit's groups are unchanged in `view`."""
+    """Return whether the base files of a unit's file groups are still the same in `view`."""
     now = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
 
 
 class _UnitAttempt:
-    """Attempt to cluster one unit, in one transaction."""
+    """Attempt to rewrite one unit of file groups, in one transaction."""
 
     _transaction: Transaction  # set by `begin`
 
@@ -225,10 +225,11 @@ class _UnitAttempt:
         self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
     def begin(self, transactions: ExitStack) -> bool:
-        """Claim an instant, and refresh the unit's groups. Returns False if a writer changed them first.
+        """Start the transaction of the unit. Returns False if a writer has changed its file groups since it was
+        planned.
 
-        The requested instant looks like an ordinary replacement. Hudi's own services would run or roll back a request
-        for a clustering.
+        The requested instant looks like an ordinary replacement, because Hudi's own services would run or roll back a
+        request for a clustering.
         """
         requested = commit_metadata.requested_replace(CLUSTER)
         try:
@@ -256,7 +257,7 @@ class _UnitAttempt:
         return task
 
     def still_stands(self) -> bool:
-        """Return whether the base files that the unit read are still current."""
+        """Return whether the base files that the unit read are still the current ones of their file groups."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
@@ -267,7 +268,7 @@ class _UnitAttempt:
         )
 
     def complete(self, done: ClusteredFiles) -> Slot | None:
-        """Commit the slot of the unit. Returns None if the unit is given up."""
+        """Commit the slot of the unit. Returns None if a conflicting commit prevents that."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:
             return self._transaction.complete(carrier.draft)

@@ -1,4 +1,4 @@
-"""Tasks that write the new base files of a clustering unit, by copying row groups or by sorting the rows.
+"""Tasks that write the new base files of a clustering unit, by copying Parquet row groups or by sorting rows.
 
 Rows keep commit time, sequence number and record key. Only the file name changes. A task only reads and writes files,
 and does not access the transaction.
@@ -58,7 +58,7 @@ _COPY_BYTES = 1 << 20  # ... or at least this many bytes
 
 @dataclass(frozen=True)
 class ClusteredFiles:
-    """New files of a unit.
+    """New base files of a clustering unit, with counters.
 
     Attributes:
         files: The files.
@@ -78,7 +78,7 @@ class ClusteredFiles:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """Picklable task that clusters one unit.
+    """Picklable task that rewrites one clustering unit, a set of file groups, into new base files.
 
     `file_ids` has the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
     """
@@ -93,7 +93,7 @@ class ClusterTask:
 
     @property
     def leftovers(self) -> list[str]:
-        """The paths of all files and index entries that the task may leave behind."""
+        """The paths of all files and index entries that a failed task may leave in the table."""
         paths = [self.path(file_id) for file_id in self.file_ids]
         return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
 
@@ -101,7 +101,7 @@ class ClusterTask:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
 
     def __call__(self) -> ClusteredFiles:
-        """Write the new files. Raises Stopped, or CorruptTable for a damaged file."""
+        """Write the new base files. Raises Stopped, or CorruptTable for a damaged file."""
         for file_id in self.file_ids:
             self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
         files, copied = self._sorted() if self.unit.by else self._packed()
@@ -122,7 +122,9 @@ class ClusterTask:
         return (file,), copied
 
     def _capacity(self) -> int:
-        """Return an upper bound of the number of rows. Logs of other engines count, because they may add rows."""
+        """Return an upper bound of the number of rows in the new files. Logs of other engines count, because they may
+        add rows.
+        """
         return sum(
             placed.file.rows
             for group in self.unit.groups
@@ -131,7 +133,7 @@ class ClusterTask:
         )
 
     def _copied(self, file_id: str) -> tuple[DataFile, int]:
-        """Write a file by copying row groups. Returns the file and the number of copied bytes.
+        """Write a new base file by copying row groups. Returns the file and the number of copied bytes.
 
         Slices with logs and files with tiny row groups are decoded, and their rows are written as new row groups.
         """
@@ -165,7 +167,8 @@ class ClusterTask:
         return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.CopySource | None:
-        """Return the verified base file of a group as a copy source, or None if the file has to be decoded.
+        """Open the verified base file of a file group for copying its row groups, or return None if its rows have to be
+        decoded.
 
         Files with logs, without a digest, with an older schema or with tiny row groups have to be decoded.
         """
@@ -184,7 +187,7 @@ class ClusterTask:
     def _encoded(
         self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
     ) -> parquet_copy.CopySource | None:
-        """Encode the rows of `groups` as a Parquet file to copy row groups from. Returns None without rows."""
+        """Encode the rows of some file groups as a Parquet file, to copy its row groups. Returns None without rows."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
             pa.PythonFile(spool, "w"),
@@ -223,7 +226,7 @@ class ClusterTask:
 
     # ---- rows
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
-        """Yield the live rows of each slice in batches."""
+        """Yield the current rows of each file group, in batches."""
         for group in self.unit.groups if groups is None else groups:
             yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
@@ -255,14 +258,14 @@ class ClusterTask:
 
 
 def _ranks(positions: np.ndarray) -> np.ndarray:
-    """Rank each row by its position on the curve. Rows with equal positions keep their order."""
+    """Return the rank of each row by its sort value. Rows with equal values keep their order."""
     ranks = np.empty(len(positions), np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks
 
 
 class _SortedRows:
-    """Rows in their final order. Each new file takes as many rows as it needs."""
+    """Rows in their final order. Each new file takes the next rows."""
 
     def __init__(self, parts: Iterator[pa.Table]) -> None:
         self._parts = parts
@@ -277,9 +280,9 @@ class _SortedRows:
 
 
 class _UnsortedRows:
-    """Buffer of rows in their original order.
+    """Buffer that collects rows to sort them. If they exceed `budget` bytes, they are in a temporary file.
 
-    The rows are in memory up to `budget` bytes, and in a file beyond that. The columns to sort by are always in memory.
+    The columns to sort by are always in memory.
     """
 
     def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
@@ -316,7 +319,7 @@ class _UnsortedRows:
             yield take(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
 
     def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
-        """Write the rows into bucket files by rank, then sort and yield one bucket at a time."""
+        """Distribute the rows to bucket files by rank, then sort and yield one bucket after the other."""
         assert self._writer is not None
         self._writer.close()
         count = min(_BUCKETS_MAX, 1 + self._bytes // max(1, self._budget))
@@ -350,7 +353,9 @@ def _stream(path: Path) -> Iterator[pa.Table]:
 
 
 def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
-    """Run a task. Returns CorruptTable instead of raising it, so that undamaged units are still completed."""
+    """Run a clustering task. Returns CorruptTable instead of raising it, so that undamaged units are still
+    completed.
+    """
     try:
         return task()
     except CorruptTable as problem:

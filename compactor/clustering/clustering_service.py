@@ -1,4 +1,4 @@
-"""Table service that packs small files.
+"""Table service that packs small files into larger files.
 
 Each turn packs only a few units, because logs may grow in the meantime and a writer should not wait long.
 """
@@ -11,7 +11,7 @@ _UNITS = 8
 
 
 def due(turn: Turn) -> bool:
-    """Return whether packing is due.
+    """Return whether small files should be packed now.
 
     A worker packs after each change of the table. A writer packs every `clean_every` commits if no worker is alive,
     because many small commits leave small files.
@@ -23,7 +23,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Pack some units of small files. Returns True if more units may be left."""
+    """Pack a few units of small files. Returns True if more units may be left."""
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

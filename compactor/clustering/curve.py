@@ -1,4 +1,4 @@
-"""Sort positions of rows over several columns: lexicographic, or along a space-filling curve.
+"""Sort values for rows over several columns: lexicographic (linear), Z-order or Hilbert curve.
 
 A space-filling curve keeps rows together that have similar values in all columns. The functions take columns and return
 one int64 sort value per row.
@@ -16,7 +16,8 @@ _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """Return an int64 sort value per row of `columns`. A stable sort by it puts the rows in `order`.
+    """Return an int64 sort value for each row of `columns`. A stable sort by this value puts the rows in the given
+    order.
 
     Nulls come last in every column.
     """
@@ -31,7 +32,9 @@ def positions(columns: pa.Table, order: str) -> np.ndarray:
 
 
 def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """Return dense int64 ranks from 0. Equal values have equal ranks. NaN follows all numbers, and nulls are last."""
+    """Return the rank of each value in a column, from 0. Equal values have equal ranks. NaN follows all numbers, then
+    nulls.
+    """
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     return ranks.to_numpy().astype(np.int64) - 1
 
@@ -44,19 +47,26 @@ def _lexicographic(axes: list[np.ndarray]) -> np.ndarray:
 
 
 def _bits(axes: list[np.ndarray]) -> int:
-    """Return the bits per column: enough for the column with the most values, but at most 63 bits for all columns."""
+    """Return the number of bits per column in a sort value.
+
+    It is enough for the column with the most distinct values, but at most 63 bits for all columns.
+    """
     needed = max(int(axis.max()).bit_length() for axis in axes)
     return max(1, min(needed, _BITS_MAX, 63 // len(axes)))
 
 
 def _stretched(axis: np.ndarray, bits: int) -> np.ndarray:
-    """Scale ranks evenly to `bits` bits, so that each column has equal weight regardless of its number of values."""
+    """Scale the ranks of a column to `bits` bits, so that columns with few distinct values have the same weight as
+    others.
+    """
     values = int(axis.max()) + 1
     return (axis.astype(np.uint64) << np.uint64(bits)) // np.uint64(values)
 
 
 def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Interleave the bits of all axes, highest bit first: axis 0, axis 1, ..., then the next lower bit."""
+    """Combine the ranks of all columns bit by bit, highest bit first: column 0, column 1, ..., then the next
+    lower bit.
+    """
     curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:
@@ -65,7 +75,7 @@ def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _transposed(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Transform coordinates so that their interleaved bits are the distance along the Hilbert curve.
+    """Transform the ranks of all columns so that their interleaved bits are the distance along the Hilbert curve.
 
     This is Skilling's transform (Programming the Hilbert curve, 2004).
     """

@@ -33,7 +33,9 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Rebase of one unit, whose new base files are `outputs`. Drafts the slot of the unit."""
+    """Log rebase of one clustering unit with the new base files `outputs`. It also creates the content of the unit's
+    slot.
+    """
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
@@ -42,9 +44,9 @@ class LogRebaser:
         self.logs: list[DataFile] = []
 
     def draft(self, view: View) -> SlotDraft:
-        """Draft the slot for `view`, after writing new changes into logs of the new groups.
+        """Return the content of the unit's slot for the newest view, after writing newly logged changes into new logs.
 
-        Raises Conflict if an input group was rewritten, the columns changed, or a change cannot be carried over.
+        Raises Conflict if an input file group was rewritten, the columns changed, or a change cannot be carried over.
         """
         if view.schemas != self._attempt.base.schemas:
             raise Conflict("the table's columns changed")
@@ -58,7 +60,7 @@ class LogRebaser:
 
     # ---- changes since the last round
     def _since(self, view: View) -> KeyedChanges | None:
-        """Return the changes logged to the input groups since the last round, one per key. None without changes."""
+        """Return the changes that were logged to the input file groups since the last round, one per key, or None."""
         found = []
         for was in self._unit.groups:
             now = view.group(was.partition, was.file_id)

@@ -1,8 +1,8 @@
-"""Clustering units: the file groups to rewrite, and the number of new file groups. Pure functions of a view.
+"""Clustering units: the file groups that one transaction rewrites, and the number of new file groups.
 
-A unit is the work of one transaction. It replaces some groups of one partition with one or more new groups. Units are
-small, so that each takes only seconds. A file is not rewritten twice for the same reason: a packed file is no longer
-small, and a sorted file is marked as sorted.
+A unit replaces some file groups of one partition with one or more new ones. Units are small, so that each takes only
+seconds. A file is not rewritten twice for the same reason: a packed file is no longer small, and a sorted file is
+marked as sorted. All functions are pure functions of a view.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _FEW = 4  # at least this many small groups are packed even if they do not fill 
 
 @dataclass(frozen=True)
 class Unit:
-    """Groups of one partition that become `outputs` new groups, sorted by the columns `by` in `order` if given."""
+    """File groups of one partition that one transaction rewrites into `outputs` new file groups.
+
+    The rows are sorted by the columns `by`, if any, in the order `order`.
+    """
 
     partition: str
     groups: tuple[FileGroup, ...]
@@ -33,7 +36,7 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """The sort order to record for the new base files, or '' if they are not sorted."""
+        """The sort order to record for the new base files, such as 'zorder:a,b', or '' if they are not sorted."""
         return mark(self.by, self.order) if self.by else ""
 
     @property
@@ -42,22 +45,22 @@ class Unit:
 
 
 def mark(by: Sequence[str], order: str) -> str:
-    """Return the name of a sort order as stored in slots, such as `zorder:a,b`."""
+    """Return the name of a sort order as recorded in slots, such as 'zorder:a,b'."""
     return f"{order}:{','.join(by)}"
 
 
 def _free(view: View, partition: str) -> list[FileGroup]:
-    """Return the groups that may be clustered.
+    """Return the file groups of a partition that may be clustered now.
 
-    A group in an open compaction plan only accepts logs (protocol rule 6). A group without a base file comes from
-    another engine.
+    A file group in an open compaction plan only accepts logs (protocol rule 6). A file group without a base file comes
+    from another engine.
     """
     planned = view.planned_ids()
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
 
 def packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
-    """Return units that pack small groups (below half the target size) into files of at most the target size."""
+    """Return units that pack small file groups, below half the target size, into files of at most the target size."""
     found = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
@@ -68,10 +71,10 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
 
 
 def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
-    """Divide small groups into bins. Each bin becomes one file.
+    """Divide small file groups into bins. Each bin becomes one file.
 
-    Groups fill bins in order of age, because rows that were written together are often read together. The remaining
-    groups are packed by size tiers.
+    File groups fill bins in order of age, because rows that were written together are often read together. The
+    remaining file groups are packed by size tiers.
     """
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
@@ -94,10 +97,11 @@ def _sum(groups: Iterable[FileGroup]) -> int:
 
 
 def _tier(left: list[FileGroup]) -> list[FileGroup]:
-    """Return the longest run of smallest groups whose last group is at most as large as the groups before it together.
+    """Choose the smallest file groups to pack so that each of them ends up in a file of at least twice its size.
 
-    Each rewritten group ends up in a file of at least twice its size, so a byte is packed a logarithmic number of
-    times. Returns an empty list if fewer than four groups qualify.
+    The result is the longest run of smallest file groups whose last one is at most as large as the others together. A
+    byte is therefore packed only a logarithmic number of times. Returns an empty list if fewer than four file groups
+    qualify.
     """
     ordered = sorted(left, key=lambda group: (group.base_bytes, group.file_id))
     before, most = 0, 0
@@ -115,7 +119,7 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """Return units that sort the partitions with more than a tenth of their bytes unsorted.
+    """Return units that sort the rows of all partitions with more than a tenth of their bytes unsorted.
 
     A partition that fits into one unit is sorted as a whole. For a larger partition, only unsorted and small files are
     sorted, in units of files with adjacent values.
@@ -138,7 +142,7 @@ def sorting(
 
 
 def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
-    """Divide `groups` into parts of at most `most` bytes (or one group), ordered by the minimum of `column`."""
+    """Divide file groups into parts of at most `most` bytes (or one file group), ordered by the minimum of `column`."""
     parts: list[list[FileGroup]] = []
     total = 0
     for group in sorted(groups, key=lambda group: _least(group, config, column)):
@@ -151,7 +155,7 @@ def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most:
 
 
 def _least(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
-    """Return a sort key for a group by its minimum of `column`. Groups with an unknown minimum come last."""
+    """Return a sort key for a file group: the minimum of `column`. File groups with an unknown minimum come last."""
     file = group.base.file if group.base else None
     bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None

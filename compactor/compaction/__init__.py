@@ -1,1 +1,3 @@
-"""Compaction: triggers, the choice of file groups, and the merge of logs into base files or larger logs."""
+"""Compaction: choice of the file groups with too many log files, and merge of their logs into base files or larger
+logs.
+"""

@@ -1,7 +1,7 @@
-"""Compaction as a table service.
+"""Table service that compacts file groups with too many log files.
 
-A worker first runs open plans. If no plan is open, it merges logs and plans the compaction of the groups that are due.
-A writer compacts file groups with at least `compact_after_logs` logs, but only if no worker is alive.
+A worker first runs open plans. If no plan is open, it merges logs and plans the compaction of the file groups that are
+due. A writer compacts file groups with at least `compact_after_logs` logs, but only if no worker is alive.
 
 A failing plan, or logs that cannot be merged, are retried separately and do not delay other work.
 """
@@ -22,7 +22,7 @@ _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
 
 def due(turn: Turn) -> bool:
-    """Return whether compaction is due.
+    """Return whether the compaction service should run.
 
     In a worker, it is due if a plan is open or the table has changed. In a writer, it is due if a file group has too
     many logs and no worker is alive.
@@ -34,14 +34,16 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Run an open plan, or compact the file groups that are due. Returns True if more work may be left."""
+    """Run an open compaction plan, or compact the file groups that need it. Returns True if more work may be left."""
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
 
 
 def postponed(duty: Duty | None) -> dict[str, Backoff]:
-    """Return the failed plans that the worker retries later: the backoff of each plan, by instant."""
+    """Return the compaction plans that failed and that the worker retries later: the backoff of each plan, by
+    instant.
+    """
     parts = list(duty.parts.items()) if duty else []  # a copy, because metrics call this from another thread
     return {name.removeprefix(_PLAN): tried for name, tried in parts if name.startswith(_PLAN)}
 
@@ -55,7 +57,10 @@ def _overdue(view: View, limit: int) -> set[str]:
 
 
 def _compact_overdue(turn: Turn, limit: int) -> bool:
-    """Run the open plans that contain overdue groups, unless a worker runs them, then a new plan of overdue groups."""
+    """Compact the file groups with at least `limit` logs, in a writer.
+
+    Open plans that contain such file groups run first, unless a worker is running them.
+    """
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import held
 
@@ -86,7 +91,7 @@ def _run_open(turn: Turn, duty: Duty) -> bool:
 
 
 def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
-    """Run `plan`, unless another worker runs it. Returns False if it was skipped or failed."""
+    """Run a compaction plan, unless another worker is running it. Returns False if the plan was skipped or failed."""
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import plan_hint
 
@@ -147,10 +152,11 @@ def _compact_due(turn: Turn, duty: Duty) -> bool:
 
 
 def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
-    """Merge logs. Returns whether any were merged, and the exception if it failed.
+    """Merge the logs of file groups whose compaction would be too expensive. Returns whether any were merged, and the
+    error.
 
-    The exception is returned, so that the remaining work still runs. After a failure, the groups whose logs remain are
-    retried after a backoff.
+    The error is returned instead of raised, so that the remaining work still runs. After a failure, the file groups
+    whose logs remain are retried after a backoff.
     """
     history = turn.context.timeline.history
     owed = {_LOGS + group.file_id for group in light(history.head())}
@@ -169,7 +175,10 @@ def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]
 
 
 def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
-    """Merge the logs of groups into larger logs, where a full compaction would rewrite a large base for few changes."""
+    """Merge the logs of the chosen file groups into larger logs, and return whether any were merged.
+
+    This is cheaper than a full compaction, which would rewrite a large base file for few changes.
+    """
     from hoodoo.compactor.compaction import log_compaction
 
     began = turn.seconds()

@@ -44,7 +44,7 @@ NO_LIMITS = Limits()
 
 @dataclass
 class LogCompactionResult:
-    """Result of a log compaction.
+    """Result of a log compaction: the number of merged log files, and the amount of data.
 
     Attributes:
         groups: Number of file groups whose logs were merged.
@@ -62,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Split due groups into (groups for log compaction, groups for full compaction)."""
+    """Divide file groups that are due for compaction into those for log compaction and those for full compaction."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -80,7 +80,7 @@ def _pays(group: FileGroup, limits: Limits) -> bool:
 
 
 def _ours(group: FileGroup) -> bool:
-    """Return whether hoodoo wrote all of the logs.
+    """Return whether hoodoo wrote all logs of the file group, so that they can be merged.
 
     Logs of another engine may reinsert keys that they delete, or contain partial updates.
     """
@@ -98,7 +98,7 @@ class MergeLogs:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Write the new log. Raises Stopped, or CorruptTable for a damaged log."""
+        """Merge the logs, and write the new log. Raises Stopped, or CorruptTable for a damaged log."""
         schema = pa.schema(
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )
@@ -115,10 +115,11 @@ class MergeLogs:
         return file
 
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
-        """Merge `parts` into one, unless the merged part would have more sets of columns than there are parts.
+        """Merge the changes of several logs into one set, if this does not increase the number of log blocks.
 
-        Otherwise, return the parts in order, without rows that another part deletes. Hudi also reads earlier logs, and
-        fails on a partial update of a deleted key.
+        A merged set needs a block for each set of columns that its rows set. If there would be more of them than
+        `parts`, the parts are returned in order, without rows that another part deletes. Hudi also reads earlier logs,
+        and fails on a partial update of a deleted key.
         """
         merged = self.config.merge_policy.collapse(concat(parts))
         if sets_of_columns(self.config, merged) <= len(parts):
@@ -129,7 +130,9 @@ class MergeLogs:
 
 
 def _run(task: MergeLogs) -> DataFile | CorruptTable:
-    """Run a task. Returns CorruptTable instead of raising it, so that undamaged groups are still merged."""
+    """Merge the logs of one file group. Returns CorruptTable instead of raising it, so that other groups are still
+    merged.
+    """
     try:
         return task()
     except CorruptTable as problem:
@@ -142,10 +145,10 @@ def compact_logs(
     stopped: Callable[[], bool] = never,
     limits: Limits = NO_LIMITS,
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` picks from the newest view.
+    """Merge the logs of each file group that `choose` picks, in one commit.
 
-    Skips groups with logs of other engines. Returns an empty result if writers changed all groups in the meantime, or
-    if `stopped` returns True.
+    File groups with logs of other engines are skipped. Returns an empty result if writers changed all file groups in
+    the meantime, or if `stopped` returns True.
 
     Raises:
         CorruptTable: A log is damaged. The undamaged groups have been merged.
@@ -172,9 +175,10 @@ def compact_logs(
             }
 
             def draft(view: View) -> SlotDraft | None:
-                """Draft the slot without the groups that changed in the meantime, and delete their new logs.
+                """Return the content of the slot without file groups that changed in the meantime, and delete the new
+                logs of these.
 
-                Hudi would read these logs as additional changes after the commit is completed.
+                Hudi would read such logs as additional changes after the commit is completed.
                 """
                 for was in groups:
                     if was.file_id in kept and (
@@ -209,7 +213,11 @@ def _merged(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[DataFile | CorruptTable]:
-    """Write the new log of each group. Returns CorruptTable for a group with a damaged log. Raises Stopped."""
+    """Write a new log for each file group. The result has CorruptTable in place of a file if a log of the group is
+    damaged.
+
+    Raises Stopped.
+    """
     pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
     at_once = min(
         limits.groups_at_once or len(groups),
@@ -220,7 +228,7 @@ def _merged(
 
 
 def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
-    """Return the paths that merging the logs of `groups` writes. They are known in advance."""
+    """Return the paths of the files that merging the logs will write. They are known in advance."""
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
     return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
 

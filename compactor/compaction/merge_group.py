@@ -56,7 +56,7 @@ class _KeysDiffer(Exception):
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Picklable task that merges one file group into a new base file.
+    """Picklable task that merges the base file and the logs of one file group into a new base file.
 
     The resulting rows do not depend on the engine or on the memory budget.
     """
@@ -69,7 +69,7 @@ class MergeTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Write the new base file. Raises Stopped, or CorruptTable for a damaged file."""
+        """Merge the file group, and write the new base file. Raises Stopped, or CorruptTable for a damaged file."""
         merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._in_place(merging) or self._merged(merging, old)
@@ -78,7 +78,8 @@ class MergeTask:
         return in_order(self.config, old, file) if old else file
 
     def _in_place(self, merging: GroupMerge) -> DataFile | None:
-        """Write the base file with the winning changes in place, and copy the unchanged row groups.
+        """Write the new base file with changed rows in their old positions, so that unchanged row groups are only
+        copied.
 
         Returns None if this is not possible.
         """
@@ -95,7 +96,7 @@ class MergeTask:
         return None
 
     def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
-        """Write the base file by decoding and encoding all rows."""
+        """Write the new base file by decoding and encoding all rows."""
         ours = not any(
             log.file.origin for log in self.group.logs
         )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
@@ -107,7 +108,7 @@ class MergeTask:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the live rows of the group in batches, in order."""
+        """Yield the current rows of the file group in batches, in their order."""
         return GroupMerge(self).rows()
 
     def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
@@ -128,16 +129,18 @@ class MergeTask:
 
 
 def _of_several_commits(group: FileGroup) -> bool:
-    """Return whether `group` has logs of table version 6.
+    """Return whether the file group has logs of table version 6. Such a log may contain blocks of several commits.
 
-    Such a log has blocks of several commits. Only a read of the whole file slice can tell valid blocks from invalid
-    blocks.
+    Only a read of the whole file slice can tell valid blocks from invalid blocks.
     """
     return any(log.file.blocks for log in group.logs)
 
 
 class GroupMerge:
-    """Merge of one file group. Fetches and verifies the base file once, even if it is read several times."""
+    """Merge of the base file and the logs of one file group.
+
+    The base file is fetched and verified once, even if it is read several times.
+    """
 
     def __init__(self, task: MergeTask) -> None:
         self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
@@ -149,7 +152,7 @@ class GroupMerge:
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the live rows: remaining rows of the base file, then the winning changes."""
+        """Yield the current rows of the file group: remaining rows of the base file, then the winning changes."""
         if _of_several_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial()
         ):
@@ -162,7 +165,7 @@ class GroupMerge:
             yield from self._with_large_logs()
 
     def _log_memory(self) -> float:
-        """Estimate the bytes that the log records take in Arrow memory.
+        """Estimate the memory that the log records take as Arrow tables, in bytes.
 
         Small numbers and nulls take one byte in Avro, but their full width in Arrow.
         """
@@ -171,11 +174,11 @@ class GroupMerge:
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
-        """Return whether a log contains partial updates, as Spark's MERGE INTO writes them."""
+        """Return whether a log contains partial updates, which Spark's MERGE INTO writes."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
-        """Return the changes of the logs, one per key.
+        """Read the changes of all logs into memory, one per key.
 
         Returns None if the logs are empty, do not fit into memory, or come from another engine.
         """
@@ -201,7 +204,10 @@ class GroupMerge:
             yield held.changes.rows.filter(pa.array(lives))
 
     def _with_large_partial_logs(self) -> Iterator[pa.Table]:
-        """Yield live rows. Reads the logs once for each batch of the base file, and once more for new keys."""
+        """Yield the current rows, for logs that are too large for the memory and contain partial updates.
+
+        The logs are read once for each batch of the base file, and once more for new keys.
+        """
         wide, policy = self.config.stored_schema, self.config.merge_policy
         met = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
         for batch in self._base(wide):
@@ -226,9 +232,9 @@ class GroupMerge:
             yield part.rows.filter(pa.array(lives[at : at + len(part)]))
 
     def _decide(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (mask of base rows that stay, mask of log records that win).
+        """Decide which base rows stay and which log records win, and return both as boolean masks.
 
-        Reads only keys and ordering values, and decides for one part of the keys at a time.
+        Only keys and ordering values are read, and only one part of the keys is in memory at a time.
         """
         narrow = self._narrow()
         stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
@@ -251,13 +257,13 @@ class GroupMerge:
         return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
 
     def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
-        """Yield the changes of all logs, in order. by_row: see slices.read_log."""
+        """Yield the changes of all logs, in order. With `by_row`, changes have base row positions (slices.read_log)."""
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
             yield from slices.read_log(self.store, self.config, file, schema, by_row)
 
     def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of the base file with the columns of `schema`, in batches that take a share of the budget.
+        """Yield the rows of the base file with the columns of `schema`, in batches that fit the memory budget.
 
         The number of rows per batch follows from the size of the first rows.
         """
@@ -284,7 +290,7 @@ class GroupMerge:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Estimate the bytes of a value: its fixed width, or otherwise 8. Nested types count their children."""
+    """Estimate the memory of a value in bytes: its fixed width, or else 8. Nested types count their children."""
     if pa.types.is_dictionary(kind):
         return 4
     if kind.num_fields:
@@ -296,7 +302,9 @@ def _width(kind: pa.DataType) -> int:
 
 
 def run_task(task: MergeTask) -> DataFile | CorruptTable:
-    """Run a task. Returns CorruptTable instead of raising it, so that undamaged groups are still compacted."""
+    """Merge one file group. Returns CorruptTable instead of raising it, so that undamaged groups are still
+    compacted.
+    """
     try:
         return task()
     except CorruptTable as problem:
@@ -304,7 +312,7 @@ def run_task(task: MergeTask) -> DataFile | CorruptTable:
 
 
 def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
-    """Yield each part with the number of records in the earlier parts."""
+    """Yield each set of changes together with the number of changes in the sets before it."""
     at = 0
     for part in parts:
         yield part, at
@@ -312,7 +320,9 @@ def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int
 
 
 def _of_part(part: KeyedChanges, at: int, number: int, count: int) -> KeyedChanges:
-    """Return the changes whose keys are in part `number` of `count`, with the position of each among all records."""
+    """Return the changes whose keys belong to one of `count` parts of all keys, with their position among all log
+    records.
+    """
     hashes = part.key_hashes()
     positions = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))

@@ -1,4 +1,4 @@
-"""Compaction plans: choosing the files, scheduling the plan in a slot, and running it.
+"""Compaction plans: choosing the file groups to compact, scheduling a plan in a slot, and running it.
 
 Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
 same plan. One slot completes it, so only one run takes effect.
@@ -29,7 +29,7 @@ BY_LOG_SIZE = Strategy()
 
 @dataclass
 class CompactionResult:
-    """Result of a compaction.
+    """Result of a compaction: the number of compacted file groups, and the amount of data.
 
     Attributes:
         groups: Number of file groups that were compacted.
@@ -45,12 +45,14 @@ class CompactionResult:
 
 
 def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
-    """Plan the file groups with at least `logs_min` logs, most log bytes first, as many as one plan takes."""
+    """Plan a compaction of the file groups with at least `logs_min` logs, most log bytes first, as many as one plan
+    takes.
+    """
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
-    """Schedule the plan that `choose` returns for the newest view.
+    """Commit a slot with the compaction plan that `choose` returns for the newest view, and return the open plan.
 
     Returns None if the plan is empty, or if the retries are exhausted because of concurrent writers.
     """
@@ -75,7 +77,7 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
 def run(
     context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run `plan` and complete it.
+    """Run an open compaction plan: merge its file groups, and commit the new base files.
 
     Returns an empty result if another worker completed the plan, or if `stopped` returns True before the end. A damaged
     file group is skipped and keeps its logs.
@@ -126,11 +128,11 @@ def run(
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Delete output files of a plan that another worker completed, if the table does not refer to them.
+    """Delete new files of a plan that another worker has completed first, if the table does not refer to them.
 
     Cleaning or a purge may have deleted the files of the other worker before this worker wrote them again. A leftover
     file of a completed instant could contain rows that must stay deleted. While a lease holds an old snapshot, nothing
-    is deleted. A sweep then removes the files later.
+    is deleted. Orphan removal then deletes the files later.
     """
     view = context.timeline.history.head()
     known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
@@ -150,7 +152,7 @@ def merge_tasks(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[MergeTask]:
-    """Create a merge task for each group.
+    """Create the tasks that merge file groups, one task per file group.
 
     Concurrent tasks in this process share its memory budget. On a remote engine each task gets the whole budget.
     """
@@ -161,7 +163,7 @@ def merge_tasks(
 
 
 def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
-    """Return the group with exactly the planned files, or None if its base file has changed since planning."""
+    """Return the file group with exactly the files in the plan, or None if its base file has changed since then."""
     group = view.group(planned.partition, planned.file_id)
     if group is None or group.base_path != planned.base:
         return None
@@ -173,7 +175,7 @@ def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | No
 def run_open(
     context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run every open plan of `view`, oldest first, until `stopped` returns True."""
+    """Run all open compaction plans, oldest first, until `stopped` returns True."""
     results = [
         run(context, plan, stopped, limits)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
@@ -185,7 +187,7 @@ def run_open(
 def compact(
     context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run open plans, then compact every file group that has at least `logs_min` logs at the start.
+    """Compact every file group that has at least `logs_min` logs at the start. Open plans run first.
 
     `strategy` divides the file groups into plans.
     """

@@ -1,4 +1,7 @@
-"""Strategies that choose and order the file groups of a compaction plan. Pure functions of a view."""
+"""Strategies that choose and order the file groups of a compaction plan.
+
+All functions are pure functions of a view.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _PLAN_IO_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """File groups to compact together under one requested instant. The plan takes effect when it is scheduled."""
+    """File groups that one compaction should merge. The plan takes effect when it is scheduled under an instant."""
 
     groups: tuple[FileGroup, ...]
 
@@ -38,7 +41,7 @@ class CompactionPlan:
 
 
 def io_bytes(group: FileGroup) -> int:
-    """Estimate the bytes that compacting the group reads and writes."""
+    """Estimate the bytes that the compaction of a file group reads and writes."""
     return 2 * group.base_bytes + log_bytes(group)
 
 
@@ -47,12 +50,12 @@ def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
 
 
 def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Order groups by partition path, descending. Partitions that are dates are ordered newest first."""
+    """Order file groups by partition path, descending, so that partitions that are dates come newest first."""
     return sorted(_by_log_size(view, due), key=lambda group: group.partition, reverse=True)
 
 
 def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Return every group with logs in a partition that has a due group, so that whole partitions become free of logs.
+    """Add all file groups with logs in the same partitions, so that whole partitions become free of logs.
 
     Partitions with the most log bytes come first.
     """
@@ -73,12 +76,12 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Strategy that chooses the groups of a compaction plan.
+    """Strategy that chooses the file groups of a compaction plan.
 
     Attributes:
-        order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'.
-        io_bytes: Maximum number of bytes that one plan reads and writes. A plan has at least one group.
-        groups: Maximum number of groups in one plan.
+        order: Order of the file groups: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'.
+        io_bytes: Maximum number of bytes that one plan reads and writes. A plan has at least one file group.
+        groups: Maximum number of file groups in one plan.
     """
 
     order: str = "log_size"
@@ -96,7 +99,7 @@ class Strategy:
             raise OptionError(f"io_bytes must be an integer from 1, got {self.io_bytes!r}.", option="io_bytes")
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """Return a plan with the first of the `due` groups of `view`, as many as one plan takes."""
+        """Return a plan with the first of the file groups in `due`, as many as one plan takes."""
         chosen: list[FileGroup] = []
         left = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:

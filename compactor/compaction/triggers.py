@@ -1,4 +1,4 @@
-"""Triggers: four conditions that make a file group due for compaction. One condition is enough.
+"""Triggers: four conditions that make a worker compact a file group. One condition is enough.
 
 The functions depend only on a view and the timeline. They do not compact anything.
 """
@@ -44,9 +44,9 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """Create triggers from the table's options.
+        """Create the triggers of a table from its options.
 
-        Without `logs_min`, a group is due at half of `compact_after_logs`, so that a worker compacts a group before a
+        Without `logs_min`, a file group is due at half of `compact_after_logs`, so that a worker compacts it before a
         writer has to.
         """
         default = Options.compact_after_logs or 1
@@ -57,29 +57,33 @@ class Triggers:
 
 
 def log_bytes(group: FileGroup) -> int:
-    """Add up the sizes of the log files of a group, in bytes."""
+    """Return the total size of the log files in a file group, in bytes."""
     return sum(log.file.size for log in group.logs)
 
 
 def costly(group: FileGroup) -> bool:
-    """Return whether a full compaction would rewrite a large base file for few log bytes."""
+    """Return whether a full compaction of the file group would rewrite a large base file for few log bytes."""
     return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 
 def read_amplification(view: View) -> float:
-    """Return the bytes that a snapshot read takes per byte of base files. 1.0 without logs."""
+    """Return the bytes that a snapshot read takes per byte of base files: 1.0 for a table without logs."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Return the file groups that have a base file and at least `logs_min` logs, and are not in an open plan."""
+    """Return the file groups to compact: those with a base file and at least `logs_min` logs, and without an open
+    plan.
+    """
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """Return the file groups of `view` that are due by a trigger and are not in an open plan."""
+    """Return the file groups that a worker should compact now, because of any trigger. None of them is in an open
+    plan.
+    """
     waiting = behind(view)
     old, ancient = (
         _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
@@ -97,7 +101,9 @@ def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
 
 
 def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> int:
-    """Return the newest slot that was completed at least `age_s` seconds ago; 0 if no slot was, or if age_s is None."""
+    """Return the newest slot that completed at least `age_s` seconds ago, or 0 without such a slot or without
+    `age_s`.
+    """
     if age_s is None:
         return 0
     if not age_s:  # the time of a slot may be slightly ahead of the clock

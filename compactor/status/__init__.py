@@ -1,1 +1,1 @@
-"""Status of table services: figures, lag, advice and metrics."""
+"""Status of a table's services: figures, lag, advice for users, and Prometheus metrics."""

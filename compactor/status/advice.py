@@ -1,4 +1,4 @@
-"""Human-readable state of a table's services: figures, workers, files that cannot be cleaned, and advice."""
+"""Report on a table's services for users: figures, workers, files that cannot be cleaned, and advice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE = 3  # work counts as late after this multiple of its expected time
 
 @dataclass(frozen=True)
 class Services:
-    """The state of a table's services.
+    """State of a table's services, with advice.
 
     Attributes:
         figures: The figures about the services and the layout of the table.
@@ -57,9 +57,9 @@ class Services:
 
 
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
-    """Return the state of the services of a table, from its newest `view` and from the hints of workers.
+    """Return the state of a table's services, from its newest view and from the hints of workers.
 
-    path: the table's path as it appears in recommended commands.
+    `path` is the table's path as it appears in recommended commands.
     """
     return _StateOfServices(timeline, config, view, path).all()
 
@@ -178,7 +178,7 @@ class _StateOfServices:
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:
-        """Return the bytes that each holder keeps from being cleaned."""
+        """Return the bytes that each savepoint, pinned slot or consumer keeps from being cleaned."""
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
         free = {
             entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
@@ -253,7 +253,7 @@ def _several(number: int, what: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a duration as text, in its largest unit."""
+    """Format a duration as text in its largest unit, such as '5 min'."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -261,7 +261,7 @@ def span(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes as text with a unit."""
+    """Format a number of bytes as text with a unit, such as '1.5 GB'."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Figures about one table: outstanding work of table services, and file layout.
+"""Figures about one table: pending work of table services, and the layout of its files.
 
 The figures come from a view, so that measuring does not list data files. Metrics and the command line show the figures.
 """
@@ -24,7 +24,7 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures about the services and the layout of a table.
+    """Figures about a table, such as pending work of its services and sizes of its files.
 
     Attributes:
         head: The number of the newest slot.
@@ -76,12 +76,12 @@ class Figures:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
-    """Measure the figures of a view.
+    """Compute the figures about a table as of a view.
 
     Args:
         timeline: The timeline of the table.
         view: The view, in general the newest one.
-        config: The configuration under that view.
+        config: The configuration of the table as of this view.
         postponed: The instants of plans that the calling worker postpones after a failure. Default: no plans.
 
     Returns:

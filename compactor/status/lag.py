@@ -1,4 +1,4 @@
-"""Lag: the outstanding work of table services."""
+"""Lag of table services: the compaction and cleaning work that is pending."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """Outstanding work of table services. All values are 0 if no work is left.
+    """Pending compaction and cleaning work of a table. All values are 0 if no work is left.
 
     Attributes:
         log_files_max: The largest number of log files in one file group.
@@ -37,12 +37,12 @@ class Lag:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """Measure the lag of a view.
+    """Compute the pending work of a table's services as of a view.
 
     Args:
         timeline: The timeline of the table.
         view: The view, in general the newest one.
-        config: The configuration under that view.
+        config: The configuration of the table as of this view.
 
     Returns:
         The lag.
@@ -64,5 +64,5 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 def oldest_log(view: View) -> int:
-    """Return the slot of the oldest log file that waits for compaction, or 0 without log files."""
+    """Return the number of the slot with the oldest log file that waits for compaction, or 0 without log files."""
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -119,10 +119,12 @@ class TableCollector(Collector):
 
 
 class Endpoint:
-    """HTTP endpoint that serves metrics until it is closed. `url` has the address."""
+    """HTTP endpoint that serves Prometheus metrics until it is closed. `url` is its address."""
 
     def __init__(self, collector: Collector, port: int) -> None:
-        """Serve metrics on a port, or on any free one for 0. Raises OptionError if the port cannot be used."""
+        """Start to serve metrics on a port, or on any free port for 0. Raises OptionError if the port cannot be
+        used.
+        """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         try:

@@ -1,1 +1,1 @@
-"""Catalog entries of the exported tables, created with pyiceberg (the extra `iceberg`)."""
+"""Catalog entries for tables and their exports, in catalogs that pyiceberg supports (the extra `iceberg`)."""

@@ -1,4 +1,4 @@
-"""Columns in the format of a Hive metastore, and in the Spark schema in the parameters of a metastore entry.
+"""Columns of a table for a Hive metastore: Hive types, and the Spark schema in the parameters of an entry.
 
 The types match Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of Hudi's
 sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import SchemaError
 
 _PART_LENGTH = 4_000
-"""Maximum number of characters of one parameter in the databases of metastores."""
+"""Maximum number of characters of one parameter, which the databases of metastores limit."""
 _OF_HIVE = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
@@ -39,7 +39,7 @@ _OF_SPARK = {
 
 
 def hive_columns(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
-    """Return the name and the Hive type of each column.
+    """Return the lower-case name and the Hive type of each column.
 
     Raises SchemaError if two columns, or two fields of a struct, differ only in case.
     """
@@ -77,7 +77,7 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
 
 
 def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the table parameters that Spark reads: provider, columns and partition columns.
+    """Return the parameters of a metastore entry that Spark reads: provider, columns and partition columns.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """

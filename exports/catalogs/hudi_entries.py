@@ -1,4 +1,4 @@
-"""Metastore entries of a table, with the contents that Apache Hudi's own sync writes.
+"""Content of a Hudi table's entries in a Hive metastore or Glue, equal to what Apache Hudi's own sync writes.
 
 A copy-on-write table has one entry. A merge-on-read table has three: `<name>` and `<name>_rt` show its rows, and
 `<name>_ro` shows its base files. Other modules write the entries to a catalog.
@@ -23,18 +23,18 @@ WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 REQUESTED, COMPLETED = "last_commit_time_sync", "last_commit_completion_time_sync"
-"""Parameters with the commit up to which an entry describes the table."""
+"""Parameters of a metastore entry that contain the newest commit that the entry describes."""
 SPARKS = "spark.sql.sources."
-"""Prefix of the parameters that Spark reads."""
+"""Prefix of the entry parameters that Spark reads."""
 Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class WantedEntry:
-    """The desired state of one entry of a table.
+    """Desired state of one metastore entry of a table.
 
     Attributes:
-        suffix: The suffix of the table's name in the catalog.
+        suffix: The suffix of the entry's name, such as '_ro'.
         location: The location of the table.
         columns: Names and types of Hudi's meta columns and of the table's columns, without partition columns.
         keys: Names and types of the partition columns.
@@ -53,7 +53,7 @@ class WantedEntry:
 
 
 def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
-    """Return the entries of a table, as of a view.
+    """Return the metastore entries that a table should have, as of a view.
 
     Raises:
         SchemaError: Column names differ only in case.
@@ -95,7 +95,9 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the location of each partition with files, by its values as strings. Raises CorruptTable."""
+    """Return the location of each partition, by its partition values as strings. Raises CorruptTable for an invalid
+    path.
+    """
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

@@ -1,6 +1,7 @@
-"""Updates of a table's metastore entries, for engines that find Apache Hudi tables in a metastore.
+"""Registration of a Hudi table in a Hive metastore or Glue, for engines that find Hudi tables there.
 
 An entry records the newest commit that it describes. If this is the newest commit, nothing else is read.
+
 Partitions are updated first, and then the entry. The entry is updated only if nobody changed it in the meantime. After
 an interruption or a concurrent change, the update starts again with the current table. An entry that claims to be up to
 date therefore is. Entries of other tables are not changed, and no entry is ever dropped.
@@ -34,7 +35,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 HUDI_KINDS = ("hive", "glue")
-"""Kinds of catalogs that can store Hudi tables."""
+"""Types of catalogs that can store Hudi tables."""
 _ATTEMPTS = 10
 _HUDI = ("org.apache.hudi.", "com.uber.hoodie.")
 _SCHEME = re.compile(r"^(?:s3[an]?://|file:/*(?=/))")
@@ -43,7 +44,7 @@ Look = Callable[[], tuple[TableConfig, View]]
 
 
 def require_hudi_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a metastore. Raises OptionError unless it is one namespace and a name."""
+    """Return the name of a table in a metastore. Raises OptionError unless it consists of one namespace and a name."""
     named = require_identifier(option, identifier)
     if named.count(".") > 1:
         raise OptionError(
@@ -55,7 +56,7 @@ def require_hudi_identifier(option: str, identifier: object) -> str:
 
 
 def metastore_of(catalog: Any, identifier: str) -> Metastore:
-    """Return the metastore behind a pyiceberg catalog.
+    """Return the Hive metastore or Glue catalog behind a pyiceberg catalog.
 
     Raises CatalogRefused for a kind of catalog that cannot store Hudi tables.
     """
@@ -74,10 +75,10 @@ def metastore_of(catalog: Any, identifier: str) -> Metastore:
 
 @dataclass(frozen=True)
 class HudiRegistration:
-    """A table's entry in a metastore.
+    """Registration of a Hudi table in a metastore.
 
     Attributes:
-        identifier: The table in the catalog, `namespace.table`.
+        identifier: The name of the table in the catalog, `namespace.table`.
         catalog: A pyiceberg catalog.
     """
 
@@ -85,7 +86,7 @@ class HudiRegistration:
     catalog: Any
 
     def run(self, store: Store, look: Look) -> RegisterResult:
-        """Create or update the entries of the table.
+        """Create or update the metastore entries of the table.
 
         Args:
             store: The store of the table.
@@ -130,7 +131,7 @@ class HudiRegistration:
     def _bring(
         self, metastore: Metastore, suffix: str, location: str, seen: tuple[TableConfig, View], look: Look
     ) -> RegisteredEntry:
-        """Create or update one entry."""
+        """Create or update one metastore entry and its partitions."""
         name = self._name(suffix)
         identifier = f"{self.identifier.partition('.')[0]}.{name}"
         change, touched = "refreshed", False
@@ -166,7 +167,7 @@ class HudiRegistration:
         )
 
     def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:
-        """Raise CatalogRefused if an entry does not belong to this table."""
+        """Raise CatalogRefused if an existing metastore entry does not belong to this table."""
         identifier = f"{self.identifier}{entry.suffix}"
         if found.parameters.get("table_type", "").upper() == "ICEBERG":
             raise CatalogRefused(
@@ -206,17 +207,19 @@ def _entry(config: TableConfig, view: View, location: str, suffix: str) -> Wante
 
 
 def _spelled(location: str, found: FoundEntry) -> str:
-    """Return the table's location with the S3 scheme of the entry, because readers may not know another scheme."""
+    """Return the table's location with the S3 scheme of the existing entry, because its readers may know only that
+    scheme.
+    """
     return found.location if found.location.startswith(("s3a://", "s3n://")) else location
 
 
 def _place(location: str) -> str:
-    """Return a location in a comparable form. Metastores rewrite `file:` URIs, and S3 has several schemes."""
+    """Normalize a location for comparisons. Metastores rewrite `file:` URIs, and S3 has several schemes."""
     return _SCHEME.sub("", location).rstrip("/")
 
 
 def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
-    """Return the entry for its creation. Without partitions, it records no commit."""
+    """Return a new entry without the newest commit in its parameters, because it does not have partitions yet."""
     return replace(
         entry,
         parameters={name: value for name, value in entry.parameters.items() if name not in (REQUESTED, COMPLETED)},
@@ -224,6 +227,6 @@ def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
 
 
 def _parameters(found: FoundEntry, entry: WantedEntry) -> dict[str, str]:
-    """Merge hoodoo's parameters with the entry's other parameters, except Spark's."""
+    """Merge hoodoo's parameters into the parameters of an existing entry. Old parameters for Spark are removed."""
     theirs = {name: value for name, value in found.parameters.items() if not name.startswith(SPARKS)}
     return {**theirs, **entry.parameters}

@@ -1,4 +1,4 @@
-"""Entries of Hudi tables in AWS Glue's data catalog, through the Glue client of a pyiceberg catalog."""
+"""Metastore entries of Hudi tables in AWS Glue, through the Glue client of a pyiceberg catalog."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, 
 from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
 
 _CREATED, _UPDATED, _DELETED = 100, 100, 25
-"""Maximum number of partitions per request: create, update and delete."""
+"""Maximum number of partitions per request to Glue: create, update and delete."""
 _KEPT = ("Description", "Owner", "Retention", "PartitionKeys")
-"""Fields that an update sends to Glue unchanged."""
+"""Fields of an entry that an update sends back to Glue unchanged."""
 
 
 class GlueEntries:
-    """Metastore interface for the AWS Glue data catalog."""
+    """Implementation of `Metastore` for the AWS Glue data catalog."""
 
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._glue, self._namespace = catalog.glue, namespace
@@ -63,7 +63,7 @@ class GlueEntries:
         return True
 
     def _change_partitions(self, name: str, entry: WantedEntry) -> None:
-        """Set the columns of all partitions to the columns of the entry."""
+        """Set the columns of all partitions in Glue to the columns of the entry."""
         there = [
             {
                 "PartitionValueList": one["Values"],
@@ -104,7 +104,7 @@ class GlueEntries:
             self._require_none(name, answer, "EntityNotFoundException")
 
     def _require_none(self, name: str, answer: Any, fine: str) -> None:
-        """Raise CatalogRefused for the first error of a batch request, except errors with the code `fine`."""
+        """Raise CatalogRefused for the first error in a batch response of Glue, except errors with the code `fine`."""
         for one in answer.get("Errors", ()):
             detail = one.get("ErrorDetail", {})
             if detail.get("ErrorCode") != fine:
@@ -116,7 +116,7 @@ class GlueEntries:
 
 
 def _owned() -> dict[str, str]:
-    """Return the Owner field, or {} if the owner is unknown. Glue rejects an empty owner name."""
+    """Return the field Owner for a new entry, or {} if the owner is unknown, because Glue rejects an empty name."""
     return {"Owner": found} if (found := owner()) else {}
 
 

@@ -1,4 +1,4 @@
-"""Entries of Hudi tables in a Hive metastore, through the Thrift client of a pyiceberg catalog."""
+"""Metastore entries of Hudi tables in a Hive metastore, through the Thrift client of a pyiceberg catalog."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, ch
 
 _NO = object()
 _AT_ONCE = 1_000
-"""Number of partitions per request, as in Hudi's sync."""
+"""Number of partitions per request to the metastore, as in Hudi's sync."""
 _OF_COLUMNS = re.compile(r"incompatible", re.IGNORECASE)
 
 
 class HiveEntries:
-    """Metastore interface for a Hive metastore, over Thrift."""
+    """Implementation of `Metastore` for a Hive metastore, over Thrift."""
 
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
@@ -26,7 +26,7 @@ class HiveEntries:
     def _ask(
         self, name: str, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
     ) -> Any:
-        """Send a request about an entry, and return the response.
+        """Send a request about an entry to the Hive metastore, and return the response.
 
         `what` describes the request for error messages. Returns `_NO` if the metastore raises an `expected` exception.
         """

@@ -1,4 +1,4 @@
-"""Interface of a catalog that stores entries of Hudi tables.
+"""Interface of a catalog that stores entries of Hudi tables, such as a Hive metastore or AWS Glue.
 
 An entry is changed only if nobody changed it since it was read. No call deletes data.
 """
@@ -18,7 +18,7 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 
 @dataclass(frozen=True)
 class FoundEntry:
-    """An entry as stored in a catalog.
+    """Entry of a table as stored in a metastore.
 
     `location` and `input_format` are '' if the entry lacks them. `raw` is the object that the client of the catalog
     returned.
@@ -33,44 +33,43 @@ class FoundEntry:
 
 
 class Metastore(Protocol):
-    """Interface to the entries of one namespace.
+    """Interface to the entries in one namespace of a metastore.
 
     Each method raises CatalogRefused if the catalog rejects the request.
     """
 
     def find(self, name: str) -> FoundEntry | None:
-        """Return an entry, or None if it does not exist."""
+        """Return the entry of a table, or None if it does not exist."""
 
     def create(self, name: str, entry: WantedEntry) -> bool:
         """Create an entry without partitions. Returns False if an entry of this name already exists."""
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
-        """Update the entry `found` and its partitions to `entry`.
+        """Update an existing entry and its partitions to the content of `entry`.
 
         Returns False if the entry was changed since it was read.
         """
 
     def partitions(self, name: str) -> set[Values]:
-        """Return the values of each partition of the entry."""
+        """Return the partition values of each partition in an entry."""
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
-        """Add partitions, a mapping from values to locations. Existing partitions stay unchanged."""
+        """Add partitions to an entry, as a mapping from partition values to locations. Existing partitions stay
+        unchanged.
+        """
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Remove partitions from the entry. Missing partitions are ignored."""
+        """Remove partitions from an entry. Missing partitions are ignored."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Yield slices of `given` with at most `size` items."""
+    """Split a sequence into slices of at most `size` items, for requests of limited size."""
     for start in range(0, len(given), size):
         yield given[start : start + size]
 
 
 def owner() -> str:
-    """Return the owner of a new entry: the user of this process, as pyiceberg does.
-
-    Returns '' if the user is unknown.
-    """
+    """Return the owner of a new entry: the user of this process, as in pyiceberg. Returns '' if the user is unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # the system does not know the user

@@ -1,4 +1,4 @@
-"""Validation of the catalog arguments, before anything is written.
+"""Opening of pyiceberg catalogs, and validation of the catalog arguments before anything is written.
 
 pyiceberg opens a catalog, from its own configuration or as an object that the caller created.
 """
@@ -13,7 +13,7 @@ from hoodoo.redact import printable
 
 
 def require_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a catalog. Raises OptionError if it lacks a namespace."""
+    """Return the name of a table in a catalog. Raises OptionError unless it has the form 'namespace.table'."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
             f"{option} must be the table in the catalog as 'namespace.table', got {printable(identifier)}.",
@@ -23,7 +23,7 @@ def require_identifier(option: str, identifier: object) -> str:
 
 
 def opener(catalog: object, properties: object) -> Callable[[], Any]:
-    """Return a function that opens a pyiceberg catalog.
+    """Validate the catalog arguments, and return a function that opens the pyiceberg catalog.
 
     Args:
         catalog: A pyiceberg catalog, or the name of a catalog in pyiceberg's configuration. None: 'default'.
@@ -74,7 +74,7 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
 
 
 def require_namespace(catalog: Any, identifier: str) -> None:
-    """Raise CatalogRefused if the catalog lacks the namespace of the entry, or is not reachable."""
+    """Raise CatalogRefused if the catalog does not contain the namespace of the entry, or cannot be reached."""
     namespace = identifier.rpartition(".")[0]
     try:
         there = catalog.namespace_exists(namespace)

@@ -1,8 +1,8 @@
-"""Conditional updates of a catalog's metadata pointer, for each kind of catalog.
+"""Atomic updates of an Iceberg table's metadata location in a catalog, for each type of catalog.
 
-The pointer is moved only if nobody moved it since it was read. A mover takes the catalog, the entry as pyiceberg loaded
-it, hoodoo's newest metadata and their location. It returns the new location of the entry, or '' if another process was
-faster.
+The location is changed only if nobody changed it since it was read. A mover takes the catalog, the entry as pyiceberg
+loaded it, hoodoo's newest metadata and their location. It returns the new location of the entry, or '' if another
+process was faster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """Return the mover for a catalog. Raises CatalogRefused for an unsupported kind of catalog."""
+    """Return the function that updates entries of this type of catalog. Raises CatalogRefused for an unsupported
+    type.
+    """
     kinds = {one.__name__ for one in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:
@@ -31,7 +33,9 @@ def mover_of(catalog: Any) -> Mover:
 
 
 def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Move the pointer with one UPDATE of the row, on condition that it still has the old location."""
+    """Update the metadata location in a SQL catalog: one UPDATE of the row, on condition that it has the old
+    location.
+    """
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import update
 
@@ -52,7 +56,7 @@ def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 def _in_glue(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Move the pointer on condition that Glue's version number of the table is unchanged."""
+    """Update the metadata location in Glue, on condition that Glue's version number of the table is unchanged."""
     namespace, name = _names(catalog, there)
     found = catalog.glue.get_table(DatabaseName=namespace, Name=name)["Table"]
     if found["Parameters"].get(_NEW) != there.metadata_location:
@@ -72,14 +76,14 @@ def _in_glue(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys", "TableType")
-"""Fields of a Glue table that an update sends back unchanged."""
+"""Fields of a Glue table that an update sends back to Glue unchanged."""
 
 
 def _in_hive(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Move the pointer on condition that the metastore still has the old location.
+    """Update the metadata location in a Hive metastore, on condition that it still has the old location.
 
-    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at once, the slower one may move
-    the pointer back. The next export corrects it.
+    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at once, the slower one may restore
+    an older location. The next export corrects it.
     """
     from hive_metastore.ttypes import EnvironmentContext, MetaException
 
@@ -104,7 +108,7 @@ def _in_hive(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Commit the changes to a REST catalog.
+    """Commit the difference between hoodoo's metadata and the table in a REST catalog.
 
     The server writes its own metadata file for hoodoo's manifests. It checks that the newest snapshot is still the one
     that was read.
@@ -154,7 +158,7 @@ def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
 
 
 def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[int, int], list[Any]]:
-    """Return the server's id for each of hoodoo's schemas, and the schemas that are new to the server.
+    """Return the REST server's id for each of hoodoo's schemas, and the schemas that the server does not know.
 
     The server assigns the next id to a new schema, whatever id the schema has.
     """
@@ -171,12 +175,11 @@ def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[in
 
 
 def _under(snapshot: Any, numbers: Mapping[int, int]) -> Any:
-    """Return a snapshot with the server's schema id."""
+    """Return a copy of a snapshot that refers to its schema by the server's schema id."""
     return snapshot.model_copy(update={"schema_id": numbers.get(snapshot.schema_id)})
 
 
 def _names(catalog: Any, there: Any) -> tuple[str, str]:
-    """Return the namespace and the name of an entry."""
     *namespace, name = there.name()
     return ".".join(namespace), name
 
@@ -187,4 +190,4 @@ _MOVERS: dict[str, Mover] = {
     "HiveCatalog": _in_hive,
     "RestCatalog": _in_rest,
 }
-"""Movers by the name of pyiceberg's catalog class."""
+"""Functions that update an entry, by the name of pyiceberg's catalog class."""

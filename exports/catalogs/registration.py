@@ -1,4 +1,4 @@
-"""Update of the exported Iceberg table's catalog entry to the newest metadata file.
+"""Registration of the exported Iceberg table in a catalog, and updates of its entry to the newest metadata file.
 
 A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
 registered again, because readers would find no table in between, and grants would be lost. If another exporter has
@@ -26,10 +26,10 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Registration:
-    """A table's Iceberg entry in a catalog.
+    """Registration of the exported Iceberg table in a catalog.
 
     Attributes:
-        identifier: The table in the catalog, `namespace.table`.
+        identifier: The name of the table in the catalog, `namespace.table`.
         catalog: A pyiceberg catalog.
     """
 
@@ -37,7 +37,7 @@ class Registration:
     catalog: Any
 
     def run(self, store: Store, metadata_key: str) -> CatalogEntry:
-        """Point the catalog's entry to a metadata file.
+        """Create the catalog entry of the Iceberg table, or update it to a newer metadata file.
 
         Args:
             store: The store of the table.
@@ -88,10 +88,10 @@ class Registration:
         )
 
     def _require_ours(self, there: Any, ours: Json) -> None:
-        """Raise CatalogRefused if the entry belongs to another table.
+        """Raise CatalogRefused if the catalog entry belongs to another table, or to the original of a copied table.
 
-        It also raises if the entry belongs to this table at another location where the table still exists. A copy of a
-        table must not replace the entry of its original.
+        In the second case, the entry has another location, where the table still exists. A copy of a table must not
+        replace the entry of its original.
         """
         if str(there.metadata.table_uuid) != ours["table-uuid"]:
             raise CatalogRefused(
@@ -109,7 +109,7 @@ class Registration:
 
 
 def _advice(problem: Exception) -> str:
-    """Return a remedy for an error.
+    """Return advice for an error of the catalog.
 
     If the catalog is only unreachable, dropping the entry is not suggested, since its grants would be lost.
     """

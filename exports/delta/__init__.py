@@ -1,1 +1,1 @@
-"""Delta export: a log in `_delta_log/` that references hoodoo's base files."""
+"""Delta export: a Delta log in `_delta_log/` that refers to hoodoo's base files."""

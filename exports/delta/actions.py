@@ -21,19 +21,19 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 APPLICATION = "hoodoo"
-"""Application id of the `txn` actions that record the newest slot of a log."""
+"""Application id of the `txn` actions, which record the newest slot in the Delta log."""
 _GUARD = "hoodooReadOnly"
 """A writer feature that no writer supports. Delta writers and VACUUM therefore refuse the table. Readers ignore it."""
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def encode(actions: Sequence[Json]) -> bytes:
-    """Return the bytes of a version, with one action per line."""
+    """Encode the actions of one Delta version as the bytes of its commit file, with one action per line."""
     return b"".join(_text(action).encode() + b"\n" for action in actions)
 
 
 def _text(value: Any) -> str:
-    """Return a value as JSON without escapes for non-ASCII characters.
+    """Encode a value as JSON. Non-ASCII characters are not escaped.
 
     delta-rs misreads escaped surrogate pairs.
     """
@@ -41,7 +41,7 @@ def _text(value: Any) -> str:
 
 
 def protocol(config: TableConfig, merges: bool) -> Json:
-    """Return the `protocol` action: the features that readers and writers must support.
+    """Return the Delta action `protocol`, which lists the features that readers and writers must support.
 
     `merges` is True if files have deletion vectors.
     """
@@ -55,7 +55,10 @@ def protocol(config: TableConfig, merges: bool) -> Json:
 
 
 def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -> Json:
-    """Return the `metaData` action. `table` is the table's id. `merges` is True if files have deletion vectors."""
+    """Return the Delta action `metaData`, with the schema of the table.
+
+    `table` is the table's id. `merges` is True if files have deletion vectors.
+    """
     described = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
     return {
@@ -77,7 +80,7 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -
 
 
 def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json:
-    """Return the `commitInfo` action. It must be first in a version with an in-commit timestamp.
+    """Return the Delta action `commitInfo`, which must be the first action in a version with an in-commit timestamp.
 
     `at_ms` is the in-commit timestamp, and `more` contains hoodoo's own fields.
     """
@@ -95,12 +98,12 @@ def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json
 
 
 def transaction(slot: int, at_ms: int) -> Json:
-    """Return the `txn` action, which records the newest slot of the log."""
+    """Return the Delta action `txn`, which records the newest slot in the Delta log."""
     return {"txn": {"appId": APPLICATION, "version": slot, "lastUpdated": at_ms}}
 
 
 def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """Return the `add` action of a base file."""
+    """Return the Delta action `add` for a base file."""
     return {
         "add": {
             "path": path_text(file.path),
@@ -114,7 +117,7 @@ def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, chan
 
 
 def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """Return the `remove` action of a base file."""
+    """Return the Delta action `remove` for a base file."""
     return {
         "remove": {
             "path": path_text(file.path),
@@ -128,14 +131,17 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
 
 
 def with_vector(added: Json, vector: Json) -> Json:
-    """Return an `add` action with a deletion vector. Its bounds cover all rows of the file."""
+    """Add a deletion vector to an `add` action.
+
+    The column bounds in the action still cover all rows of the file, so they are marked as not tight.
+    """
     said = added["add"]
     stats = said["stats"][:-1] + ',"tightBounds":false}'
     return {"add": {**said, "stats": stats, "deletionVector": vector}}
 
 
 def removal(added: Json, at_ms: int) -> Json:
-    """Return the `remove` action for a file from its `add` action, including its deletion vector.
+    """Return the `remove` action for a file that an `add` action added, including its deletion vector.
 
     In a Delta log, a file with another deletion vector counts as another file.
     """
@@ -144,7 +150,7 @@ def removal(added: Json, at_ms: int) -> Json:
 
 
 def path_text(path: str) -> str:
-    """Return a path as it is written in the log.
+    """Encode a file path for a Delta log.
 
     It is a URI, so encoded characters in a folder name are encoded again.
     """
@@ -156,9 +162,9 @@ def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[s
 
 
 def statistics_text(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
-    """Return the row count, bounds and null counts of a file as JSON text, except for the columns in `without`.
+    """Return the statistics of a file for an `add` action: row count, column bounds and null counts as JSON text.
 
-    Decimals are JSON numbers with all digits.
+    Columns in `without` are left out. Decimals are JSON numbers with all digits.
     """
     least: list[str] = []
     greatest: list[str] = []
@@ -181,7 +187,7 @@ _LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
-    """Return a bound as JSON, or '' without a bound.
+    """Encode a column bound as JSON for an `add` action. Returns '' if no bound should be written.
 
     deltalake's filters skip a file if a bound of their column is missing. A wide bound is therefore written for unknown
     bounds. Examples are strings that are too long for statistics, and upper bounds of floats. Floats may be NaN, which
@@ -208,5 +214,5 @@ def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
 
 
 def _decimal(text: str) -> str:
-    """Return a decimal without an exponent, because some readers do not accept one."""
+    """Format a decimal without an exponent, which some readers do not accept."""
     return f"{Decimal(text):f}"

@@ -1,4 +1,4 @@
-"""Checkpoints of a Delta log: the whole state as of a version, in one Parquet file.
+"""Checkpoints of a Delta log, which contain all files of the table as of a version in one Parquet file.
 
 A checkpoint is built from all actions, or from the previous checkpoint and the changes since then. Removed files are
 left out, because they are only needed for Delta's VACUUM, which the export prevents.
@@ -83,14 +83,14 @@ _SCHEMA = pa.schema(
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint, and the number of files in it."""
+    """Content of a Delta checkpoint file, and the number of data files in it."""
 
     data: bytes
     files: int
 
 
 def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
-    """Return the bytes of a checkpoint.
+    """Build a Delta checkpoint from actions, and return its bytes.
 
     `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the actions of files.
     """
@@ -100,7 +100,7 @@ def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
 def checkpoint_after(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
 ) -> Checkpoint:
-    """Return a checkpoint based on an older one, without building the actions of unchanged files again.
+    """Build a Delta checkpoint from an older one, without building the actions of unchanged files again.
 
     Args:
         before: The bytes of a checkpoint written by hoodoo, or None for an empty one.
@@ -135,7 +135,7 @@ def _bytes(rows: pa.Table) -> bytes:
 
 
 def _with_pairs(action: Json) -> Json:
-    """Convert the maps of an action to lists of pairs, which Arrow requires."""
+    """Convert the maps in a Delta action to lists of pairs, which Arrow requires."""
     [(name, said)] = action.items()
     if name == "metaData":
         kind = {**said["format"], "options": list(said["format"]["options"].items())}
@@ -146,5 +146,5 @@ def _with_pairs(action: Json) -> Json:
 
 
 def last_checkpoint(version: int, adds: int, heads: int) -> bytes:
-    """Return the bytes of the `_last_checkpoint` file, which names the newest checkpoint."""
+    """Return the content of the file `_last_checkpoint`, which names the newest Delta checkpoint."""
     return json.dumps({"version": version, "size": adds + heads, "numOfAddFiles": adds}).encode()

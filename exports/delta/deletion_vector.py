@@ -1,4 +1,4 @@
-"""Deletion vectors: the rows of a Parquet file that a Delta reader skips.
+"""Delta deletion vectors, which list the rows of a Parquet file that readers must skip.
 
 The format is defined in the Delta protocol, "Deletion Vector Format". It contains the bitmap that Hudi logs also use
 for positions.
@@ -29,18 +29,18 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Return the bytes of a file with one deletion vector. `positions` are int64, ascending, below 2^32."""
+    """Encode row positions as the content of a deletion vector file. Positions are int64, ascending, below 2^32."""
     vector = _MAGIC + bitmap(positions)
     return b"".join([_VERSION, struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])
 
 
 def key_of(number: uuid.UUID) -> str:
-    """Return the key of the file of a deletion vector. Readers derive the name of the file from the UUID."""
+    """Return the path of a deletion vector file. Delta readers derive the path from the UUID."""
     return f"{VECTORS}{number}.bin"
 
 
 def descriptor(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """Return the descriptor of a deletion vector for an `add` action.
+    """Return the description of a deletion vector file for an `add` action.
 
     Args:
         number: The UUID of the file.

@@ -1,4 +1,4 @@
-"""Export to a Delta log, up to the table's newest slot. Each slot that changed base files gets one version.
+"""Export of a table as a Delta log, up to its newest slot. Each slot that changed base files gets one Delta version.
 
 A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
 coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
@@ -59,20 +59,21 @@ _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
 """A checkpoint is written every max(10, files / 100) versions, so that its cost per version is that of ten files."""
 _WHOLE = "EXPORT"
-"""Operation of a version that replaces the whole contents of the table."""
+"""Operation in the `commitInfo` of a version that replaces the whole contents of the table."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if Delta cannot represent the table."""
+    """Raise SchemaError or PartitionValueError if the table cannot be exported to Delta."""
     require_holdable(config.columns)
     require_no_partition(view, FOLDER.rstrip("/"))
 
 
 def export(request: Request) -> tuple[DeltaExport, int]:
-    """Write the missing versions of the log. If logs are merged, write one version for all slots since the last export.
+    """Export the table to its Delta log, by writing the missing versions.
 
-    Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
-    the log, or if it is the log of another table.
+    If logs are merged, one version covers all slots since the last export. Returns the export result, and the slot that
+    readers now see. Raises ForeignExport if another writer committed to the Delta log, or if the log belongs to another
+    table.
     """
     remedy = f"Delete the folder {FOLDER} of the table and export again; no row is in it."
     return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
@@ -113,10 +114,7 @@ class _Exporter:
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
     def _first(self, until: int) -> int:
-        """Return the slot at which a first export begins.
-
-        This is the oldest readable slot after which Delta supports all columns.
-        """
+        """Return the first slot of a first export: the oldest readable one after which Delta supports all columns."""
         first = min(first_slot(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
@@ -130,7 +128,7 @@ class _Exporter:
 
     # ---- versions
     def _whole(self, was: LogState, view: View) -> LogState:
-        """Write a version after which the log contains exactly the base files of the view."""
+        """Write a Delta version that replaces the contents of the log by exactly the base files of the view."""
         config, files = self._config(view), live(view)
         partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
         state = self._next(was, config, view, partitioned)
@@ -140,9 +138,9 @@ class _Exporter:
         return self._checkpointed(state, view, at_once=was.version >= 0)
 
     def _merged(self, overlays: Overlays, was: LogState, view: View, goes_on: bool) -> LogState:
-        """Write a version after which the log has the base files of the view, and overlays for file groups with logs.
+        """Write a Delta version with the base files of the view, and with overlays for file groups with logs.
 
-        Returns `was` if the log already has these contents. `goes_on` is True if the export can continue from the log.
+        Returns `was` if the Delta log already has these contents. `goes_on` is True if the export can continue from it.
         """
         config, groups = self._config(view), covered(view)
         said = digest_of(config, groups)
@@ -167,10 +165,10 @@ class _Exporter:
         wanted: Sequence[Json],
         named_anew: bool = True,
     ) -> list[Json]:
-        """Return the actions of a version after which the log contains exactly the files `wanted`.
+        """Return the actions of a Delta version that makes `wanted` the only files in the log.
 
-        `there` are the files in the log. `named_anew` also writes the actions of unchanged files again, because columns
-        or partitions differ.
+        `there` are the files in the log before. `named_anew` also writes the actions of unchanged files again, because
+        columns or partitions differ.
         """
         kept = {identity(one["add"]) for one in wanted} & there.keys()
         heads = [actions.protocol(config, bool(state.overlays)), self._metadata(state, config, view)]
@@ -191,7 +189,7 @@ class _Exporter:
         return actions.metadata(config, view.table, state.partitioned, bool(state.overlays))
 
     def _step(self, was: LogState, step: Step) -> LogState:
-        """Write the version of a slot. Returns `was` if the slot changed nothing that a Delta reader sees."""
+        """Write the Delta version of one slot. Returns `was` if the slot changed nothing that a Delta reader sees."""
         view, changes = step.view, step.changes
         config = self._config(view)
         reshaped = config.columns.id != was.schema
@@ -221,7 +219,7 @@ class _Exporter:
         ]
 
     def _next(self, was: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
-        """Return the state of the next version. Its in-commit timestamp is always greater than the previous one."""
+        """Return the state of the next Delta version. Its in-commit timestamp is greater than the previous one."""
         return LogState(
             was.version + 1,
             max(view.completed_at, was.at_ms + 1),
@@ -239,7 +237,9 @@ class _Exporter:
 
     # ---- checkpoints, and deletion of old versions
     def _checkpointed(self, state: LogState, view: View, at_once: bool = False) -> LogState:
-        """Write a checkpoint if it is due or if `at_once` is True. Readers then need no earlier versions."""
+        """Write a Delta checkpoint if it is due or if `at_once` is True, so that readers need not read earlier
+        versions.
+        """
         since = state.version - max(state.checkpoint, 0)
         if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
             return state
@@ -247,7 +247,7 @@ class _Exporter:
         return replace(state, checkpoint=state.version)
 
     def _checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
-        """Write the checkpoint of the version of `state`.
+        """Write the Delta checkpoint of the version in `state`.
 
         With `from_log`, it is built from the previous checkpoint and the versions since then. This takes a tenth of the
         time that building it from the view takes.
@@ -264,7 +264,7 @@ class _Exporter:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, made.files, len(heads)))
 
     def _from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
-        """Build a checkpoint from the previous one.
+        """Build a Delta checkpoint from the previous checkpoint and the versions after it.
 
         Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
         """
@@ -284,10 +284,10 @@ class _Exporter:
         return Checkpoint(checkpoint(heads, adds), len(adds))
 
     def _retain(self, readable: int) -> None:
-        """Delete the versions whose data files cleaning may have deleted.
+        """Delete old Delta versions whose data files cleaning may have deleted.
 
-        These are the versions before the one that shows slot `readable`, or before the first later one if no version
-        shows it. The oldest remaining version gets a checkpoint first.
+        The oldest remaining version is the one that shows slot `readable`, or the first later one if no version shows
+        this slot. It gets a checkpoint first.
         """
         names = self.store.names(FOLDER)
         versions, checkpoints = versions_among(names), checkpoints_among(names)
@@ -337,7 +337,7 @@ def _holds(columns: TableSchema) -> bool:
 
 
 def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
-    """Return whether Delta can represent the partition of each of these files."""
+    """Return whether Delta can represent the partition values of each of these files."""
     return all(partition_texts(config, file) is not None for _, file in files)
 
 

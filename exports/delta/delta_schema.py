@@ -1,4 +1,4 @@
-"""Columns of a table as a Delta schema, and checks of the types that Delta supports.
+"""Columns of a table as a Delta schema, and checks that Delta supports their types.
 
 Delta column names are hoodoo's column names, so no column mapping is needed.
 """
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    """Return the columns as the schema string of a `metaData` action. Raises SchemaError as `require_holdable` does."""
+    """Return the table's columns as the JSON text of a Delta schema. Raises SchemaError as `require_holdable` does."""
     require_holdable(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
@@ -29,7 +29,7 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Delta lacks a type for a column, or if two column names differ only in case.
+    """Raise SchemaError if Delta does not support the type of a column, or if two column names differ only in case.
 
     The error names the columns.
     """
@@ -58,7 +58,7 @@ def has_local_times(columns: TableSchema) -> bool:
 
 
 def may_declare_partitions(config: TableConfig) -> bool:
-    """Return whether all readers read the partition columns correctly from text in the log.
+    """Return whether all Delta readers read the partition columns correctly from the text in the log.
 
     Some readers misread negative decimals, timestamps or binary values.
     """
@@ -69,7 +69,7 @@ def may_declare_partitions(config: TableConfig) -> bool:
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return the value of each partition column as text, or None if Delta cannot represent a value.
+    """Return the partition values of a file as text for the Delta log, or None if Delta cannot represent a value.
 
     Delta treats an empty string as null, so an empty string cannot be represented.
     """

@@ -1,6 +1,6 @@
 """Reader of an existing Delta log: its newest version, hoodoo's state in it, and its files.
 
-The state is stored in the log itself, so that any exporter can continue from there.
+The state is stored in the Delta log itself, so that any exporter can continue from there.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "overlays")
 
 
 def version_key(version: int) -> str:
-    """Return the key of a version."""
+    """Return the path of the commit file of a Delta version."""
     return f"{FOLDER}{version:020d}.json"
 
 
 def checkpoint_key(version: int) -> str:
-    """Return the key of the checkpoint of a version."""
+    """Return the path of the checkpoint of a Delta version."""
     return f"{FOLDER}{version:020d}.checkpoint.parquet"
 
 
 @dataclass(frozen=True)
 class LogState:
-    """State of the newest version of a log. An export continues from it.
+    """State of the newest version in a Delta log. An export continues from it.
 
     Attributes:
         version: The version, or -1 without a log.
@@ -67,13 +67,13 @@ class LogState:
     external: bool = False
 
     def said(self) -> Json:
-        """Return the fields of `commitInfo` that store this state."""
+        """Return the fields of the action `commitInfo` that store this state in the Delta log."""
         said = {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
         return {name: value for name, value in said.items() if value != ""}
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest version. Its version is -1 without a log."""
+    """Return the state of the newest Delta version. Without a Delta log, its version is -1."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)
@@ -93,12 +93,12 @@ def _hinted(store: Store) -> int:
 
 
 def versions_among(names: Sequence[str]) -> list[int]:
-    """Return the versions in a list of file names, in order."""
+    """Return the Delta versions whose commit files are in a list of file names, ascending."""
     return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
 
 
 def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
-    """Return the file names of each complete checkpoint, by version."""
+    """Return the file names of each complete Delta checkpoint in a list of file names, by version."""
     found: dict[int, list[str]] = {}
     parts: dict[int, int] = {}
     for name in names:
@@ -109,7 +109,7 @@ def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """Return the state of an existing version."""
+    """Read the commit file of an existing Delta version, and return the exporter's state in it."""
     actions = _actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
@@ -134,20 +134,20 @@ def _said(action: Json, name: str) -> Json:
 
 
 def _actions(store: Store, version: int) -> list[Json]:
-    """Return the actions of a version, or [] if the bytes are not valid JSON lines."""
+    """Return the actions in the commit file of a Delta version, or [] if the file does not contain valid JSON lines."""
     with suppress(ValueError):
         return [json.loads(line) for line in store.get(version_key(version)).splitlines() if line.strip()]
     return []
 
 
 Identity = tuple[str, str]
-"""Identity of a file: its path as written in the log, and the identity of its deletion vector ('' for no vector)."""
+"""Identity of a file in a Delta log: its encoded path, and the identity of its deletion vector ('' without one)."""
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
-    """Return the files of the table as of a version, with the contents of their `add` actions.
+    """Return the files of the table as of a Delta version, with the contents of their `add` actions.
 
-    Raises ForeignExport if the log cannot be read, and FileNotFoundError if a file of the log is missing.
+    Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if one of its files is missing.
     """
     names = store.names(FOLDER)
     checkpoints, versions = checkpoints_among(names), set(versions_among(names))
@@ -176,9 +176,9 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
-    """Return the final state of each file that the versions in [first, end) name.
+    """Return the files that a range of Delta versions changed, with the contents of their last `add` actions.
 
-    The value is the contents of its `add` action, or None if the file was removed.
+    The value is None for a removed file. The range starts with `first` and ends before `end`.
     """
     found: dict[Identity, Json | None] = {}
     for version in range(first, end):
@@ -193,18 +193,18 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
 
 
 def identity(said: Json) -> Identity:
-    """Return the identity of a file from the contents of an action."""
+    """Return the identity of a data file from the contents of its `add` or `remove` action."""
     vector = said.get("deletionVector")
     return str(said.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
 
 
 def named_vector(vector: Json) -> str:
-    """Return the identity of a deletion vector."""
+    """Return the identity of a deletion vector from its description in an action."""
     return f"{vector.get('storageType')} {vector.get('pathOrInlineDv')} {vector.get('offset')}"
 
 
 def _checkpointed(store: Store, key: str) -> list[Json]:
-    """Return the contents of each `add` action in a checkpoint, in the form of a version."""
+    """Return the `add` actions of a Delta checkpoint, in the same structure as the actions of a commit file."""
     table = read_small(store.get(key))
     added: list[Json] = table["add"].combine_chunks().drop_null().to_pylist()
     there = ({name: value for name, value in one.items() if value is not None} for one in added)

@@ -1,4 +1,4 @@
-"""Overlays in a Delta log: overlay rows are data files, and dead rows of base files are deletion vectors.
+"""Overlays in a Delta log: overlay rows become data files, and dead rows of base files become deletion vectors.
 
 A deletion vector is stored next to the rows of its overlay. The UUID of its file equals the name of the overlay.
 """
@@ -29,9 +29,9 @@ def overlaid_adds(
     there: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Return the `add` actions of all files of a view, with the overlays of `groups`, which have logs.
+    """Return the `add` actions of all base files of a view, and of the overlays of file groups with logs.
 
-    `there` are the files in the log with the same columns. Actions of unchanged files are reused.
+    `there` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """
     adds = {}
     for path, (_, file) in sorted(live(view).items()):
@@ -70,15 +70,15 @@ def overlaid_adds(
 
 
 def _may_have_vector(group: FileGroup) -> bool:
-    """Return whether every reader finds the deletion vector of a group's base file.
+    """Return whether every Delta reader finds a deletion vector of the file group's base file.
 
     polars 2.1 does not find it if the log encodes the path differently from the store, for example a blank in a folder
-    name. It then shows the dead rows without an error. Such a base file is left out, and all rows of its group are
-    written.
+    name. It then shows the dead rows without an error. Such a base file is left out, and all rows of its file group are
+    written to another file.
     """
     return actions.path_text(group.base_path) == group.base_path
 
 
 def _vector_name(overlay: str) -> str:
-    """Return the identity of the deletion vector of an overlay."""
+    """Return the identity of the deletion vector that belongs to an overlay."""
     return named_vector(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))

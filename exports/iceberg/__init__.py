@@ -1,1 +1,1 @@
-"""Iceberg export: metadata in `metadata/` that references hoodoo's base files."""
+"""Iceberg export: Iceberg metadata in `metadata/` that refers to hoodoo's base files."""

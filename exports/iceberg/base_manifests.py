@@ -1,4 +1,4 @@
-"""Manifests of the base files of a new snapshot. Existing manifests are reused as far as possible."""
+"""Iceberg manifests of the base files in a new snapshot. Existing manifests are reused as far as possible."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
 
 _SMALL_MANIFESTS = 20
-"""If more manifests than this are less than half full, they are merged."""
+"""If more manifests than this number are less than half full, they are merged."""
 
 
 def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
-    """Return the manifests of a new snapshot. `before` are the manifests of the previous snapshot.
+    """Return the Iceberg manifests for the base files of a new snapshot, and write the changed ones.
 
-    Manifests without removed files are reused, and manifests with a removed file are rewritten. New files go into new
-    manifests.
+    `before` are the manifests of the previous snapshot. Manifests without removed files are reused, and manifests with
+    a removed file are rewritten. New files go into new manifests.
     """
     removed = {path: entry.seq for path, entry in changes.removed.items()}
     gone = {writer.files.path_of(path) for path in removed}
@@ -40,7 +40,7 @@ def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], go
 
 
 def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
-    """Write manifests of the added files, sorted by path, so that each manifest covers a narrow range of paths."""
+    """Write manifests for the added files, sorted by path, so that each manifest covers a narrow range of paths."""
     by_spec: dict[int, list[tuple[int, Json]]] = {}
     for _, added in sorted(changes.added.items()):
         spec, data_file = writer.files.data_file(added.file)
@@ -55,7 +55,9 @@ def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
 
 
 def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
-    """Merge many small manifests of a spec into full ones, except manifests with files that this snapshot removed."""
+    """Merge small manifests into full ones if there are many. Manifests with files that this snapshot removed are
+    kept.
+    """
     for spec in sorted(writer.specs):
         small = [
             one

@@ -1,4 +1,4 @@
-"""Export to Iceberg metadata, up to the table's newest slot.
+"""Export of a table as Iceberg metadata, up to its newest slot.
 
 An export adds one snapshot if base files changed, or one snapshot per slot that changed them.
 
@@ -43,11 +43,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
 _SNAPSHOTS_AT_ONCE = 100
-"""Number of snapshots after which a metadata file is written, so that a crash loses no more than these."""
+"""Number of snapshots after which a metadata file is written, so that a crash loses no more snapshots than that."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if Iceberg cannot represent the table."""
+    """Raise SchemaError or PartitionValueError if the table cannot be exported to Iceberg."""
     _require_types(config, view)
     require_no_partition(view, files.FOLDER.rstrip("/"))
 
@@ -59,10 +59,10 @@ def _require_types(config: TableConfig, view: View) -> None:
 
 
 def export(request: Request) -> tuple[IcebergExport, int]:
-    """Write the metadata of the requested slot.
+    """Export the table to Iceberg metadata, up to the requested slot.
 
     Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
-    the metadata, or if they belong to another table.
+    the Iceberg table, or if the metadata belongs to another table.
     """
     remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
@@ -111,7 +111,7 @@ class _Exporter:
         return self._done(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
 
     def _put(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
-        """Write the next metadata file after `number`, as of a view. Returns its contents."""
+        """Write the Iceberg metadata file after number `number`, as of a view, and return its contents."""
         previous = self._path_of(files.metadata_key(number)) if number else ""
         kept = documents.without_expired(metadata, readable, self._unchanged)
         said = documents.at_slot(kept, view, number + 1, previous, overlaid)
@@ -120,14 +120,16 @@ class _Exporter:
         return said
 
     def _unchanged(self, after: int, until: int) -> bool:
-        """Return whether readers see the same rows at two slots. If logs are exported, each commit changes rows."""
+        """Return whether readers see the same rows at two slots. If logs are exported, each commit counts as a
+        change.
+        """
         return self.overlays is None and unchanged(self.history, after, until)
 
     def _path_of(self, key: str) -> str:
         return f"{self.location}/{key}"
 
     def _done(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
-        """Update the version hint if needed, and return the result.
+        """Finish the export: update Iceberg's version hint if needed, delete unused files, and return the result.
 
         The hint may also lag because another exporter died before it updated the hint. Some readers only follow the
         hint.
@@ -145,15 +147,15 @@ class _Exporter:
         return int(metadata["properties"][documents.SLOT])
 
     def _goes_on(self, was: Json) -> bool:
-        """Return whether the export can continue from the metadata.
+        """Return whether the export can continue from existing metadata.
 
-        After a move of the table it cannot, since paths are absolute.
+        After a move of the table it cannot, since Iceberg paths are absolute.
         """
         instant = was["properties"].get(documents.INSTANT, "")
         return was.get("location") == self.location and goes_on_from(self.history, self._at(was), instant)
 
     def _ours(self, version: int, was: Any) -> Json:
-        """Return the metadata if an export of this table wrote it. Raises ForeignExport otherwise."""
+        """Return the existing metadata if an export of this table wrote it. Raises ForeignExport otherwise."""
         if not documents.is_ours(was, version):
             raise ForeignExport(
                 f"{files.metadata_key(version)} was written by another writer, so that it may show other rows than "
@@ -173,7 +175,7 @@ class _Exporter:
         return ours
 
     def _anew(self, was: Json | None, table: str) -> Json:
-        """Return metadata without snapshots.
+        """Return new Iceberg metadata without snapshots.
 
         Sequence numbers continue from the old metadata, because they must never decrease.
         """
@@ -182,7 +184,8 @@ class _Exporter:
 
     # ---- slots to show
     def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
-        """Yield the views that may need a snapshot, ending with `view`, and the changes since the previous view.
+        """Yield the views that may need an Iceberg snapshot, ending with `view`, and the changes since the previous
+        one.
 
         `was` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg cannot
         represent, are skipped.
@@ -201,7 +204,7 @@ class _Exporter:
             yield view, NOTHING
 
     def _first(self, view: View) -> View:
-        """Return the first view of an export without previous snapshots."""
+        """Return the view for the first snapshot of an export without previous snapshots."""
         for seq in range(first_slot(self.history), view.seq) if self.each_slot else ():
             if self._holds(first := self.history.state(seq)):
                 return first
@@ -244,9 +247,9 @@ class _Exporter:
 
     @staticmethod
     def _number(metadata: Json, view: View, overlaid: str) -> int:
-        """Return the id of a snapshot.
+        """Return the id of a new Iceberg snapshot.
 
-        It is derived from slot and overlays, and is changed if the id is already used.
+        It is derived from the slot and its overlays. If this id is already used, another one is derived.
         """
         taken = {one["snapshot-id"] for one in metadata["snapshots"]}
         said = f"{view.table} {view.seq} {overlaid}".rstrip()
@@ -267,12 +270,14 @@ class _Exporter:
 
 
 def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:
-    """Return the summary of a snapshot with the id `number`. Its operation `replace` means that no row changed."""
+    """Return the `summary` of the Iceberg snapshot with the id `number`. The operation `replace` means that no row
+    changed.
+    """
     data = [one for one in manifests if one["content"] == avro.DATA]
     deletes = [one for one in manifests if one["content"] == avro.POSITION_DELETES]
 
     def count(of: Sequence[Json], what: str) -> int:
-        """Return a sum over the manifests added by this snapshot."""
+        """Return the sum of a count in the manifests that this snapshot added."""
         return sum(one[what] for one in of if one["added_snapshot_id"] == number)
 
     added, removed = count(data, "added_files_count"), count(data, "deleted_files_count")

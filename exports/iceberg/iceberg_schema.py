@@ -20,13 +20,13 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    """Return the columns in the form of table metadata. Raises SchemaError as `require_holdable` does."""
+    """Return the table's columns as an Iceberg schema in JSON form. Raises SchemaError as `require_holdable` does."""
     require_holdable(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError with the affected columns if Iceberg lacks a type for a column."""
+    """Raise SchemaError if Iceberg does not support the type of a column. The error names the columns."""
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
@@ -36,7 +36,10 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def require_promotable(file: TableSchema, now: TableSchema) -> None:
-    """Raise SchemaError if Iceberg cannot read a column of files with the schema `file` as its type in `now`."""
+    """Raise SchemaError if Iceberg cannot read a column in older files, because its type changed in an unsupported way.
+
+    `file` is the schema of the files, and `now` is the current schema.
+    """
     for number, column in now.by_id.items():
         was = file.by_id.get(number)
         if was is None or isinstance(was.kind, str) or isinstance(column.kind, str):
@@ -63,10 +66,10 @@ def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
 
 
 def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
-    """Return the ids of all column names in base files. `schemas` lists their schemas, newest first.
+    """Return Iceberg's name mapping, which gives readers the column ids for files without ids.
 
-    If two columns had the same name one after the other, the name maps to the newer one. Hudi's meta columns get ids
-    that are in no schema, so that readers ignore them.
+    `schemas` are the schemas of the base files, newest first. If two columns had the same name one after the other, the
+    name maps to the newer one. Hudi's meta columns get ids that are in no schema, so that readers ignore them.
     """
     levels = [schema.columns for schema in schemas]
     return [
@@ -129,7 +132,7 @@ def _type(column: Column) -> Any:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the Iceberg name of a primitive type."""
+    """Return the name of a primitive type in an Iceberg schema."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):

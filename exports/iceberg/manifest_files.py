@@ -1,4 +1,4 @@
-"""Manifest files of a table. They are read once, and their names are derived from their bytes."""
+"""Reading and writing of Iceberg manifest files. Their names are derived from their bytes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 ENTRIES_MAX = 200
-"""Maximum number of entries in a manifest. To remove a file, the other entries of its manifest are rewritten."""
+"""Maximum number of entries in a manifest. A small number makes it cheap to remove a file and rewrite its manifest."""
 
 
 def location_of(store: Store) -> str:
-    """Return the location of the table as a URI. Iceberg paths are absolute."""
+    """Return the location of the table as a URI, which Iceberg paths start with."""
     return store.uri if "://" in store.uri else f"file://{store.uri}"
 
 
 class ManifestFiles:
-    """Cache and reader of the manifest files of one table. `location` is the location of the table."""
+    """Cached reader of the Iceberg manifests of one table. `location` is the location of the table."""
 
     def __init__(self, writing: Writing, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
@@ -42,15 +42,15 @@ class ManifestFiles:
         return found
 
     def path_of(self, key: str) -> str:
-        """Return the path of a file of this table from its key."""
+        """Convert a path relative to the table to an absolute Iceberg path."""
         return f"{self.location}/{key}"
 
     def key(self, path: str) -> str:
-        """Return the key of a file of this table from its path."""
+        """Convert an absolute Iceberg path to a path relative to the table."""
         return path.removeprefix(self.location + "/")
 
     def read(self, manifest: Json) -> list[Json]:
-        """Return the entries of a manifest without changes."""
+        """Return the entries of an Iceberg manifest, as stored."""
         path = manifest["manifest_path"]
         if path not in self._entries:
             known = self._before.get(path)
@@ -58,15 +58,15 @@ class ManifestFiles:
         return self._entries[path]
 
     def remember(self, path: str, entries: Sequence[Json]) -> None:
-        """Cache the entries of a manifest that was just written."""
+        """Cache the entries of an Iceberg manifest that was just written."""
         self._entries[path] = list(entries)
 
     def read_list(self, snapshot: Json) -> list[Json]:
-        """Return the manifests of a snapshot."""
+        """Read the manifest list of an Iceberg snapshot."""
         return avro.decode_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Return the partition spec of a data file, and its description for a manifest entry."""
+        """Return the id of the partition spec of a base file, and its description for a manifest entry."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
@@ -94,14 +94,14 @@ class ManifestFiles:
         }
 
     def partition(self, file: DataFile) -> tuple[int, Json]:
-        """Return the partition spec of a data file, and its partition values."""
+        """Return the id of the partition spec of a base file, and its partition values."""
         values = values_of(self.config, file)
         spec = UNPARTITIONED if values is None else BY_COLUMNS
         return spec, {name: partition_datum(value) for name, value in (values or {}).items()}
 
 
 class ManifestWriter:
-    """Writer of the manifests of one new snapshot.
+    """Writer of the Iceberg manifests of one new snapshot.
 
     Args:
         files: The manifest files of the table.
@@ -117,7 +117,7 @@ class ManifestWriter:
         self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
 
     def added(self, data_file: Json) -> Json:
-        """Return the entry of a file that this snapshot adds."""
+        """Return the manifest entry of a file that this snapshot adds."""
         return {
             "status": avro.ADDED,
             "snapshot_id": self.number,
@@ -127,7 +127,7 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """Return the entry of a file that this snapshot removes, from its live entry.
+        """Convert the manifest entry of a live file to the entry of a file that this snapshot removes.
 
         Bounds are dropped. No reader prunes by them, and they may contain keys that were purged.
         """
@@ -137,7 +137,7 @@ class ManifestWriter:
     def write(
         self, spec: int, entries: Sequence[Json], slots: Sequence[int], kind: str = "manifest", content: int = avro.DATA
     ) -> Json:
-        """Write a manifest, and return its entry for the manifest list.
+        """Write an Iceberg manifest, and return its entry for the manifest list.
 
         Args:
             spec: The id of the partition spec of its files.
@@ -159,11 +159,11 @@ class ManifestWriter:
 
 
 def path_in(entry: Json) -> str:
-    """Return the file path in an entry."""
+    """Return the file path in a manifest entry."""
     path: str = entry["data_file"]["file_path"]
     return path
 
 
 def short(data: bytes) -> str:
-    """Return a short hash of bytes for a file name."""
+    """Return a short hash of a file's bytes, for the name of the file."""
     return hashlib.sha256(data).hexdigest()[:12]

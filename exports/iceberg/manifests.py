@@ -19,7 +19,7 @@ from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
-"""Content of a manifest and of each of its files."""
+"""Values of the field `content`: whether a manifest lists data files or position delete files."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
 """Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest.
@@ -29,7 +29,7 @@ It shows which manifests may contain a file, so that other manifests need not be
 
 
 def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int = DATA) -> Json:
-    """Return the Avro schema of a manifest of a table that is partitioned by these columns."""
+    """Return the Avro schema of an Iceberg manifest, for a table that is partitioned by these columns."""
     partition = [
         _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
         for at, (name, kind) in enumerate(columns)
@@ -74,7 +74,7 @@ def _optional(name: str, kind: Any, number: int) -> Json:
 
 
 def _by_column(name: str, number: int, key: int, value: int, kind: str) -> Json:
-    """Return the Avro field of a map with integer keys, which Avro represents as an array of pairs."""
+    """Return the Avro field for a map from column ids to values, which Avro represents as an array of pairs."""
     pair = {
         "type": "record",
         "name": f"k{key}_v{value}",
@@ -122,10 +122,14 @@ def encode_manifest(
     columns: Sequence[tuple[str, pa.DataType]],
     content: int = DATA,
 ) -> bytes:
-    """Return the bytes of a manifest.
+    """Encode an Iceberg manifest as the bytes of an Avro file.
 
-    `schema` and `spec` are those of the table metadata, and `columns` are the columns of the spec. `content` is DATA or
-    POSITION_DELETES.
+    Args:
+        entries: The entries of the manifest.
+        schema: The schema in the table metadata.
+        spec: The partition spec in the table metadata.
+        columns: The columns of the partition spec.
+        content: DATA or POSITION_DELETES.
     """
     header = {
         "schema": json.dumps(schema, separators=(",", ":")),
@@ -140,7 +144,7 @@ def encode_manifest(
 
 
 def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int) -> bytes:
-    """Return the bytes of a manifest list. `manifests` are results of `listed`."""
+    """Encode an Iceberg manifest list as the bytes of an Avro file. `manifests` are results of `listed`."""
     header = {
         "snapshot-id": str(snapshot),
         "parent-snapshot-id": "null" if parent is None else str(parent),
@@ -152,7 +156,7 @@ def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, se
 
 
 def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
-    """Return the bytes of an Avro file.
+    """Encode records as the bytes of an Avro file.
 
     Its sync marker is a hash of the header, so that all exporters write equal bytes.
     """
@@ -163,19 +167,22 @@ def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> byte
 
 
 def decode(data: bytes) -> list[Any]:
-    """Return the records of an Avro file."""
+    """Decode the records of an Avro file, such as an Iceberg manifest."""
     return list(fastavro.reader(io.BytesIO(data)))
 
 
 def decode_list(data: bytes) -> list[Json]:
-    """Return the manifests in a list written by hoodoo, with the ranges in its header."""
+    """Decode an Iceberg manifest list that hoodoo wrote. The entries include the ranges in its header."""
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
     return [{**one, "range": span} for one, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
 def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
-    """Return the entries of live files for a later snapshot's manifest, with inherited sequence numbers filled in."""
+    """Return the entries of the files that are still live, for rewriting a manifest in a later snapshot.
+
+    Inherited sequence numbers are filled in.
+    """
     return [
         {
             **entry,
@@ -204,7 +211,7 @@ def listed(
     span: list[Any],
     content: int = DATA,
 ) -> Json:
-    """Return the entry of a manifest for the manifest list.
+    """Return the entry of an Iceberg manifest for the manifest list.
 
     `columns` are the columns of its spec, `span` is its value in `RANGES`, and `content` is DATA or POSITION_DELETES.
     """
@@ -243,13 +250,13 @@ def _summary(values: list[Any], kind: pa.DataType) -> Json:
 
 
 def files_in(manifest: Json) -> int:
-    """Return the number of live files in a manifest."""
+    """Return the number of live files in an Iceberg manifest."""
     count: int = manifest["added_files_count"] + manifest["existing_files_count"]
     return count
 
 
 def rows_in(manifest: Json) -> int:
-    """Return the number of rows in the live files of a manifest.
+    """Return the number of rows in the live files of an Iceberg manifest.
 
     For position deletes, this is the number of deleted rows.
     """

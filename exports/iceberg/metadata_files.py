@@ -1,4 +1,4 @@
-"""Files of an Iceberg table in `metadata/`: file names, the newest metadata file, and deletion of unused files.
+"""Metadata files of the exported Iceberg table: file names, the newest metadata file, and deletion of unused files.
 
 The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json` with consecutive N, and a hint with the newest N.
 """
@@ -22,14 +22,15 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def metadata_key(version: int) -> str:
-    """Return the key of a metadata file."""
+    """Return the path of the Iceberg metadata file with a given number."""
     return f"{FOLDER}v{version}.metadata.json"
 
 
 def newest(store: Store) -> tuple[int, Json | None]:
-    """Return the number of the newest metadata file (0 for none) and its contents.
+    """Find the newest Iceberg metadata file, and return its number (0 without one) and its contents.
 
-    The contents are None if the file is not valid JSON. The search starts at the hint and goes upwards, as in Iceberg.
+    The contents are None if the file is not valid JSON. The search starts at the version hint and goes upwards, as in
+    Iceberg.
     """
     version = hinted(store)
     if version <= 0 or not store.exists(metadata_key(version)):
@@ -46,7 +47,7 @@ def newest(store: Store) -> tuple[int, Json | None]:
 
 
 def hinted(store: Store) -> int:
-    """Return the number in the version hint, or 0 without a valid hint."""
+    """Return the number in Iceberg's version hint file, or 0 without a valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0
@@ -55,7 +56,7 @@ def hinted(store: Store) -> int:
 def sweep(
     store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
 ) -> None:
-    """Delete hoodoo's metadata files that are unused and older than a day.
+    """Delete Iceberg metadata files of hoodoo that are unused and older than a day.
 
     Iceberg's own maintenance is disabled, because it would also delete base files.
 
@@ -63,7 +64,7 @@ def sweep(
         store: The store of the table.
         version: The number of the newest metadata file.
         kept: The number of metadata files to keep.
-        named: The keys of all manifests and manifest lists of the kept snapshots.
+        named: The paths of all manifests and manifest lists of the kept snapshots.
         passed: Returns whether no kept snapshot uses the overlay with a given name.
         now_ms: The current time in ms since 1970.
     """

@@ -1,4 +1,4 @@
-"""Overlays in Iceberg metadata: overlay rows are data files, and dead rows of base files are position deletes.
+"""Overlays in Iceberg metadata: overlay rows become data files, and dead rows of base files become position deletes.
 
 A position delete file lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its
 bytes depend only on the overlay and the location. Overlays have their own manifests, which are rewritten by every
@@ -22,7 +22,7 @@ from hoodoo.exports.overlays import Overlay, Overlays, name_of
 from hoodoo.timeline.views.view import FileGroup
 
 KIND = "overlay"
-"""Prefix of the names of these manifests."""
+"""Prefix of the file names of overlay manifests."""
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 _POSITIONS = pa.schema(
     [
@@ -35,16 +35,17 @@ _OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]
 
 
 def is_of_overlays(manifest: Json) -> bool:
-    """Return whether `manifests` wrote a manifest."""
+    """Return whether a manifest contains overlays, according to its file name."""
     return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
 
 
 def manifests(
     writer: ManifestWriter, before: Sequence[Json], overlays: Overlays | None, groups: Sequence[FileGroup]
 ) -> list[Json]:
-    """Write the manifests of the overlays of `groups`. `overlays` is None if no overlays are exported.
+    """Write the manifests for the overlays of file groups with logs, and return them.
 
-    `before` are the overlay manifests of the previous snapshot. Entries of unchanged overlays are reused.
+    `overlays` is None if logs are not exported. `before` are the overlay manifests of the previous snapshot. Entries of
+    unchanged overlays are reused.
     """
     files = writer.files
     known: dict[str, list[tuple[int, Json]]] = {}
@@ -76,7 +77,7 @@ def _overlay_of(entry: Json) -> str:
 
 
 def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
-    """Yield the partition spec of each file of an overlay, and its description for a manifest entry."""
+    """Yield the partition spec id and the description of each file of an overlay, for a manifest entry."""
     if overlay.rows:
         yield writer.files.data_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):

@@ -1,4 +1,4 @@
-"""Encoding of single values in Iceberg manifests: bounds and partition values.
+"""Encoding of column bounds and partition values in Iceberg manifests.
 
 Bounds are bytes, as in appendix D of the specification.
 """
@@ -19,9 +19,9 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a bound from a slot's statistics, where times are numbers and decimals are text.
+    """Encode a column bound for an Iceberg manifest, or return None without a bound.
 
-    Returns None for no bound.
+    `value` is from a slot's statistics, where times are numbers and decimals are text.
     """
     t = pa.types
     if value is None:
@@ -40,7 +40,7 @@ def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a result of `partition_datum` as a bound."""
+    """Encode a partition value from `partition_datum` as a bound for the manifest list."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):
@@ -51,14 +51,14 @@ def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_datum(value: Any) -> Any:
-    """Return a partition value in the form that the Avro library uses, where datetimes have a time zone."""
+    """Convert a partition value to the form that the Avro library accepts, where datetimes have a time zone."""
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=dt.timezone.utc)
     return value
 
 
 def partition_type(kind: pa.DataType, number: int) -> Any:
-    """Return the Avro type of a partition field.
+    """Return the Avro type of a partition column in an Iceberg manifest.
 
     `number` is the field's id, which is part of the name of a named type.
     """
@@ -78,7 +78,9 @@ _AVRO = {pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.string
 
 
 def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """Return the unscaled value in the fewest bytes of two's complement, big-endian. Exact for any precision."""
+    """Encode a decimal as its unscaled value in the fewest bytes of two's complement, big-endian. Exact for any
+    precision.
+    """
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)

@@ -1,4 +1,4 @@
-"""Iceberg table metadata as JSON documents. Each function returns a new document.
+"""Content of Iceberg table metadata files, as JSON documents. Each function returns a new document.
 
 The state that the next export continues from is stored in the table properties. Other properties keep other writers
 from writing.
@@ -20,19 +20,22 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 BY_COLUMNS, UNPARTITIONED = 0, 1
-"""Partition specs of a partitioned table. The second one is for files without a single partition value for all rows."""
+"""Ids of the partition specs. UNPARTITIONED is for files without a single partition value for all rows."""
 SLOT, INSTANT, TABLE, VERSION = "hoodoo.slot", "hoodoo.instant", "hoodoo.table_id", "hoodoo.version"
 OVERLAYS = "hoodoo.overlays"
-"""Property with the digest of the current snapshot's overlays."""
+"""Table property with the digest of the current snapshot's overlays."""
 SNAPSHOTS_MAX = 1000
 """Maximum number of snapshots. Each export writes all kept snapshots, so tables without cleaning need a limit."""
 METADATA_KEPT = 20
 _GUARD = "none: hoodoo writes this table"
-"""Value of properties that only writers use. Other writers fail with this text, and readers ignore it."""
+"""Value of properties that only writers use. Other writers fail and show this value, and readers ignore it."""
 
 
 def first(location: str, table: str, sequence: int = 0, log: list[Json] | None = None) -> Json:
-    """Return metadata without a schema or a snapshot. `sequence` and `log` come from the metadata that it replaces."""
+    """Return Iceberg table metadata without a schema or a snapshot.
+
+    `sequence` and `log` come from the metadata that it replaces.
+    """
     return {
         "format-version": 2,
         "table-uuid": str(uuid.UUID(hex=table)),
@@ -58,7 +61,7 @@ def first(location: str, table: str, sequence: int = 0, log: list[Json] | None =
 
 
 def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """Return the metadata with the table's columns as the current schema, and with the properties that depend on them.
+    """Set the table's columns as the current schema of Iceberg table metadata, with the properties that depend on it.
 
     `merges` is True if readers see the contents of logs.
     """
@@ -108,7 +111,7 @@ def _specs(config: TableConfig, names: tuple[str, ...]) -> list[Json]:
 
 
 def with_snapshot(metadata: Json, snapshot: Json) -> Json:
-    """Return the metadata with a new snapshot, which becomes the current one."""
+    """Add a snapshot to Iceberg table metadata, and make it the current snapshot."""
     number, at_ms = snapshot["snapshot-id"], snapshot["timestamp-ms"]
     parent = {"parent-snapshot-id": metadata["current-snapshot-id"]} if metadata["snapshots"] else {}
     return {
@@ -122,11 +125,11 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
 
 
 def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
-    """Return the metadata as of slot `view.seq`.
+    """Complete Iceberg table metadata for writing: record the exported slot and the previous metadata file.
 
     Args:
         metadata: The metadata so far.
-        view: The table as of the slot.
+        view: The table as of the exported slot.
         version: The number of the metadata file.
         previous: The location of the previous metadata file, or '' without one.
         overlays: The digest of the overlays, or '' if logs are not exported.
@@ -146,12 +149,12 @@ def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: s
 
 
 def overlays_of(metadata: Json) -> str:
-    """Return the digest of the current snapshot's overlays, or '' if logs are not exported."""
+    """Return the digest of the overlays in the current Iceberg snapshot, or '' if logs are not exported."""
     return str(metadata["properties"].get(OVERLAYS, ""))
 
 
 def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
-    """Return the metadata without the snapshots whose files cleaning may have deleted.
+    """Remove the snapshots whose files may have been deleted by cleaning from Iceberg table metadata.
 
     Also removes the oldest snapshots beyond `SNAPSHOTS_MAX`. `unchanged` returns whether two slots have the same base
     files. In this case, the newest snapshot before slot `min_readable` shows that slot and is kept.
@@ -172,12 +175,12 @@ def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int,
 
 
 def slot_of(snapshot: Json) -> int:
-    """Return the slot that a snapshot of hoodoo shows."""
+    """Return the number of the slot that an exported Iceberg snapshot shows."""
     return int(snapshot["summary"][SLOT])
 
 
 def is_ours(metadata: Any, version: int) -> bool:
-    """Return whether an export wrote the metadata file of this number.
+    """Return whether hoodoo, and not another writer, wrote the Iceberg metadata file with this number.
 
     Other writers copy the properties, but with the old version number.
     """

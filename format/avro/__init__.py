@@ -1,1 +1,1 @@
-"""Arrow columns as Avro records and back, without a Python object per row."""
+"""Avro codec: conversion of Arrow columns to Avro records and back, without a Python object per row."""

@@ -1,6 +1,6 @@
-"""Avro schemas of other writers, parsed into small trees that are safe to walk.
+"""Parser for Avro schemas of other writers, which returns type trees that are safe to traverse.
 
-The trees have no references and no recursion, and every size is limited. Other modules make an Arrow schema or a
+The trees have no references and no recursion, and every size is limited. Other modules create an Arrow schema or a
 decoder from a tree.
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
@@ -19,16 +19,16 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.column_names import NAME
 
 TEXT_MAX = 1 << 20
-"""The most characters of a schema's JSON text."""
+"""Maximum number of characters of an Avro schema in JSON."""
 DEPTH_MAX = 64
-"""The most levels of nesting."""
+"""Maximum nesting depth of an Avro schema."""
 _NODES_MAX = 1 << 16
-"""The most types in one schema after references are followed.
+"""Maximum number of types in one Avro schema after references are resolved.
 
-A few hundred bytes of text can mean billions of types.
+A few hundred bytes of text can stand for billions of types.
 """
 _SIZE_MAX = 1 << 20
-"""The most bytes of a `fixed` value."""
+"""Maximum size in bytes of a `fixed` value."""
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -55,11 +55,11 @@ LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """One type of a schema.
+    """Parsed Avro type: its kind, its Arrow type, and the types of its fields or items.
 
-    `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the index of null in a union of two,
-    None without a union. `children` are a record's fields in order, or the one item of an array or map under the name
-    "item".
+    `kind` is the name of a primitive type, or fixed, enum, array, map or record. `null_at` is the index of null in a
+    union of two types, or None without a union. `children` are the fields of a record in order, or the item type of an
+    array or map under the name "item".
     """
 
     kind: str
@@ -71,12 +71,13 @@ class AvroType:
 
 
 def parse_record(avro: dict[str, Any] | str) -> AvroType:
-    """Return the record that an Avro schema describes. The schema is JSON text, or its parsed form.
+    """Parse an Avro record schema, given as JSON text or in parsed form.
 
     Raises:
-        CorruptTable: It is not an Avro schema.
-        UnsupportedTable: hoodoo does not handle it. It has unions other than of null and one type, recursive or empty
-            records, unknown logical types, or more than 1 MiB of text, 64 levels or 65,536 types.
+        CorruptTable: `avro` is not an Avro schema.
+        UnsupportedTable: hoodoo does not support the schema. Examples are unions other than of null and one type,
+            recursive or empty records, unknown logical types, and schemas with more than 1 MiB of text, 64 levels or
+            65,536 types.
     """
     return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
 
@@ -103,7 +104,7 @@ def _load(text: str) -> Any:
 
 
 class _Parser:
-    """Walks one schema. It remembers the named types so far, with the number of types in each."""
+    """Parser for one Avro schema. It remembers the named types so far, with the number of types in each."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[AvroType, int] | None] = {}

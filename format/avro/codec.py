@@ -1,6 +1,6 @@
-"""Arrow tables to Avro records and back. Other packages use the column-wise codec through this module.
+"""Interface of the Avro codec for other packages: encoding of Arrow tables to Avro records, and decoding.
 
-The work is in `encode` (what hoodoo writes: every field `["null", T]`) and `decode` (what any Hudi writer wrote).
+`encode` writes the records of hoodoo (every field is `["null", T]`), and `decode` reads the records of any Hudi writer.
 """
 
 from hoodoo.format.avro.decode import decode_records

@@ -1,11 +1,11 @@
-"""Avro records to Arrow columns, field by field, for records that hoodoo or any Java writer wrote.
+"""Decoder of Avro records to Arrow columns, field by field, for records of hoodoo or of any Java writer.
 
 All records are read in step: a cursor holds the position of each record's next field, and reading a field moves all
-positions at once. The bytes are not trusted. A position is used only after it was compared with the end of its record,
-so damage raises CorruptTable, and time and memory are proportional to the input. Inner records are read in the same
-way. Arrays and maps are read value by value through fastavro, with a schema that was parsed and limited before.
+positions at once. The bytes are not trusted. A position is used only after it was compared with the end of its record.
+Damage therefore raises CorruptTable, and time and memory are proportional to the input. Inner records are read in the
+same way. Arrays and maps are read value by value with fastavro, whose schema was parsed and limited before.
 
-This module does not know blocks or files. Source: Avro 1.12 specification, "Binary Encoding".
+This module handles neither blocks nor files. Source: Avro 1.12 specification, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
 from hoodoo.format.buffers import words_at
 
 _ROWS = 1 << 15
-"""The records that are decoded at a time. The arrays of the cursor stay in the cache."""
+"""Maximum number of records decoded at a time, so that the arrays of the cursor stay in the CPU cache."""
 _BYTES = 1 << 26
-"""The bytes of records that are decoded at a time, unless a single record has more."""
+"""Maximum bytes of records decoded at a time, unless a single record is larger."""
 
 Buffer = bytes | memoryview | np.ndarray
 
@@ -36,18 +36,18 @@ Buffer = bytes | memoryview | np.ndarray
 def decode_records(
     data: Buffer, count: int, writer: dict[str, Any] | str, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return the `count` Avro records in `data` as a table with the types of `arrow_schema(writer)`.
+    """Decode Avro records to an Arrow table with the types of `arrow_schema(writer)`.
 
     Args:
-        data: The records, each after its length as a big-endian int32.
+        data: The records. The length of each one precedes it as a big-endian int32.
         count: The number of records.
         writer: The schema of the records.
         columns: The fields to return, in this order. Fields that the writer did not have are left out. Fields after the
-            last one that is wanted are not read.
+            last requested one are not read.
 
     Raises:
-        CorruptTable: The bytes are not such records.
-        UnsupportedTable: hoodoo does not handle the schema.
+        CorruptTable: `data` does not contain `count` valid records.
+        UnsupportedTable: hoodoo does not support the schema.
     """
     raw = np.frombuffer(data, np.uint8)
     return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)
@@ -56,7 +56,7 @@ def decode_records(
 def decode_spans(
     raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return records as `decode_records` does, if it is known where they begin and end.
+    """Decode Avro records at known start and end positions to an Arrow table, like `decode_records`.
 
     `starts` and `ends` are positions in `raw` (int64[n] each, ascending, within it).
     """
@@ -73,9 +73,10 @@ def decode_spans(
 
 
 def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where every record begins and ends (int64[count] each).
+    """Return the start and end position of every Avro record in a log block (int64[count] each).
 
-    Each length says where the next record begins, so this loop runs in Python. It is a tenth of the work.
+    The length of a record determines where the next one starts, so this loop runs in Python. It takes a tenth of the
+    time.
     """
     if not 0 <= count <= len(raw) // 4:
         raise CorruptTable(f"A log block claims {count} records in {len(raw)} bytes.")
@@ -97,7 +98,7 @@ def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spans(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of records to decode at a time."""
+    """Divide the records into ranges that are decoded together, limited in records and bytes. Yields (first, end)."""
     first, total = 0, len(starts)
     while first < total:
         fitting = int(np.searchsorted(ends, starts[first] + _BYTES, side="right"))
@@ -114,9 +115,9 @@ def _batch(
     schema: pa.Schema,
     whole: bool,
 ) -> pa.RecordBatch:
-    """Return some consecutive records.
+    """Decode consecutive Avro records to an Arrow record batch.
 
-    `whole` says that `fields` are all fields, so that every record must end after them.
+    whole: True if `fields` are all fields of the records, so that every record must end after them.
     """
     cursor = _FieldCursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
@@ -131,7 +132,10 @@ def _batch(
 
 
 class _FieldCursor:
-    """Some records in one buffer, and where the next field of each begins. `at[i] <= ends[i]` always holds."""
+    """Positions of the next field in each of several Avro records, which are decoded together.
+
+    `at[i] <= ends[i]` always holds.
+    """
 
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         margin = np.zeros(MARGIN, np.uint8)
@@ -140,13 +144,13 @@ class _FieldCursor:
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
     def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
-        """Return a cursor over records that lie inside these: they begin at `at` and end at `ends`."""
+        """Return a cursor over records nested in these records. They start at `at` and end at `ends`."""
         cursor = object.__new__(_FieldCursor)
         cursor.data, cursor.words, cursor.at, cursor.ends = self.data, self.words, at, ends
         return cursor
 
     def read(self, name: str, field: AvroType, wanted: bool) -> pa.Array | None:
-        """Move past one field, and return its values if `wanted`."""
+        """Move past the next field of each record, and return its values if `wanted`."""
         try:
             present = self._present(field)
             at, ends = (self.at, self.ends) if present is None else (self.at[present], self.ends[present])
@@ -163,7 +167,7 @@ class _FieldCursor:
             raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}.") from e
 
     def _present(self, field: AvroType) -> np.ndarray | None:
-        """Return which records have a value (bool[n], None for all), and move past the union's branch that says so."""
+        """Read the union branch of a nullable field. Returns a mask of the records with a value. None: all have one."""
         if field.null_at is None:
             return None
         branch = self.data[self.at]  # past the end this is another record's byte or the margin; the next line notices
@@ -180,18 +184,18 @@ class _FieldCursor:
             self.at[present] = at + widths
 
     def varints(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the integers (int64[n]) at some positions and their lengths in bytes.
+        """Decode the integers at the given positions. Returns the integers and their lengths in bytes (int64[n] each).
 
-        They are within their records.
+        Raises Damaged for an integer that exceeds its record.
         """
         coded, lengths = decoded(self.words, self.data, at)
         demand((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
         return unzigzag(coded), lengths
 
     def lengths(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the byte strings at some positions begin, and their lengths (int64[n] each).
+        """Return the start and the length of the byte strings at the given positions (int64[n] each).
 
-        They are within their records.
+        Raises Damaged for a byte string that exceeds its record.
         """
         lengths, widths = self.varints(at, ends)
         begins = at + widths
@@ -199,9 +203,9 @@ class _FieldCursor:
         return begins, lengths
 
     def strings(self, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-        """Return the byte strings at ascending, disjoint positions as a binary array.
+        """Return the byte strings at ascending, disjoint positions as an Arrow binary array.
 
-        Offsets over the whole buffer describe gaps and strings in turn. Arrow takes every second one.
+        One offset array describes the gaps and the strings alternately, and Arrow takes every second element.
         """
         count = len(begins)
         offsets = np.empty(2 * count + 1, np.int64)

@@ -1,10 +1,10 @@
-"""Arrow columns to Avro records, column by column.
+"""Encoder of Arrow columns to Avro records, column by column.
 
-Each field of a record becomes one or more binary arrays with one element for each row. At the end Arrow joins them row
-by row, so no step handles a single row. Nested values are encoded in the same way, from the inside out: the items of
+Each field of a record becomes one or more binary arrays with one element per row. In the end, Arrow joins them row by
+row, so no step handles a single row. Nested values are encoded in the same way, from the inside out: the items of
 all lists of a column are one long array, and the bytes of one list are a range of it.
 
-Every field is the union `["null", T]`, as in `avro_schema`. This module does not know blocks or files.
+Every field is the union `["null", T]`, as in `avro_schema`. This module handles neither blocks nor files.
 Source: Avro 1.12 specification, "Binary Encoding".
 """
 
@@ -21,24 +21,24 @@ from hoodoo.format.buffers import byte_strings
 from hoodoo.format.rows import compact
 
 _ROWS = 1 << 15
-"""The rows that are encoded at a time. Their intermediate arrays stay in the cache."""
+"""Maximum number of rows encoded at a time, so that intermediate arrays stay in the CPU cache."""
 _BYTES = 1 << 26
-"""The Arrow bytes that are encoded at a time. A bit may become two bytes, and a binary array has at most 2 GiB."""
+"""Maximum Arrow bytes encoded at a time. A bit may become two bytes, and a binary array has at most 2 GiB."""
 
 _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
 
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Avro records of all rows: the bytes (uint8), and where each record begins (int64[n + 1]).
+    """Encode rows as Avro records. Returns the bytes (uint8), and the start of each record (int64[n + 1]).
 
-    Each record comes after its length as a big-endian int32.
+    The length of each record precedes it as a big-endian int32.
 
     Args:
         rows: The rows, with the columns of `schema`.
         schema: The fields in order. Its types are those that `normalise` returns.
 
     Raises:
-        SchemaError: A column has another type.
+        SchemaError: A column is missing or has another type.
     """
     rows = _checked(rows, schema)
     parts = [_encode_batch(piece) for batch in _batches(rows) for piece in _small_enough(batch)]
@@ -52,9 +52,9 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
 
 def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
-    """Return the fields of each row, one after the other, as a binary array.
+    """Encode columns as the Avro fields of one record per row. Returns a binary array.
 
-    `prefixes` are binary arrays that come first, unchanged.
+    `prefixes` are binary arrays that precede the fields unchanged.
     """
     return _joined([*(prefixes or []), *(part for column in columns for part in _field(column))])
 
@@ -80,7 +80,7 @@ def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Return the batch in pieces that each fit a binary array."""
+    """Divide a batch into pieces whose encoded rows fit in one Arrow binary array."""
     if batch.num_rows < 2 or batch.nbytes <= _BYTES:
         return [batch]
     half = batch.num_rows // 2
@@ -88,7 +88,7 @@ def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def _encode_batch(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and the bytes of the records, with their lengths."""
+    """Encode a batch as Avro records with length prefixes. Returns the offsets and the bytes of the records."""
     parts = [part for column in batch.columns for part in _field(column)]
     sizes = np.sum([np.diff(byte_strings(part)[0]) for part in parts], axis=0)
     prefix = _fixed(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
@@ -104,13 +104,16 @@ def _binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
 
 
 def _fixed(matrix: np.ndarray) -> pa.Array:
-    """Return a binary array with one element for each row of `matrix` (uint8[n, w])."""
+    """Return a binary array with one element per row of `matrix` (uint8[n, w])."""
     count, width = matrix.shape
     return _binary(np.arange(count + 1) * width, np.ascontiguousarray(matrix))
 
 
 def _ragged(matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Return a binary array of the first `widths[i]` (int64[n]) bytes of each row i of `matrix` (uint8[n, w])."""
+    """Return a binary array whose element i is the first `widths[i]` bytes of row i of `matrix`.
+
+    `matrix` is uint8[n, w], and `widths` is int64[n].
+    """
     columns = matrix.shape[1]
     if (widths == columns).all():
         return _fixed(matrix)
@@ -128,7 +131,7 @@ def _joined(parts: list[pa.Array]) -> pa.Array:
 
 
 def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
-    """Return the elements of `dense` at the valid rows, and empty elements at the others."""
+    """Expand a binary array of the valid rows to all rows. Null rows get an empty element."""
     if valid is None:
         return dense
     offsets, data = byte_strings(dense)
@@ -139,7 +142,7 @@ def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
 
 
 def _field(column: pa.Array) -> list[pa.Array]:
-    """Return a nullable field: its branch and its value, in as many parts as suit the type."""
+    """Encode a nullable column: the union branch and the value of each row, in one or more binary arrays."""
     kind = column.type
     valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
@@ -155,7 +158,7 @@ def _field(column: pa.Array) -> list[pa.Array]:
 
 
 def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Return the branch byte and, if the row is valid, the first `widths[i]` bytes of row i of `matrix`."""
+    """Return the union branch byte of each row, followed by the first `widths[i]` bytes of row i if it is valid."""
     whole = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
     whole[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
     whole[:, 1:] = matrix
@@ -163,7 +166,10 @@ def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) 
 
 
 def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a type without inner parts as uint8[n, w], and the bytes used of each row (int64[n])."""
+    """Encode the values of a numeric, boolean or decimal column as bytes.
+
+    Returns the bytes as uint8[n, w], and the number of bytes used in each row (int64[n]).
+    """
     kind = column.type
     if kind in _INTEGERS:
         return encoded(zigzag(_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
@@ -187,7 +193,7 @@ _INTEGERS: dict[pa.DataType, str] = {
 
 
 def _values(column: pa.Array, dtype: str) -> np.ndarray:
-    """Return the value buffer of a fixed-width array after slicing. The values of nulls are arbitrary."""
+    """Return the values of a fixed-width Arrow array as a numpy array. The values of nulls are arbitrary."""
     data = column.buffers()[1]
     if data is None or len(column) == 0:
         return np.zeros(len(column), dtype)
@@ -196,7 +202,7 @@ def _values(column: pa.Array, dtype: str) -> np.ndarray:
 
 
 def _text(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
-    """Return a string or bytes field: the branch and the length, then the bytes of Arrow."""
+    """Encode a string or bytes column: the union branch and the length of each row, and then its bytes."""
     offsets, data = byte_strings(column)
     sizes = np.diff(offsets)
     if valid is not None and sizes[~valid].any():
@@ -225,16 +231,16 @@ def _map(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
 
 
 def _list_offsets(lists: pa.Array) -> np.ndarray:
-    """Return the offsets of a list or map array without nulls, after slicing (int64[n + 1])."""
+    """Return the offsets of a list or map array without nulls (int64[n + 1]). The array may be a slice."""
     if len(lists) == 0:
         return np.zeros(1, np.int64)
     return np.frombuffer(lists.buffers()[1], "<i4", len(lists) + 1, lists.offset * 4).astype(np.int64)
 
 
 def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
-    """Return arrays or maps, built from their encoded items.
+    """Encode lists or maps from their encoded items: one Avro block per list, followed by an end mark.
 
-    `ends` (int64[lists + 1]) counts items. A list is one block and an end mark. An empty list is only the end mark.
+    `ends` (int64[lists + 1]) counts items. An empty list is only the end mark.
     """
     item_offsets, data = byte_strings(items)
     counts = np.diff(ends)

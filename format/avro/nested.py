@@ -1,8 +1,8 @@
-"""Avro arrays, maps and inner records to Arrow, value by value through fastavro.
+"""Decoder of Avro arrays, maps and inner records to Arrow, value by value with fastavro.
 
-fastavro gets a schema without logical types, because Python's dates and decimals hold less than Arrow's. Each item of
-the schema takes at least one byte (see `avro_type`). fastavro gets only the bytes of one record at a time, so a wrong
-count ends with the record and not in a long loop.
+fastavro receives a schema without logical types, because Python's dates and decimals have smaller ranges than Arrow's.
+Each item of the schema takes at least one byte (see `avro_type`). fastavro receives only the bytes of one record at a
+time, so a wrong count ends with the record and not in a long loop.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions
 def read_nested(
     data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
 ) -> tuple[pa.Array | None, np.ndarray]:
-    """Return the values of an array, map or record field, or None unless `wanted`, and their lengths in bytes.
+    """Decode an array, map or record field of each Avro record. Returns the values and their lengths in bytes.
 
-    The values begin at `at` (int64[n]). No value is read past its end in `ends` (int64[n]).
+    The values start at `at` (int64[n]), and none is read past its end in `ends` (int64[n]). If `wanted` is False, None
+    is returned instead of the values.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
@@ -45,15 +46,15 @@ def read_nested(
 
 
 def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
-    """Return the schema by which fastavro reads values of a field for `array_of`.
+    """Return the schema for fastavro to read the values of a field. It omits logical types; `array_of` applies them.
 
-    `names` yields numbers that are not the name of a type yet.
+    `names` yields numbers that are still unused as type names.
     """
     return _physical(field, names)
 
 
 def array_of(values: list[Any], field: AvroType) -> pa.Array:
-    """Return values that fastavro read by `physical_schema` in the field's Arrow type.
+    """Convert values that fastavro read with `physical_schema` to the Arrow type of the field.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
@@ -68,11 +69,10 @@ def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
 
 
 def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
-    """Return the schema for fastavro: without logical types, with new names, and with maps as pairs.
+    """Return the schema for fastavro: without logical types, with new type names, and with maps as lists of pairs.
 
-    Python's dates and decimals hold less than Arrow's. On disk a map is an array of records of key and value. Read in
-    that
-    way it keeps the order and repeated keys, as Arrow does.
+    Python's dates and decimals have smaller ranges than Arrow's. On disk, a map is an array of records of key and
+    value. Read in that way, it keeps the order and repeated keys, as Arrow does.
     """
     plain = _physical_value(field, names)
     if field.null_at is None or not inner:
@@ -105,7 +105,7 @@ _STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
 
 
 def _storage(field: AvroType) -> pa.DataType:
-    """Return the Arrow type of the values that fastavro returns under the physical schema."""
+    """Return the Arrow type of the values that fastavro reads with the physical schema."""
     if field.kind == "array":
         return pa.list_(_storage(field.children[0][1]))
     if field.kind == "map":
@@ -118,7 +118,7 @@ def _storage(field: AvroType) -> pa.DataType:
 
 
 def _logical(array: pa.Array, field: AvroType) -> pa.Array:
-    """`array`, fresh from `_physical_array`, under the types of the schema; buffers are kept wherever they may be."""
+    """Convert an array from `_physical_array` to the Arrow types of the Avro schema, without copying where possible."""
     if field.kind == "array":
         children = [_logical(array.values, field.children[0][1])]
     elif field.kind == "map":
@@ -149,7 +149,7 @@ def _logical_scalar(array: pa.Array, field: AvroType) -> pa.Array:
 
 
 def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
-    """Return decimals from a binary array with nulls."""
+    """Convert a binary array with nulls to decimals."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     dense = array.drop_null()
     margin = bytes(MARGIN)

@@ -1,7 +1,8 @@
-"""Schemas in three forms: what a caller gives, what a table returns, and the Avro text that Apache Hudi stores.
+"""Conversion of schemas: input schema to table schema, and table schema to Hudi's Avro schema and back.
 
-`normalise` turns the first into the second, or refuses it. `avro_schema` and `arrow_schema` convert between the second
-and the third. Values are converted in `encode` and `decode`. Facts: docs/format.md, "Base files", type map.
+`normalise` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and `arrow_schema`
+convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`. Facts:
+docs/format.md, "Base files", type map.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ Avro = dict[str, Any]
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that a table created with `schema` returns.
+    """Convert an input schema to the types that a table can store, and return the schema that the table has.
 
-    Every field is nullable and has no metadata, and each type has its stored form. Integers become int32 or int64, text
-    and
-    binary plain, UUIDs text, lists plain, dictionaries their values, times microseconds, and zones UTC.
+    Every field is nullable and without metadata, and each type has its stored form. Integers become int32 or int64,
+    strings and binary plain, UUIDs strings, lists plain, dictionaries their values, times microseconds, and time zones
+    UTC.
 
-    Raises SchemaError for a column that the format cannot hold without loss, and names it by its dotted path. It is
-    also
-    raised for names that Avro does not allow, and then names all of them.
+    Raises SchemaError for a column that the format cannot store without loss, with its dotted path. It is also raised
+    for names that Avro does not allow, and then contains all of them.
     """
     for field in schema:
         if field.name.lower().startswith(RESERVED):
@@ -161,19 +161,18 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[
 
 
 def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
-    """Return `avro_schema` as the compact JSON that commits, properties and log blocks have."""
+    """Return Hudi's Avro schema of a table as compact JSON, as stored in commits, properties and log blocks."""
     return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
 
 
 def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
-    """Return Hudi's Avro schema of a table with the columns of `schema`, which is normalised.
+    """Return Hudi's Avro schema of a table with the columns of `schema`, which must be normalized.
 
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
     `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.
 
     Raises SchemaError for a type that `normalise` would not return. Milliseconds, which tables of other writers have,
-    are
-    accepted.
+    are accepted.
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"
@@ -187,7 +186,7 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
 
 
 def _avro_name(name: str) -> str:
-    """Return the name with `__` for each character that Avro does not allow, as Hudi does."""
+    """Replace each character that Avro does not allow in names with `__`, as Hudi does."""
     name = re.sub(r"[^A-Za-z0-9_]", "__", name)
     return re.sub(r"\A[0-9]", "__", name)
 
@@ -197,9 +196,9 @@ def _avro_field(field: pa.Field, namespace: str) -> Avro:
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
-    """Return the Avro type of a value of the field `name` in the record with the full name `namespace`.
+    """Return the Avro type of the field `name`, which belongs to the record with the full name `namespace`.
 
-    List items and map values keep both.
+    List items and map values keep both names.
     """
     if kind in _AVRO_PLAIN:
         return _AVRO_PLAIN[kind]
@@ -229,9 +228,9 @@ _AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
 
 
 def decimal_size(precision: int) -> int:
-    """Return the fewest bytes whose two's complement holds every decimal of `precision` digits.
+    """Return the smallest number of bytes that can store every decimal of `precision` digits.
 
-    For example 10 -> 5, 15 -> 7, 38 -> 16.
+    For example, 10 digits need 5 bytes, 15 need 7, and 38 need 16.
     """
     largest = int(10**precision) - 1
     return (largest.bit_length() + 8) // 8
@@ -241,12 +240,12 @@ def decimal_size(precision: int) -> int:
 
 
 def arrow_schema(avro: Avro | str) -> pa.Schema:
-    """Return the Arrow schema, with nullable fields, of any record schema that Apache Hudi writes.
+    """Convert any Avro record schema that Apache Hudi writes to an Arrow schema with nullable fields.
 
-    For the schemas of hoodoo it is the inverse of `avro_schema`.
+    For the schemas of hoodoo, it is the inverse of `avro_schema`.
 
     Raises:
-        UnsupportedTable: hoodoo does not handle the schema. See `avro_type.parse_record`.
-        CorruptTable: It is not an Avro schema.
+        UnsupportedTable: hoodoo does not support the schema. See `avro_type.parse_record`.
+        CorruptTable: `avro` is not an Avro schema.
     """
     return pa.schema([pa.field(name, field.arrow) for name, field in parse_record(avro).children])

@@ -1,6 +1,6 @@
-"""Arrow arrays from raw numbers, checked against their type. The readers of flat and of nested Avro fields share it.
+"""Creation of Arrow arrays from raw Avro values, with checks against their types.
 
-This module does not know records. Callers make sure that positions are inside the buffer.
+The decoders of flat and nested fields share this module. Callers make sure that positions are inside the buffer.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ import pyarrow as pa
 from hoodoo.format.buffers import words_at
 
 MARGIN = 16
-"""The bytes that must be readable before and after the values, so that a word can be read around every position."""
+"""Number of bytes that must be readable before and after the values, so that words can be read at every position."""
 
 
 class Damaged(Exception):
-    """The reason why a field cannot be read. It becomes CorruptTable where the name of the field is known."""
+    """Internal exception for an Avro field that cannot be read, with the reason.
+
+    It becomes CorruptTable where the name of the field is known.
+    """
 
 
 def demand(holds: np.ndarray, otherwise: str) -> None:
-    """Raise Damaged unless all of `holds` (bool[n]) are true."""
+    """Raise Damaged with the reason `otherwise` unless all elements of the boolean array `holds` are true."""
     if not holds.all():
         raise Damaged(otherwise)
 
 
 def dense_positions(present: np.ndarray) -> pa.Array:
-    """Return for each row the position of its value among the present values, or null for a row without a value.
+    """Return for each row the index of its value among the present values, or null for a row without a value.
 
-    Values of the present rows alone, taken at these positions, become one value or null for each row.
+    `take` with these indices converts an array of the present values to one value or null per row.
     present: bool[n], which rows have a value.
     """
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
 
 def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
-    """Return an array without nulls over the bytes of `values`.
+    """Create an Arrow array of a fixed-width type from numpy values, without nulls.
 
     Raises pa.ArrowInvalid for a time or decimal that is outside the range of its type.
     """
@@ -45,16 +48,16 @@ def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
 
 
 def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Return the Decimal128 values that `data` has as big-endian two's complement of 1 to 16 bytes.
+    """Decode decimals of 1 to 16 bytes in big-endian two's complement to a Decimal128 array.
 
-    MARGIN bytes around them must be readable.
+    MARGIN bytes before and after them must be readable.
     """
     demand((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
     return fixed_width(kind, _two_words(data, begins, lengths))
 
 
 def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return big-endian two's complement of 1 to 16 bytes as 128-bit little-endian integers (int64[n, 2]).
+    """Decode big-endian two's complement integers of 1 to 16 bytes to 128-bit little-endian integers (int64[n, 2]).
 
     Each number is read as the 16 bytes before its end. A shift removes the bytes that do not belong to it and keeps the
     sign.
@@ -69,7 +72,7 @@ def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
-    """Return the name at each index of `at` (int64); null stays null. Raises Damaged for an index that no name has."""
+    """Convert enum indices to their names. Null stays null. Raises Damaged for an index without a name."""
     present = at.drop_null().to_numpy()
     demand((present >= 0) & (present < len(names)), "an enum has a symbol that it does not declare")
     return pa.array(names, pa.string()).take(at)

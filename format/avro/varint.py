@@ -1,6 +1,7 @@
-"""Avro's variable-length integers for whole columns: zigzag, seven bits in each byte, low bits first.
+"""Codec for Avro's variable-length integers, for whole columns at a time.
 
-This module does not know schemas or records.
+An integer is in zigzag encoding, with seven bits in each byte, low bits first. This module handles neither schemas nor
+records.
 Source: Avro specification, "Primitive Types", binary encoding.
 """
 
@@ -9,26 +10,26 @@ from __future__ import annotations
 import numpy as np
 
 LENGTH_MAX = 10
-"""The bytes of the longest integer (64 bits)."""
+"""Number of bytes of the longest encoded integer (64 bits)."""
 
 _U64 = np.uint64
 _ALL_STOPS = _U64(0x8080808080808080)
 
 
 def zigzag(values: np.ndarray) -> np.ndarray:
-    """Return int64[n] as uint64[n], so that numbers near 0 become small numbers."""
+    """Convert signed integers (int64[n]) to zigzag encoding (uint64[n]), which maps numbers near 0 to small numbers."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def unzigzag(coded: np.ndarray) -> np.ndarray:
-    """Return the numbers for which `zigzag` returned `coded`."""
+    """Convert integers in zigzag encoding (uint64[n]) back to signed integers."""
     return (coded >> _U64(1)).view(np.int64) ^ -(coded & _U64(1)).view(np.int64)
 
 
 def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of each number as uint8[n, w], and their lengths (int64[n]).
+    """Encode zigzag integers as variable-length bytes. Returns uint8[n, w] and the lengths (int64[n]).
 
-    Of row i the first `lengths[i]` bytes are used. w is the greatest length.
+    The first `lengths[i]` bytes of row i are used. w is the largest length.
     """
     lengths = _lengths(coded)
     longest = int(lengths.max(initial=1))
@@ -55,25 +56,28 @@ def _encoded_long(coded: np.ndarray, lengths: np.ndarray, longest: int) -> np.nd
 
 
 def _spread(x: np.ndarray) -> np.ndarray:
-    """Return the low 56 bits of each number as eight groups of seven, one in each byte of a little-endian word."""
+    """Split the low 56 bits of each number into eight groups of seven, one in each byte of a little-endian word."""
     x = (x & _U64(0x000000000FFFFFFF)) | ((x & _U64(0x00FFFFFFF0000000)) << _U64(4))
     x = (x & _U64(0x00003FFF00003FFF)) | ((x & _U64(0x0FFFC0000FFFC000)) << _U64(2))
     return (x & _U64(0x007F007F007F007F)) | ((x & _U64(0x3F803F803F803F80)) << _U64(1))
 
 
 def _gathered(x: np.ndarray) -> np.ndarray:
-    """Return the inverse of `_spread`, for words in which the top bit of each byte is clear."""
+    """Join the low seven bits of each byte of a word to a number of 56 bits, the inverse of `_spread`.
+
+    The top bit of each byte must be 0.
+    """
     x = (x & _U64(0x007F007F007F007F)) | ((x & _U64(0x7F007F007F007F00)) >> _U64(1))
     x = (x & _U64(0x00003FFF00003FFF)) | ((x & _U64(0x3FFF00003FFF0000)) >> _U64(2))
     return (x & _U64(0x000000000FFFFFFF)) | ((x & _U64(0x0FFFFFFF00000000)) >> _U64(4))
 
 
 def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers at the positions `at` of `data`, and their lengths in bytes (int64[n]).
+    """Decode the variable-length integers at the positions `at`. Returns zigzag integers (uint64[n]) and lengths.
 
-    The numbers are uint64[n], still in zigzag. `words` is the view of eight bytes at every position. Ten bytes must be
-    readable at each of `at`. A number that does
-    not end within 64 bits has length LENGTH_MAX + 1 and no meaning.
+    The lengths are in bytes (int64[n]). `words` is the view of eight bytes at every position of `data`. Ten bytes must
+    be readable at each position. A number that does not end within 64 bits has the length LENGTH_MAX + 1, and its value
+    is meaningless.
     """
     word = words[at]
     stops = ~word & _ALL_STOPS
@@ -89,7 +93,7 @@ def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.nda
 
 
 def _with_high_bytes(numbers: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers of 56 bits with the ninth and tenth byte added, which begin at `at`."""
+    """Add the ninth and tenth byte, which start at `at`, to integers whose first eight bytes are already decoded."""
     ninth, tenth = data[at].astype(np.uint64), data[at + 1].astype(np.uint64)
     ten = ninth >= 0x80
     numbers = numbers | ((ninth & _U64(0x7F)) << _U64(56)) | np.where(ten, tenth << _U64(63), _U64(0))

@@ -1,7 +1,8 @@
-"""Hudi's log files: blocks of rows, deletes and rollback commands. Lengths in each block make damage detectable.
+"""Codec for Hudi's log files, which consist of blocks of rows, deletes and rollback commands.
 
-This module knows the bytes of one file. Other modules decide which instants are committed, and which version of a
-row is the current one. Facts: docs/format.md, "Log files". The layout of a block, with all numbers big-endian:
+Lengths in each block make damage detectable. This module handles the bytes of one file. Other modules decide which
+instants are committed, and which version of a row is the current one. Facts: docs/format.md, "Log files". The layout of
+a block, with all numbers big-endian:
 
     6  magic #HUDI#
     8  length of all that follows
@@ -46,10 +47,10 @@ __all__ = [
 
 MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
-"""The largest content of a block that is written, in bytes. A block with a single record may be larger."""
+"""Maximum size in bytes of the content of a written block. A block with a single record may be larger."""
 
 BLOCK_READ_MAX = 1 << 30
-"""The largest content of a block that is read, in bytes. A block holds at least one row, so no row may be larger."""
+"""Maximum size in bytes of the content of a block that is read, and therefore of a single row."""
 _PARQUET_FROM = 32  # rows; fewer rows are smaller in Avro, and can be decoded together with those of other files
 _SMALL = 1 << 18  # bytes of content; blocks up to this size are decoded together
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
@@ -64,18 +65,18 @@ _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PAR
     8,
 )
 _ENTRIES_MAX = 64
-"""The most header entries that a block may have. Hudi knows nine keys."""
+"""Maximum number of header entries in a block. Hudi defines nine keys."""
 
 
 @dataclass(frozen=True)
 class DataBlock:
-    """Rows that an instant wrote, with the meta columns.
+    """Block of a log file with rows that an instant wrote, including Hudi's meta columns.
 
     Attributes:
         instant: The instant that wrote the rows.
         rows: The rows.
-        partial: True if the rows have only the meta columns and the columns that were updated.
-        positions: The row position in the base file of each row. None if they were not asked for.
+        partial: True if the rows contain only the meta columns and the updated columns.
+        positions: The position of each row in the base file. None if positions were not requested.
     """
 
     instant: str
@@ -86,7 +87,10 @@ class DataBlock:
 
 @dataclass(frozen=True)
 class RollbackBlock:
-    """A command of `instant` to ignore the blocks of instant `target`. Only tables of version 6 have it."""
+    """Block of a log file that tells readers to ignore the blocks of the instant `target`.
+
+    Only tables of version 6 have rollback blocks.
+    """
 
     instant: str
     target: str
@@ -106,7 +110,7 @@ def encode_log(
     parquet: bool = False,
     blocks: Sequence[DataBlock] = (),
 ) -> bytes:
-    """Return the bytes of a log file: `rows` in blocks, then the rows of `blocks`, then `deletes`.
+    """Encode a log file: `rows` in blocks, followed by the rows of `blocks` and then `deletes`.
 
     Blocks are cut at 8 MiB, because a reader holds a whole block in memory.
 
@@ -117,13 +121,11 @@ def encode_log(
         rows: Rows with the columns of `schema`.
         deletes: The deleted records.
         positions: The row positions of `rows` in the base file, ascending.
-        base_instant: The instant of the base file that contains all the records, for their positions. The positions are
-            those
-            of `rows`, `blocks` and `deletes`, and ascend in each. It is '' if the positions of some records are not
-            known.
+        base_instant: The instant of the base file that contains all the records, for their positions. The positions in
+            `rows`, in each of `blocks` and in each of `deletes` ascend. '' if the positions of some records are
+            unknown.
         parquet: True to write Parquet blocks. Few rows are still written in Avro, which is smaller for them. Text
-            columns
-            of `rows` may be dictionaries then.
+            columns of `rows` may then be dictionaries.
         blocks: More rows, in their order. Partial blocks have the meta columns and the columns that they set.
 
     Raises:
@@ -191,9 +193,10 @@ def _require_readable(row: int, size: int) -> None:
 
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return a block of change data, in pieces.
+    """Encode a block of change data for a log file, in pieces.
 
-    It has `count` Avro records under `schema` (Avro JSON). In `records`, each record comes after its length.
+    The block contains `count` Avro records with the schema `schema` (Avro JSON). In `records`, the length of each
+    record precedes it.
     """
     return _framed(
         _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
@@ -201,18 +204,18 @@ def change_block(instant: str, schema: str, count: int, records: bytes | memoryv
 
 
 def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
-    """Return a block of a metadata table's log: an HFile of records under `schema` (Avro JSON)."""
+    """Encode a log block for Hudi's metadata table: an HFile of records with the schema `schema` (Avro JSON)."""
     return b"".join(_framed(_HFILE, _entries({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
 def _entries(texts: dict[int, str]) -> bytes:
-    """Return the bytes of a block's header or footer."""
+    """Encode the header or footer of a log block."""
     coded = [(key, text.encode()) for key, text in texts.items()]
     return struct.pack(">i", len(coded)) + b"".join(struct.pack(">ii", key, len(text)) + text for key, text in coded)
 
 
 def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Return the bytes of a block, in pieces."""
+    """Encode a log block from its type, header and content. Returns its bytes in pieces."""
     size, footer = sum(map(len, content)), _entries({})
     length = 8 + len(header) + 8 + size + len(footer) + 8
     head = MAGIC + struct.pack(">qii", length, _FORMAT, kind) + header + struct.pack(">q", size)
@@ -229,21 +232,21 @@ def decode_log(
     strict: bool = True,
     positions: bool = False,
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """Return the blocks of a log file in their order.
+    """Decode a log file, and return its blocks in order.
 
-    Blocks of change data are left out. A delete block may be returned as several.
+    Blocks of change data are left out. A delete block may be returned as several blocks.
 
     Args:
         data: The bytes of the log file.
         columns: The columns of the rows to return, in this order, as in `decode_records`.
         max_block: The largest content of a block that may be read, in bytes.
-        strict: True to raise CorruptTable for any damage. Otherwise a block whose lengths are damaged is skipped up to
-            the next magic, as in Hudi's readers. Damage inside a block with correct lengths still raises CorruptTable.
-        positions: True to also return the row position in the base file (int64) of each record.
+        strict: True to raise CorruptTable for any damage. False skips a block whose lengths are damaged up to the next
+            magic, as Hudi's readers do. Damage inside a block with correct lengths still raises CorruptTable.
+        positions: True to also return the position of each record in the base file (int64).
 
     Raises:
         CorruptTable: The file is damaged, or a block lacks positions although `positions` is True.
-        UnsupportedTable: There is a block that hoodoo does not read, or one of more than `max_block` bytes.
+        UnsupportedTable: The file contains a block that hoodoo does not support, or one of more than `max_block` bytes.
     """
     return list(iter_log(data, columns, max_block, strict, positions))
 
@@ -256,7 +259,7 @@ def iter_log(
     positions: bool = False,
     counts: Callable[[str], bool] | None = None,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
-    """Yield the blocks of a log file one at a time, as `decode_log` does.
+    """Decode a log file block by block. The other arguments are as in `decode_log`.
 
     `counts` returns whether the rows and deletes of an instant are wanted. Commands are left out if it is given.
     """
@@ -273,10 +276,10 @@ def iter_log(
 def decode_logs(
     files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None, positions: bool = False
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """Return the blocks of several sound log files, in order.
+    """Decode several undamaged log files, and return their blocks in order.
 
-    Small blocks of rows under one schema are decoded together, because decoding each alone spends most of its time in
-    a few calls per column. Consecutive blocks are returned as one block.
+    Small blocks of rows with the same schema are decoded together, because decoding each alone spends most of its time
+    in a few calls per column. Consecutive blocks are returned as one block.
     """
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
     together: dict[str, list[int]] = {}
@@ -310,7 +313,7 @@ def decode_logs(
 
 
 def _runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Yield each run of consecutive `numbers`, and the sum of the `counts` of the run."""
+    """Group `numbers` into runs of consecutive numbers. Yields each run with the sum of its `counts`."""
     run: list[int] = []
     total = 0
     for number, count in zip(numbers, counts, strict=True):
@@ -324,11 +327,11 @@ def _runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[
 
 
 def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
-    """Yield the instant, Avro schema, record count and records of each block of a change log.
+    """Yield the instant, Avro schema, record count and records of each block in a change log.
 
     Raises:
-        CorruptTable: The file is damaged, or holds a block of another type.
-        UnsupportedTable: hoodoo does not read the version of a block.
+        CorruptTable: The file is damaged, or contains a block of another type.
+        UnsupportedTable: hoodoo does not support the version of a block.
     """
     for frame in _frames(memoryview(data).cast("B"), True):
         if frame.kind != _CDC:
@@ -345,14 +348,14 @@ class _Frame:
     end: int
 
     def text(self, key: int) -> str:
-        """Return a header entry. Raise CorruptTable if the block does not have it."""
+        """Return an entry of the block header. Raises CorruptTable if the entry is missing."""
         if key not in self.header:
             raise CorruptTable(f"A log block of type {self.kind} lacks the header entry {key}.")
         return self.header[key]
 
 
 class _Torn(Exception):
-    """The bytes at some offset are not a block. The message says why."""
+    """Internal exception: the bytes at an offset of a log file are not a valid block, for the reason in the message."""
 
 
 def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
@@ -372,7 +375,7 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """Return the offset of the next magic at or after `start`, or the length of `data` if none follows.
+    """Return the offset of the next block magic at or after `start`, or the length of `data` if there are no more.
 
     The search copies one window after the other, because a memoryview lacks `find`.
     """
@@ -385,7 +388,7 @@ def _next_magic(data: memoryview, start: int) -> int:
 
 
 def _frame(data: memoryview, at: int) -> _Frame:
-    """Return the block that begins at `at`. Raise `_Torn` unless its lengths agree to the byte."""
+    """Parse the log block that starts at `at`. Raises `_Torn` if its lengths are inconsistent."""
     reader = _FrameReader(data, at, len(data))
     if bytes(reader.take(len(MAGIC))) != MAGIC:
         raise _Torn("the block does not start with the bytes #HUDI#")
@@ -406,7 +409,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
 
 
 class _FrameReader:
-    """Reads numbers and texts in order, and never past `end`."""
+    """Reader of the numbers and strings of a log block, which never reads beyond `end`."""
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
         self.data, self.at, self.end = data, at, end
@@ -438,7 +441,7 @@ _Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]
 
 def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, positions: bool) -> _Blocks:
     if frame.kind == _CDC or (frame.kind == _CORRUPT and not strict):
-        return []  # change data repeats rows of other blocks; a block marked as corrupt holds no rows
+        return []  # change data repeats rows of other blocks; a block marked as corrupt contains no rows
     if frame.kind == _CORRUPT:
         raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
     if frame.kind not in _DECODERS:
@@ -449,7 +452,7 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, po
 
 
 def _positions(frame: _Frame, count: int) -> np.ndarray:
-    """Return the row position in the base file of each of the `count` records of a block, in their order."""
+    """Return the base file position of each of the `count` records in a log block."""
     rows = decode_positions(frame.text(_POSITIONS))
     if len(rows) != count:
         raise CorruptTable(f"A log block of {count} records has {len(rows)} row positions.")
@@ -457,7 +460,7 @@ def _positions(frame: _Frame, count: int) -> np.ndarray:
 
 
 def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
-    """Return the one block of `blocks` with the row position in the base file of each of its records."""
+    """Add the base file position of each record to the single decoded block in `blocks`."""
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
         raise CorruptTable(
@@ -468,7 +471,7 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
 
 
 def _counted(frame: _Frame) -> tuple[int, memoryview]:
-    """Return how many records a block holds, and their bytes."""
+    """Return the number of records in a data block, and their bytes."""
     if len(frame.content) < 8:
         raise CorruptTable(f"A data block has {len(frame.content)} bytes of content.")
     version, count = struct.unpack_from(">ii", frame.content)
@@ -496,7 +499,10 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 @lru_cache(maxsize=64)
 def _schema_of(text: str) -> pa.Schema:
-    """Return the columns of a header's schema. It is cached, because many logs have the same schema."""
+    """Parse the Avro schema in a block header into an Arrow schema.
+
+    The result is cached, because many logs have the same schema.
+    """
     return arrow_schema(text)
 
 
@@ -509,13 +515,13 @@ def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 
 def rolled_back(data: bytes | memoryview) -> frozenset[str]:
-    """Return the instants whose blocks the commands in a log file say to ignore."""
+    """Return the instants whose log blocks are rolled back by commands in a log file."""
     commands = (frame for frame in _frames(memoryview(data).cast("B"), False) if frame.kind == _COMMAND)
     return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:
-    """Return the instant of the base file that each block names, or '' for a block that names none.
+    """Return the instant of the base file that each block of a log file refers to, or '' for none.
 
     Raises CorruptTable if the file is damaged.
     """

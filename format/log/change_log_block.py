@@ -1,14 +1,15 @@
-"""Hudi's change logs: what a rewrite of a base file did to each row, in the format of Hudi's supplemental logging.
+"""Codec for Hudi's change logs, which record the inserts, updates and deletes of one rewrite of a base file.
 
-This module converts between bytes and Arrow tables. Other modules decide which rows changed, and when a log is
-written. Facts: docs/format.md 10.6. There are three modes, with these fields:
+The format is Hudi's supplemental logging. This module converts between bytes and Arrow tables. Other modules decide
+which rows changed, and when a change log is written. Facts: docs/format.md 10.6. There are three modes, with these
+fields:
 
-    DATA_BEFORE_AFTER   op, ts_ms (holds the instant), before, after
+    DATA_BEFORE_AFTER   op, ts_ms (contains the instant), before, after
     DATA_BEFORE         op, record_key, before
     OP_KEY_ONLY         op, record_key
 
-A table of changes has the column OP, and those of KEY, BEFORE and AFTER that its mode has. The images in BEFORE and
-AFTER are structs of the table's own columns.
+A table of changes has the column OP, and the columns among KEY, BEFORE and AFTER that its mode has. The images in
+BEFORE and AFTER are structs of the table's own columns.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _OPS = (INSERT, UPDATE, DELETE)
 
 
 def mode_of(properties: Mapping[str, str]) -> str:
-    """Return the mode in a table's properties, or '' if the table keeps no change log.
+    """Return the change log mode from a table's properties, or '' if the table does not keep a change log.
 
     Raises UnsupportedTable for a mode that Hudi does not have.
     """
@@ -56,12 +57,12 @@ def mode_of(properties: Mapping[str, str]) -> str:
 
 
 def columns_of(mode: str) -> tuple[str, ...]:
-    """Return the columns of a table of changes in `mode`."""
+    """Return the columns that a change log of the given mode has, such as 'op' and 'record_key'."""
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
 def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
-    """Return the schema of the records as Avro JSON. `schema` has the table's own columns.
+    """Return the Avro schema of the records in a change log, as JSON. `schema` has the table's own columns.
 
     The second image refers to the first by its name, as Avro requires.
     """
@@ -83,9 +84,10 @@ def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
 def encode(
     instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
 ) -> Iterator[bytes | memoryview]:
-    """Yield the blocks of `changes` in pieces. `schema` has the table's own columns.
+    """Encode row changes as the blocks of a change log. Yields their bytes in pieces.
 
-    Blocks are cut at 8 MiB. A table without rows becomes one block without records.
+    `schema` has the table's own columns. Blocks are cut at 8 MiB. A table without rows becomes one block without
+    records.
     """
     text = avro_text(table_name, schema, mode)
     kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
@@ -104,7 +106,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """The changes that `instant` made, with the columns of `mode`."""
+    """Block of a change log: the row changes of one instant, with the columns of `mode`."""
 
     instant: str
     mode: str
@@ -112,7 +114,7 @@ class ChangeBlock:
 
 
 def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
-    """Yield the blocks of a change log. Their fields tell the mode of each.
+    """Decode the blocks of a change log. The mode of a block is determined by its fields.
 
     Raises CorruptTable or UnsupportedTable.
     """
@@ -130,7 +132,7 @@ def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
 
 
 def _check(rows: pa.Table, instant: str) -> None:
-    """Raise CorruptTable unless each change has a known operation, the images that belong to it, and a key."""
+    """Raise CorruptTable unless each change has a valid operation, the images that it requires, and a key."""
     if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
         raise CorruptTable(
             f"A change log of instant {instant} contains an unknown operation: expected {', '.join(_OPS)}.",
@@ -149,7 +151,7 @@ def _check(rows: pa.Table, instant: str) -> None:
 
 
 def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
-    """Return each row of `rows` as a struct of its columns, or null where `absent` is True."""
+    """Convert each row of `rows` to a struct of its columns, or to null where `absent` is True."""
     fields, parts, at = list(rows.schema), [], 0
     for batch in compact(rows).to_batches():
         mask = pa.array(absent[at : at + len(batch)])
@@ -159,10 +161,10 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
 
 
 def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = AS_IT_STANDS) -> pa.Table:
-    """Return the fields of an image column as columns with the names and types of `schema`.
+    """Convert the row images of a change log to columns with the names and types of `schema`.
 
-    A column that the image lacks is null. A null image becomes a row of nulls. `resolution` says how the columns of the
-    image become those of `schema`.
+    A column that the image lacks is null. A null image becomes a row of nulls. `resolution` maps the columns of the
+    image to the columns of `schema`.
     """
     flat = pa.table(image.flatten(), names=[field.name for field in image.type])
     return resolution.conform(flat, list(schema))

@@ -1,7 +1,7 @@
-"""Recovery of the readable blocks and records of a damaged log.
+"""Recovery of the readable blocks and records of a damaged log file.
 
-The length of each record says where the next one begins, so an unreadable record does not affect the others. Its key
-can usually be read, because the key comes before the table's columns.
+The length of a record determines where the next one starts, so an unreadable record does not affect the others. Its key
+can usually be read, because the key precedes the table's columns.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from hoodoo.format.log.block import (
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Records of a block that cannot be read.
+    """Records in a block of a damaged log file that cannot be read.
 
     Attributes:
-        row: The number of the first of them in the block, or None if it is not known.
+        row: The index of the first unreadable record in the block, or None if it is unknown.
         count: Number of unreadable records, or 0 if it is unknown.
         why: The reason why they cannot be read.
         known: The columns of these rows that could be read.
@@ -57,7 +57,9 @@ _Spans = tuple[np.ndarray, np.ndarray]
 def read_what_is_sound(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
-    """Yield what is found in a log, in the order of the file, each with the number of its block.
+    """Read a log file that may be damaged. Yields its readable blocks and an Unreadable for each damaged part.
+
+    They are in the order of the file, each with the index of its block.
 
     Args:
         data: The bytes of the log file.
@@ -67,7 +69,7 @@ def read_what_is_sound(
         strict: As in `decode_log`.
 
     Raises:
-        UnsupportedTable: The log has something that hoodoo does not read.
+        UnsupportedTable: The log contains something that hoodoo does not support.
     """
     frames = _frames(memoryview(data).cast("B"), strict)
     number = 0
@@ -95,7 +97,7 @@ def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[st
 
 
 def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
-    """Yield the records of an Avro block. If a read of all records fails, smaller parts are read."""
+    """Read the records of a damaged Avro block. If they cannot be read together, smaller parts are read."""
     count, content = _counted(frame)
     record, raw = parse_record(frame.text(_SCHEMA)), np.frombuffer(content, np.uint8)
     starts, ends = _walked(raw, count)
@@ -119,7 +121,10 @@ def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str
 
 
 def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Yield `count` records in order as long runs that can be read, and single records that cannot be read (None)."""
+    """Divide `count` records into long runs that can be read, and single records that cannot be read.
+
+    Yields (start, end, rows) in order. The rows are None for a record that cannot be read.
+    """
     todo = [(0, count)] if count else []
     while todo:
         low, high = todo.pop()
@@ -132,7 +137,7 @@ def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Itera
 
 
 def _walked(raw: np.ndarray, count: int) -> _Spans:
-    """Return where the records begin and end, up to the first whose length does not fit the block."""
+    """Return the start and end of each record in a damaged block, up to the first with an invalid length."""
     starts, ends, at = list[int](), list[int](), 0
     while len(starts) < count and at + 4 <= len(raw):
         length = int.from_bytes(raw[at : at + 4].tobytes(), "big", signed=True)

@@ -1,10 +1,10 @@
-"""The content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
+"""Codec for the content of delete blocks in log files: Hudi's HoodieDeleteRecordList, version 3.
 
-A delete has a record key and its partition. It may have an ordering value, in a small record that tells the value's
-type. In tables with several ordering columns this is an array with one such value for each column. A delete without
-a value, or with an IntWrapper of 0, deletes all earlier versions of the row. So for every Hudi reader, this one too,
-the ordering value 0 of a single int32 column makes a delete unconditional. Code that needs an ordered delete there
-must not write it to a log. A delete with an array is never unconditional.
+A delete has a record key and its partition path. It may have an ordering value, in a small record that determines the
+type of the value. In tables with several ordering columns, this is an array with one such value for each column. A
+delete without a value, or with an IntWrapper of 0, deletes all earlier versions of the row. For every Hudi reader,
+including this one, the ordering value 0 of a single int32 column therefore makes a delete unconditional. Code that
+needs an ordered delete there must not write it to a log. A delete with an array is never unconditional.
 
 Other modules decide what a delete does to rows. Facts: docs/format.md, "Log files" and "Deletes".
 """
@@ -32,7 +32,7 @@ _VERSION = 3
 _VALUE = "value"
 _HEAD = struct.Struct(">ii")
 _ROWS = 1 << 18
-"""The most deletes in one block. With keys of a usual length they take about 16 MiB."""
+"""Maximum number of deletes in one block. With keys of usual length, they take about 16 MiB."""
 _SHAPES_MAX = 1000  # a null makes another shape, so each column has 2; undamaged deletes have few columns
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
@@ -58,28 +58,28 @@ LocalDateWrapper, which is encoded like a DateWrapper.
 
 _VARINT, _SIZED = -1, -2
 _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
-"""The bytes of a value under each branch, or how its length is found."""
+"""Size in bytes of a value under each branch, or the way to find its size."""
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
     pa.timestamp("us"): _TIMESTAMP,
 }
-"""The branch that is written for each type of ordering column, except decimals."""
+"""Union branch that is written for each type of ordering column, except decimals."""
 _Shape: TypeAlias = "tuple[int, ...]"
-"""The parts of a delete's array of values: _VARINT for a number of the array itself, or the branch of a value."""
+"""Structure of an array of ordering values: _VARINT for a count or size, or the union branch of a value."""
 
 
 @dataclass(frozen=True)
 class DeleteBlock:
-    """The keys that an instant deletes.
+    """Block of a log file with the record keys that an instant deletes.
 
     Attributes:
-        instant: The instant that deletes them.
+        instant: The instant that deletes the keys.
         keys: The record keys, as strings.
         partitions: The partition path of each key.
         ordering: Empty if the deletes are unconditional. Otherwise one array for each ordering column. A row is deleted
             only if its ordering values are not greater than these. No value may be null in a block that is written.
-        positions: The row position in the base file (int64) of each key, or None if they are not known.
+        positions: The position of each key's row in the base file (int64), or None if positions are unknown.
     """
 
     instant: str
@@ -90,7 +90,7 @@ class DeleteBlock:
 
 
 def loggable_ordering(kind: pa.DataType) -> bool:
-    """Return whether ordered deletes by a column of this type may be written to a log.
+    """Return whether log files may contain deletes with an ordering value of this type.
 
     These are the types whose wrapper Java and Rust readers were observed to apply.
     """
@@ -101,10 +101,10 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 
 
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the contents of as many delete blocks as `block` needs, each with the range of its records in `block`.
+    """Encode deletes as the contents of one or more delete blocks. Yields each content with its range of records.
 
     A content has at most `limit` bytes, unless a single record is longer. All records of a content have the same branch
-    of the union, and so do the values at the same place in their arrays.
+    of the union, and so do the values at the same index in their arrays.
 
     Raises:
         KeyValueError: A key or a partition path is null.
@@ -123,7 +123,10 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of the records at `offsets` (int64[n + 1]) that have at most `limit` bytes, or a single record."""
+    """Divide encoded records into ranges of at most `limit` bytes. A larger record gets its own range.
+
+    offsets: int64[n + 1], the start of each record and the end of the last one.
+    """
     begin, total = 0, len(offsets) - 1
     while begin < total:
         end = max(int(np.searchsorted(offsets, offsets[begin] + limit, side="right")) - 1, begin + 1)
@@ -146,7 +149,7 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _wrapped(ordering: Sequence[pa.Array], count: int) -> pa.Array:
-    """Return the union `orderingVal` of each record as a binary array."""
+    """Encode the ordering values of each delete as Hudi's union `orderingVal`, in a binary array."""
     if not ordering:
         return pa.array([b"\x04\x00"], pa.binary()).take(
             pa.array(np.zeros(count, np.int32))
@@ -165,7 +168,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _value(ordering: pa.Array, count: int) -> pa.Array:
-    """Return the union of each value of one ordering column as a binary array."""
+    """Encode the values of one ordering column as elements of Hudi's union `orderingVal`, in a binary array."""
     if ordering.null_count or len(ordering) != count:
         raise OrderingError(
             f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
@@ -181,7 +184,7 @@ def _value(ordering: pa.Array, count: int) -> pa.Array:
 
 
 def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
-    """Return encoded fields of `["null", T]` with the number of the branch, their first byte, set to `branch`."""
+    """Replace the union branch, which is the first byte of each encoded value, by `branch`."""
     offsets, data = byte_strings(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
@@ -190,10 +193,7 @@ def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
 
 
 def _minimal(ordering: pa.Array) -> pa.Array:
-    """Return decimals as the bytes of Java's BigInteger.
-
-    They are in two's complement and big-endian, without the leading bytes that only repeat the sign.
-    """
+    """Convert decimals to the bytes of Java's BigInteger: the shortest big-endian two's complement."""
     try:
         scaled = ordering.cast(_WRAPPED_DECIMAL)
     except pa.ArrowInvalid as e:
@@ -215,7 +215,7 @@ def _minimal(ordering: pa.Array) -> pa.Array:
 
 
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
-    """Return the deletes of one block, as one DeleteBlock for each kind of ordering value in it.
+    """Decode the content of a delete block. Returns one DeleteBlock for each kind of ordering value in it.
 
     Raises:
         CorruptTable: The bytes are damaged.
@@ -241,7 +241,7 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
 
 
 class _Spans(NamedTuple):
-    """Return the beginning, the end and the kind of each record of a list.
+    """Positions of the records in a list of deletes: the start, the end and the kind of each record.
 
     The kind is the branch of the union `orderingVal`. For a record with several values it is _ARRAY or more, as in
     `shapes`.
@@ -254,7 +254,7 @@ class _Spans(NamedTuple):
 
 
 def _walk(avro: bytes) -> _Spans:
-    """Return where the records of a list of deletes lie.
+    """Find the start, the end and the kind of each record in a list of deletes.
 
     The format does not store the lengths of records, so this loop finds them. The values are then read by column. Each
     record takes at least three bytes and no step goes back, so the loop ends at the end of the bytes even if a count is
@@ -300,7 +300,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
 
 
 def _number(avro: bytes, at: int) -> tuple[int, int]:
-    """Return the integer that begins at byte `at`, and the offset of the byte after it."""
+    """Decode the variable-length integer at byte `at`. Returns it with the offset of the next byte."""
     number = shift = 0
     while True:
         byte = avro[at]
@@ -337,11 +337,10 @@ def _after_value(avro: bytes, at: int, branch: int) -> int:
 
 
 def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
-    """Return the offset after an array of values, and its shape.
+    """Skip an array of ordering values. Returns the offset after it, and its shape.
 
-    As in a list, each group of values comes after its count. The count 0 ends the array, and a negative count is
-    followed
-    by a size in bytes.
+    As in a list, the count of each group precedes its values. The count 0 ends the array, and a negative count is
+    followed by a size in bytes.
     """
     there, at = _number(avro, at)
     if there != 1:
@@ -364,7 +363,7 @@ def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
 
 
 def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
-    """Return the deletes of each kind, in their order."""
+    """Decode the deletes of a block, grouped by the kind of their ordering values."""
     spans = _walk(bytes(avro))
     if len(spans.shapes) > _SHAPES_MAX:
         raise Damaged(f"the deletes have too many types of ordering values, {len(spans.shapes)}")
@@ -382,7 +381,10 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
 
 
 def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
-    """Return the records of one branch. Unconditional deletes are in a block of their own."""
+    """Create delete blocks from records whose ordering values have one union branch.
+
+    Unconditional deletes are in a separate block.
+    """
     if branch == 0:
         return [_block(instant, records)]
     if branch != _INT:
@@ -399,7 +401,7 @@ def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ())
 
 
 def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
-    """Return the arrays of ordering values of `records`, whose arrays have the shape `shape`."""
+    """Return one array per ordering column, for deletes with several ordering values in the given shape."""
     return tuple(
         records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
         for at, part in enumerate(shape)
@@ -408,15 +410,15 @@ def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
 
 
 def _record(branch: int) -> AvroType:
-    """Return the schema of a delete whose ordering value has the branch `branch`.
+    """Return the Avro type of a delete whose ordering value has the union branch `branch`.
 
-    The branch itself is read as a number before the value.
+    The branch itself is read as an integer before the value.
     """
     return _parsed({_VALUE: _BRANCHES[branch - 1][1]} if branch else {})
 
 
 def _record_of_several(shape: _Shape) -> AvroType:
-    """Return the schema of a delete with several ordering values in the shape `shape`."""
+    """Return the Avro type of a delete with several ordering values in the given shape."""
     kinds: dict[str, Any] = {"there": "int"}
     for at, part in enumerate(shape):
         if part == _VARINT:
@@ -429,7 +431,7 @@ def _record_of_several(shape: _Shape) -> AvroType:
 
 
 def _parsed(value: dict[str, Any]) -> AvroType:
-    """Return the schema of a delete with the fields `value` after the number of its branch."""
+    """Return the Avro type of a delete with the fields `value` after its union branch."""
     kinds = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int", **value}
     return parse_record(
         {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}

@@ -1,7 +1,7 @@
-"""The content of a log block of Parquet rows (type 5): a Parquet file of one row group, encoded like a base file.
+"""Codec for the content of Parquet log blocks (type 5): a Parquet file of one row group, encoded like a base file.
 
-This module knows rows and columns, not blocks. The content has about a third of the bytes of Avro, and a reader of
-one column decodes only that column. It has no statistics, because the slot has them.
+This module handles rows and columns, not blocks. The content has about a third of the bytes of Avro, and a reader of
+one column decodes only that column. It contains no statistics, because the slot stores them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from hoodoo.format.parquet import encodings
 
 
 def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Yield contents that together have all `rows` in their order, each with the range of its rows.
+    """Encode rows as the contents of one or more Parquet log blocks. Yields each with the range of its rows.
 
     `rows` has the five meta columns first. The rows of a content take at most `limit` bytes in memory, unless a single
-    row
-    is larger.
+    row is larger.
     """
     for begin, end in _ranges(rows, 0, len(rows), limit):
         yield begin, end, _file(rows.slice(begin, end - begin).unify_dictionaries())
@@ -55,9 +54,9 @@ def _file(rows: pa.Table) -> pa.Buffer:
 
 
 def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
-    """Return the rows of a content with the types of `schema`. `columns` selects columns and their order.
+    """Decode the content of a Parquet log block to rows with the types of `schema`.
 
-    Raises pa.ArrowException, OSError or ValueError if the bytes are damaged.
+    `columns` selects columns and their order. Raises pa.ArrowException, OSError or ValueError if the bytes are damaged.
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), page_checksum_verification=True, pre_buffer=False)
     stored = set(file.schema_arrow.names)

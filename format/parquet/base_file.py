@@ -1,4 +1,4 @@
-"""Parquet base files with Hudi's meta columns and footer entries.
+"""Reader and writer for base files: Parquet with Hudi's meta columns and footer entries.
 
 The codec is zstd at level 1, because Spark 3.5 cannot read brotli. encodings.py chooses the encoding of each column.
 The footer entries are written with add_key_value_metadata, because with store_schema=False pyarrow silently drops the
@@ -25,11 +25,11 @@ from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
-"""Footer entry: a digest of the order of the rows. The index entry of the file names the same digest."""
-BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
+"""Footer entry with a digest of the row order. The index entry of the file contains the same digest."""
+BATCH_ROWS = 65_536  # number of rows that readers hold at a time, unless a merge needs more
 _GROUP_ROWS_MIN = 64
 _DIGITS = 10
-"""The number of digits of the row in a sequence number."""
+"""Number of digits of the row number in a sequence number."""
 _LOW_DIGITS = (np.arange(1000)[:, None] // (100, 10, 1) % 10 + ord("0")).astype(np.uint8)
 """uint8[1000, 3]: the last three digits of a thousand consecutive numbers."""
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
@@ -37,7 +37,7 @@ _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 @dataclass(frozen=True)
 class Encoded:
-    """The bytes of a base file, with what its slot entry says about it."""
+    """Bytes of an encoded base file, with its row count, column statistics, and smallest and largest key."""
 
     data: pa.Buffer
     rows: int
@@ -47,17 +47,17 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """Return a column of `rows` times `value`.
+    """Return a column that repeats `value` in `rows` rows, as a dictionary array.
 
-    It is a dictionary of one entry, which costs little to build and to write.
+    A dictionary of one entry costs little to build and to write.
     """
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 
 def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
-    """Return `<instant>_<task>_<row>` for each row, with the row padded to ten digits.
+    """Return the value of Hudi's sequence number column for each row: `<instant>_<task>_<row>`.
 
-    The numbers are unique within the commit. They are built as bytes.
+    The row is padded to ten digits. The numbers are unique within the commit. They are built as bytes.
     """
     prefix = np.frombuffer(f"{instant}_{task}_".encode(), np.uint8)
     low = len(prefix) + _DIGITS - _LOW_DIGITS.shape[1]
@@ -72,7 +72,7 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
 
 
 def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
-    """Return the `rows` of one file group, with the five meta columns that `instant` writes in front."""
+    """Add Hudi's five meta columns in front of the rows of one file group."""
     n = len(rows)
     meta = [
         constant(instant, n),
@@ -85,9 +85,9 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Return the footer entries of a base file: Hudi's filter and key range, and the order of its rows.
+    """Return the footer entries of a base file: Hudi's bloom filter and key range, and the digest of the row order.
 
-    Raises CorruptTable that names `path`.
+    Raises CorruptTable, which names `path`.
     """
     with _damage_named(path):
         found = pq.read_metadata(source).metadata or {}
@@ -99,10 +99,10 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
 
 
 class Writer:
-    """Writes a base file to `sink` as its rows arrive. It holds the rows of one row group.
+    """Streaming writer of a base file, which holds the rows of one row group in memory.
 
-    The values of the first row group decide the encodings of the columns. A row group ends after `row_group_rows` rows,
-    or earlier if they take `row_group_bytes` in memory.
+    The values of the first row group determine the encodings of the columns. A row group ends after `row_group_rows`
+    rows, or earlier if they take `row_group_bytes` in memory.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class Writer:
         row_group_bytes: int = ROW_GROUP_BYTES,
         fields: Mapping[str, pa.Field] | None = None,
     ) -> None:
-        """Create a writer.
+        """Create a writer of a base file. `fields` has the field with its id for each column that has a field id.
 
-        `fields` has a field for each column that has a field id, with the id in the field's metadata.
+        The id is in the field's metadata.
         """
         self._fields = fields or {}
         self._sink, self._compression, self._group_rows, self._group_bytes = (
@@ -132,9 +132,9 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows. They have the five meta columns first, and constant columns may be dictionaries.
+        """Append rows to the base file. They have Hudi's five meta columns first. Constant columns may be dictionaries.
 
-        There must be at least one call, even if with no rows, because it gives the schema.
+        At least one call is needed, even without rows, because it determines the schema.
         """
         self._pending.append(rows)
         self._held += len(rows)
@@ -143,7 +143,7 @@ class Writer:
             self._flush(last=False)
 
     def _rows_to_a_group(self) -> int:
-        """Return the rows of a row group. There are fewer if the rows that are held are wide."""
+        """Return the number of rows of a row group. It is smaller if the rows are wide."""
         if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
             return self._group_rows
         return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
@@ -182,9 +182,9 @@ class Writer:
         return pa.field(field.name, kind, metadata=known.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write the remaining rows and Hudi's entries `footer`.
+        """Write the remaining rows and Hudi's footer entries. Returns the statistics of the columns.
 
-        Return the statistics of the table's own columns and of the commit time.
+        They contain the table's own columns and the commit time.
         """
         schema = self._pending[0].schema
         self._flush(last=True)
@@ -198,9 +198,10 @@ class Writer:
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
-    """Return the base file of `rows`, which have the five meta columns first. Constant columns may be dictionaries.
+    """Encode rows as a base file in memory. They have the five meta columns first.
 
-    `footer` is Hudi's entries of an earlier file with exactly the same keys, so that they need not be computed again.
+    Constant columns may be dictionaries. `footer` contains Hudi's entries of an earlier file with exactly the same
+    keys, so that they need not be computed again.
     """
     footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
     sink = pa.BufferOutputStream()
@@ -212,7 +213,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """Expected content of a file's footer, as the slot stores it. Parquet has no checksum of the footer.
+    """Expected content of the footer of a base file, as recorded in the slot. Parquet has no checksum of the footer.
 
     Attributes:
         rows: The number of rows.
@@ -225,7 +226,10 @@ class Footer:
     schema: pa.Schema | None = None
 
     def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Raise pa.ArrowInvalid if a footer with the columns `found`, whose names are `there`, says something else."""
+        """Raise pa.ArrowInvalid if the footer of a base file differs from the expected row count or columns.
+
+        The footer has the columns `found`, whose names are `there`.
+        """
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
             raise pa.ArrowInvalid(f"its footer has {rows} rows, but the slot recorded {self.rows}")
@@ -245,19 +249,19 @@ def decode(
     footer: Footer | None = None,
     resolution: Resolution = AS_IT_STANDS,
 ) -> pa.Table:
-    """Return the rows of a base file with the columns and types of `schema`.
+    """Read the rows of a base file with the columns and types of `schema`.
 
     Args:
         source: The file.
         path: Its path, for errors.
-        schema: The columns to return; a string column may be a dictionary. One that the file lacks is null.
-        may_match: Called with the statistics and the number of rows of each row group; a row group for which it is
-            false is left out. None: all are read.
+        schema: The columns to return. A string column may be a dictionary. A column that the file lacks is null.
+        may_match: Called with the statistics and the number of rows of each row group. Row groups for which it returns
+            False are skipped. None: all row groups are read.
         footer: The expected content of the footer. None: the footer is not checked.
         resolution: Mapping from the columns of the file to the columns of `schema`.
 
     Raises:
-        CorruptTable: The file is damaged; the error names `path`.
+        CorruptTable: The file is damaged. The error names `path`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)
@@ -276,9 +280,9 @@ def _require_rows(found: int, told: int) -> None:
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
-    """Return the number of rows of each row group. `footer` is what the table knows of the footer, which is checked.
+    """Return the number of rows in each row group of a base file.
 
-    Raises CorruptTable that names `path`.
+    footer: the expected content of the footer, which is checked. Raises CorruptTable, which names `path`.
     """
     with _damage_named(path):
         file = pq.ParquetFile(source)
@@ -289,7 +293,7 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
 
 
 class RowGroups:
-    """The row groups of a base file. They are decoded one at a time, as in `decode`."""
+    """Reader of a base file that decodes one row group at a time."""
 
     def __init__(
         self,
@@ -305,15 +309,15 @@ class RowGroups:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The file's footer."""
+        """The Parquet footer of the file."""
         return self._file.metadata
 
     def chunk(self, group: int, leaf: int) -> bytes:
-        """Return the bytes of a column chunk as the file has them.
+        """Read the encoded bytes of a column chunk, without decoding them.
 
         Args:
-            group: The number of the row group.
-            leaf: The number of the leaf column, counted as the footer counts them.
+            group: The index of the row group.
+            leaf: The index of the leaf column in the footer.
 
         Raises:
             CorruptTable: The bytes cannot be read.
@@ -324,7 +328,7 @@ class RowGroups:
             return bytes(self._source.read_at(found.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a row group with `columns` of the schema, by default all.
+        """Read the rows of a row group, with the given columns of the schema or with all.
 
         Raises CorruptTable if the file is damaged.
         """
@@ -345,15 +349,15 @@ class RowGroups:
         condition: Callable[[pa.Table], np.ndarray],
         may_match: Callable[[statistics.Stats, int], bool] | None = None,
     ) -> tuple[pa.Table, np.ndarray]:
-        """Return the rows that match a condition, and their positions in the file.
+        """Read the rows that match a condition, with their positions in the file.
 
-        Columns that the condition does not look at are decoded where a row group has a match, and one row group at a
-        time is held whole.
+        Columns that the condition does not use are only decoded in row groups with a match. Memory holds one row group
+        at a time.
 
         Args:
             seen: The columns of the schema that the condition uses.
-            condition: Returns the positions, ascending, of the rows of a table that match.
-            may_match: As `decode` takes it.
+            condition: Returns the positions of the matching rows of a table, ascending.
+            may_match: As in `decode`.
 
         Raises:
             CorruptTable: The file is damaged.
@@ -376,9 +380,9 @@ class RowGroups:
         return pa.concat_tables(parts), np.concatenate(at)
 
     def _taken(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
-        """Return the rows at the positions `chosen` of a row group.
+        """Decode the remaining columns of a row group, and return the rows at the positions `chosen`.
 
-        `first` has some of its columns, which are decoded already.
+        `first` contains the columns that are already decoded.
         """
         rest = self.decode(group, others)
         columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
@@ -395,7 +399,10 @@ def decode_batches(
     footer: Footer | None = None,
     resolution: Resolution = AS_IT_STANDS,
 ) -> Iterator[pa.Table]:
-    """Yield the rows that `decode` returns, in order and at most `rows` at a time, so that memory holds only those."""
+    """Read the rows of a base file in tables of at most `rows` rows, so that memory holds only one table.
+
+    The other arguments are as in `decode`.
+    """
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)
         groups, found = _wanted_groups(file, may_match, resolution), 0
@@ -423,9 +430,9 @@ def _wanted_groups(
 def _opened(
     source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = AS_IT_STANDS
 ) -> tuple[pq.ParquetFile, list[str]]:
-    """Return the opened file and the names in it of those columns of `schema` that it has.
+    """Open a base file. Returns it with the file's names of those columns of `schema` that it contains.
 
-    Raises pa.ArrowInvalid if its footer does not agree with `footer`.
+    Raises pa.ArrowInvalid if its footer does not match `footer`.
     """
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)

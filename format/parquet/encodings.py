@@ -1,7 +1,7 @@
-"""Choice of the Parquet encoding of each column of a base file, by a sample of its first row group.
+"""Choice of the Parquet encoding of each column of a base file, based on a sample of its first row group.
 
-This module knows values and encodings, not files. docs/format.md 7 says which encodings other engines read. Spark 3.5
-does not read BYTE_STREAM_SPLIT. DELTA_LENGTH_BYTE_ARRAY stores the lengths of texts apart from their bytes, which
+This module handles values and encodings, not files. docs/format.md 7 lists the encodings that other engines read. Spark
+3.5 does not read BYTE_STREAM_SPLIT. DELTA_LENGTH_BYTE_ARRAY stores the lengths of strings apart from their bytes, which
 halves the time that zstd takes.
 """
 
@@ -18,19 +18,19 @@ import pyarrow.compute as pc
 from hoodoo.format.rows import take_column
 
 _SAMPLE = 2048
-_REPEATS = 4  # a dictionary pays where a row group holds each value at least this often
-_ALL_DIFFERENT = 0.98  # of the sample: how many values there are cannot be told from it
+_REPEATS = 4  # a dictionary saves bytes if a row group contains each value at least this often
+_ALL_DIFFERENT = 0.98  # share of distinct values in a sample from which on their total cannot be estimated
 _DICTIONARY_BYTES = 900_000  # Arrow gives a dictionary up in the middle of a row group when it passes 1 MiB
 _LENGTH_BYTES = 4  # of a text in a dictionary page
 _DELTA_BITS = 0.75  # of the type's bits: differences of values that need more take as much room as the values
 
 
 class Encodings(NamedTuple):
-    """The encodings of the columns.
+    """Parquet encodings that were chosen for the columns of a base file.
 
     Attributes:
         dictionary: The columns that get a dictionary.
-        others: The encoding of each other column that does not get PLAIN.
+        others: The encodings of the other columns. Missing columns are encoded as PLAIN.
     """
 
     dictionary: list[str]
@@ -38,7 +38,7 @@ class Encodings(NamedTuple):
 
 
 def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    """Return the encodings for a row group `rows`. `plain` names columns for which PLAIN is known to be best."""
+    """Choose the Parquet encoding of each column for a row group. `plain`: columns that are known to need PLAIN."""
     chosen = Encodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
@@ -56,7 +56,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether values repeat so often that a dictionary saves bytes and fits into its page."""
+    """Return whether values of a column repeat so often that a dictionary saves bytes and fits into its page."""
     sample = _sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:
@@ -70,7 +70,7 @@ def repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _different(found: int, of: int) -> float:
-    """Return an estimate of how many different values a column has. A sample of `of` values has `found` of them.
+    """Estimate the number of distinct values in a column from a sample of `of` values with `found` distinct ones.
 
     It is the D for which D (1 - exp(-of / D)) is `found` (the classical occupancy problem; Feller, An Introduction to
     Probability Theory, volume 1, IV.2).
@@ -88,7 +88,7 @@ def _different(found: int, of: int) -> float:
 
 
 def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return at most `_SAMPLE` values, at even distances over the column."""
+    """Return at most `_SAMPLE` values at equal distances in the column."""
     if len(column) <= _SAMPLE:
         return column
     return take_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
@@ -106,7 +106,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_narrow(sample: pa.ChunkedArray) -> bool:
-    """Return whether the differences between the values need fewer bits than the values."""
+    """Return whether the differences between the values of a sample need fewer bits than the values."""
     width = sample.type.bit_width
     ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
     least, most = ends["min"].as_py(), ends["max"].as_py()

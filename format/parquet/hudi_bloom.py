@@ -1,7 +1,7 @@
-"""Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE. Its operations take whole columns of keys.
+"""Apache Hudi's bloom filter of record keys in the footer of a base file (type SIMPLE).
 
-Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not
-use it.
+The operations process whole columns of keys. Java writers that use the BLOOM index need the filter in every base file,
+also in one without rows. hoodoo's own index does not use it.
 
 Format: docs/format.md, "Bloom filter". It is base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32
 bits`, followed by the bits.
@@ -31,22 +31,22 @@ _HEADER = struct.Struct(">iibi")
 _VERSION, _MURMUR = -1, 1
 _M = np.uint32(0x5BD1E995)
 _ROWS = 1 << 13
-"""How many keys are hashed at a time. Their words stay in the L2 cache."""
+"""Number of keys hashed at a time, so that their words stay in the L2 cache."""
 _BITS_MAX = (1 << 31) - 1
-"""The most bits of a filter, because Java holds the size in an int. With more keys the filter gets less selective."""
+"""Maximum number of bits of a filter, because Java stores the size in an int. More keys make it less selective."""
 
 
 _STRETCH = 1.25
-"""A filter may hold this many times the keys that it was sized for. Its error rate of 1e-3 is then 4e-3."""
+"""A filter may contain this many times the keys that it was sized for. Its error rate of 1e-3 is then 4e-3."""
 _FULL = 1 - 2**-_STRETCH
-"""The share of bits that are set by then.
+"""Share of bits that are set in a filter with `_STRETCH` times its keys.
 
 The keys that a filter is sized for set half of them. Deleted keys count too.
 """
 
 
 class FooterEntries:
-    """The entries of a base file's Parquet footer that depend on its record keys.
+    """Builder of the footer entries of a base file that depend on its record keys: bloom filter and key range.
 
     They are built as the keys arrive. The filter is sized for `capacity` keys.
     """
@@ -57,7 +57,7 @@ class FooterEntries:
         self._extremes: list[tuple[str, str]] = []
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Add record keys. Raises KeyValueError if a key is null."""
+        """Add record keys to the bloom filter and the key range. Raises KeyValueError if a key is null."""
         if keys.null_count:
             raise KeyValueError(
                 f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop "
@@ -71,11 +71,9 @@ class FooterEntries:
             self._extremes.append((found["min"], found["max"]))
 
     def entries(self) -> dict[str, str]:
-        """Return the entries.
+        """Return the footer entries: the bloom filter, and the smallest and largest record key.
 
-        The smallest and the largest key are in the order of their UTF-8 bytes. A file without rows has only the two
-        entries of
-        the filter.
+        The keys are in the order of their UTF-8 bytes. A file without rows has only the two entries of the filter.
         """
         made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
         if not self._extremes:
@@ -85,21 +83,21 @@ class FooterEntries:
 
 
 def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    """Return the entries for all keys at once, as `FooterEntries` does."""
+    """Return the footer entries for all record keys of a base file: bloom filter and key range."""
     made = FooterEntries(len(keys), error_rate)
     made.add(keys)
     return made.entries()
 
 
 def has_room(keys: int, added: int) -> bool:
-    """Return whether a filter that was sized for `keys` keys may take `added` more."""
+    """Return whether a bloom filter that was sized for `keys` keys has capacity for `added` more."""
     return keys + added <= _STRETCH * keys
 
 
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """Return the `entries` of a file with the keys `added` to them.
+    """Add record keys to the footer entries of the previous base file: its bloom filter and key range.
 
-    Return {} if the filter is full or cannot be extended, and must be built again.
+    Returns {} if the filter is full or cannot be extended, and must be built again.
     """
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}
@@ -124,7 +122,7 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return for each key whether the filter may hold it, as bool[n]. False is certain.
+    """Return a boolean mask of the keys that a bloom filter may contain. False is certain.
 
     Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """
@@ -139,7 +137,7 @@ def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
-    """Return the numbers of bits and hashes for `keys` keys.
+    """Return the number of bits and of hash functions of a bloom filter for `keys` keys.
 
     As in Hudi, they are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
     """
@@ -163,7 +161,7 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
 
 
 def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the rows of some keys with the bit positions of each, int64[hashes, rows].
+    """Yield row numbers of keys with their bit positions in the bloom filter, int64[hashes, rows].
 
     The previous hash is the seed of the next: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
     """
@@ -182,7 +180,7 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
 
 
 def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
-    """Return `numbers % divisor`, uint32[n].
+    """Return `numbers % divisor` (uint32[n]) faster than numpy does.
 
     numpy divides many numbers by one number at a time, but computes remainders one by one.
     """
@@ -191,7 +189,7 @@ def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
 
 
 class _Murmur:
-    """Hadoop's 32-bit MurmurHash2 of keys that have the same number of whole 4-byte words.
+    """Hadoop's 32-bit MurmurHash2 of keys that have the same number of complete 4-byte words.
 
     The parts that do not depend on the seed are computed once. The tail of up to three bytes is sign-extended, as bytes
     in Java are.
@@ -211,7 +209,7 @@ class _Murmur:
         self._tail = tail
 
     def __call__(self, seed: np.ndarray) -> np.ndarray:
-        """Return the hash of each key under its own seed. Both are uint32[n]."""
+        """Hash each key with its own seed. Seeds and hashes are uint32[n]."""
         h = seed ^ self._lengths
         for block in self._blocks:
             h *= _M

@@ -1,7 +1,7 @@
-"""Builds base files without decoding: row groups are copied as raw bytes.
+"""Builder of base files that copies row groups of other base files as raw bytes, without decoding.
 
-Only the constant column of file names is encoded again. Columns of the caller replace the columns with their names.
-The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
+Only the constant column of file names is encoded again. Columns that the caller passes replace the columns with their
+names. The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
 outside the pages (page index, Parquet's own bloom filters) are dropped from the footer.
 
 Files with different schemas are refused, and the caller decodes them. The caller must have checked the digests: this
@@ -34,23 +34,24 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """The files do not fit each other, or are of a kind that cannot be copied. Decode them instead."""
+    """Raised if base files cannot be copied as bytes, so that the caller has to decode them.
+
+    Their schemas or writers differ, or they are of a kind that cannot be copied.
+    """
 
 
 @dataclass
 class CopySource:
-    """A base file to copy from: all its bytes, and its footer."""
+    """Base file whose row groups are copied: all its bytes, and its parsed footer."""
 
     data: pa.Buffer
     footer: Struct
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """Return the source for the bytes `data`.
+        """Parse the footer of a base file to copy from. Raises CannotCopy if it is not a suitable Parquet file.
 
-        `whole` says that the file has all columns of a base file, including that of file names. Raises CannotCopy if
-        `data` is
-        not a Parquet file that can be copied.
+        whole: True if the file has all columns of a base file, including the column of file names.
         """
         buffer = pa.py_buffer(data)
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
@@ -84,15 +85,15 @@ class CopySource:
 
     @property
     def rows(self) -> int:
-        """The number of rows of the file."""
+        """The number of rows in the file."""
         return int(self.footer[_ROWS][1])
 
     def groups(self) -> list[Struct]:
-        """The row groups, as the footer describes them."""
+        """Return the row groups of the file, as the footer describes them."""
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
-        """Return the schema elements without the name of the root, which depends on the writer.
+        """Return the schema elements of the footer, without the name of the root, which depends on the writer.
 
         `with_ids` keeps the field ids of the columns, which do not affect their layout.
         """
@@ -102,7 +103,7 @@ class CopySource:
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
-        """Return the entries of the footer. Raises CannotCopy if they are not text."""
+        """Return the key-value entries of the footer. Raises CannotCopy if they are not valid UTF-8."""
         entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
@@ -110,15 +111,15 @@ class CopySource:
             raise CannotCopy(f"an entry of a Parquet footer is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the writer of the file, because readers trust statistics by it.
+        """Return the name of the program that wrote the file, because readers trust its statistics accordingly.
 
-        All releases of one writer count as the same.
+        All releases of Arrow count as the same writer.
         """
         named = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
         return _OURS if named.startswith(_OURS) else named
 
     def _require_file_names(self) -> None:
-        """Raise CannotCopy unless the column of file names is optional, as the column that replaces it is."""
+        """Raise CannotCopy unless the column of file names is optional, like the column that replaces it."""
         named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
             raise CannotCopy("the column of file names has an unexpected encoding")
@@ -129,28 +130,28 @@ def _path(chunk: Struct) -> list[bytes]:
 
 
 def _column(chunk: Struct) -> str:
-    """Return the top-level column that a chunk belongs to."""
+    """Return the name of the top-level column that a column chunk belongs to."""
     return _path(chunk)[0].decode(errors="replace")
 
 
 def group_rows(group: Struct) -> int:
-    """Return the number of rows of a row group."""
+    """Return the number of rows in a row group."""
     return int(group[_GROUP_ROWS][1])
 
 
 def group_bytes(group: Struct) -> int:
-    """Return the number of bytes of a row group's pages before compression."""
+    """Return the size in bytes of a row group's pages before compression."""
     return int(group[_GROUP_BYTES][1])
 
 
 def group_dictionaries(group: Struct) -> frozenset[str]:
-    """Return the top-level columns whose chunks begin with a dictionary."""
+    """Return the top-level columns of a row group that are encoded with a dictionary."""
     chunks = group[_CHUNKS][1][1]
     return frozenset(_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
 
 
 def span(chunk: Struct) -> tuple[int, int]:
-    """Return the offset of the first byte of a column chunk, and its length."""
+    """Return the offset and the length in bytes of a column chunk in its file."""
     meta = chunk[_META][1]
     start = meta[_DATA_PAGE][1]
     if 0 < meta.get(_DICTIONARY_PAGE, (I64, 0))[1] < start:
@@ -159,7 +160,7 @@ def span(chunk: Struct) -> tuple[int, int]:
 
 
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
-    """Raise CannotCopy unless these files can be copied into one.
+    """Raise CannotCopy if the row groups of these base files cannot be copied into one file.
 
     `with_ids` also compares the field ids of their columns.
     """
@@ -172,11 +173,10 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 
 
 class Copier:
-    """Writes the row groups of files to `sink` (anything with `write`), one file after the other.
+    """Writer of a base file that copies row groups of other base files to `sink` (anything with `write`).
 
-    All the files must fit each other (`require_fit`). The new file gets the schema of the file `like`, by default of
-    the
-    first one.
+    The copied files must be compatible (`require_fit`). The new file gets the schema of the file `like`, by default of
+    the first one.
     """
 
     def __init__(self, sink: Any, file_name: str, compression: str, like: CopySource | None = None) -> None:
@@ -193,21 +193,21 @@ class Copier:
         self._at += len(data)
 
     def add(self, source: CopySource) -> None:
-        """Write every row group of `source` that has rows."""
+        """Copy all row groups of a file that have rows."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
 
     def add_group(self, source: CopySource, group: Struct, anew: CopySource | None = None) -> None:
-        """Write one row group of `source`; a row group without rows is left out.
+        """Copy one row group, optionally with some new columns. A row group without rows is left out.
 
         Args:
-            source: The file that has the row group.
+            source: The file that contains the row group.
             group: One of `source.groups()`.
             anew: A file of one row group with the same rows, whose columns are written instead of those of `source`.
 
         Raises:
-            ValueError: `anew` has another number of rows than `group`.
+            ValueError: `anew` has a different number of rows than `group`.
         """
         self._first = self._first or source
         if group_rows(group):
@@ -238,7 +238,9 @@ class Copier:
         return new
 
     def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
-        """Return a file whose one chunk holds the file name `rows` times, and its footer's description of the chunk."""
+        """Encode the column of file names for `rows` rows. Returns its Parquet file and the footer entry of its
+        chunk.
+        """
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
             sink = pa.BufferOutputStream()
@@ -257,9 +259,9 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with `key_values`.
+        """Write the footer with the entries `key_values`. Returns the statistics of the columns.
 
-        Return the statistics of the table's own columns and of the commit time.
+        They contain the table's own columns and the commit time.
         """
         assert self._first is not None
         entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
@@ -279,7 +281,7 @@ class Copier:
 
 
 def _moved(chunk: Struct, by: int) -> Struct:
-    """Return the footer's description of a chunk that was moved by `by` bytes."""
+    """Return the footer entry of a column chunk that was moved by `by` bytes."""
     kind, meta = chunk[_META]
     meta = {number: value for number, value in meta.items() if number not in _FILTERS}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
@@ -290,7 +292,7 @@ def _moved(chunk: Struct, by: int) -> Struct:
 
 
 def _stats(tail: bytes) -> statistics.Stats:
-    """Return the statistics in the footer `tail`, which is all of a file that pyarrow needs for them."""
+    """Return the column statistics in a footer. `tail` is all that pyarrow needs of the file."""
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     schema = metadata.schema.to_arrow_schema()
     own = pa.schema(
@@ -300,7 +302,7 @@ def _stats(tail: bytes) -> statistics.Stats:
 
 
 def copied_bytes(source: CopySource) -> int:
-    """Return how many bytes the column chunks of `source` have."""
+    """Return the total size in bytes of the column chunks in a file."""
     return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
 
 

@@ -1,7 +1,7 @@
-"""The smallest and the largest value and the null count of each column. Readers use them to skip files.
+"""Column statistics of data files: minimum, maximum and null count. Readers use them to skip files.
 
-They are JSON values, in slots and in checkpoints. A bound that JSON cannot hold exactly, or that is long, is left out.
-A missing bound means "any value", so no bound is ever wrong.
+They are JSON values, in slots and in checkpoints. A bound that JSON cannot represent exactly, or that is long, is left
+out. A missing bound means "any value", so no bound is ever wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stats = dict[str, list[Any]]
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Return whether the order of a type is the same in Parquet's statistics, in Arrow and in Python."""
+    """Return whether statistics of a type are usable: its values have the same order in Parquet, Arrow and Python."""
     t = pa.types
     return (
         t.is_integer(kind)
@@ -37,7 +37,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """Return a bound as a JSON value, or None if JSON cannot represent it.
+    """Convert a minimum or maximum to a JSON value, or to None if JSON cannot represent it.
 
     Times are microseconds since 1970, dates are days, and decimals are text.
     """
@@ -55,9 +55,9 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Return the bound for which `to_json` gave `value`, in a column of type `kind`.
+    """Convert the JSON value of a minimum or maximum back to a Python value of the column's type.
 
-    Return None (no bound) for a time that Python cannot represent.
+    Returns None (no bound) for a time that Python cannot represent.
     """
     if value is None:
         return None
@@ -73,7 +73,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Return a bound other than None in a form that compares to others of its column.
+    """Convert the JSON value of a minimum or maximum to a value that can be compared. It must not be None.
 
     Times stay numbers, so that they can be of any year.
     """
@@ -81,9 +81,9 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
 
 
 def bound(value: pa.Scalar) -> Any:
-    """Return `to_json` of one Arrow value.
+    """Convert one Arrow value to the JSON value of a minimum or maximum.
 
-    Return None for a value that Python cannot represent, such as a year before 1 or after 9999.
+    Returns None for a value that Python cannot represent, such as a year before 1 or after 9999.
     """
     try:
         return to_json(value.as_py())
@@ -92,9 +92,9 @@ def bound(value: pa.Scalar) -> Any:
 
 
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
-    """Return the bounds of the flat columns of `schema` over `groups`, from the footer only.
+    """Return the column statistics in a Parquet footer, for the flat columns of `schema`.
 
-    `groups` are numbers of row groups, by default all.
+    `groups` contains indexes of row groups, by default all.
     """
     numbers = (
         {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
@@ -123,7 +123,7 @@ def _union(parts: list[Any]) -> list[Any]:
 
 
 def of_table(rows: pa.Table) -> Stats:
-    """Return the bounds of the flat columns of `rows`, computed from the values."""
+    """Compute the statistics of the flat columns of an Arrow table from their values."""
     found: Stats = {}
     for field in rows.schema:
         if has_bounds(field.type):
@@ -136,9 +136,9 @@ def of_table(rows: pa.Table) -> Stats:
 def union(
     whole: Sequence[Mapping[str, list[Any]]], schema: pa.Schema, partial: Sequence[Mapping[str, list[Any]]] = ()
 ) -> Stats:
-    """Return bounds for all the rows of some files. A column is left out if a file in `whole` lacks it.
+    """Combine the column statistics of several files. A column is left out if a file in `whole` lacks it.
 
-    `partial` has the bounds of files with some of the columns only. Their rows are also in the other files.
+    `partial` contains the statistics of files with some of the columns only. Their rows are also in the other files.
     """
     found: Stats = {}
     for field in schema:

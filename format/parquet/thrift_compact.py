@@ -1,8 +1,8 @@
-"""Thrift's compact protocol, as far as Parquet footers use it. The module does not know the meaning of the fields.
+"""Codec for Thrift's compact protocol, as far as Parquet footers use it.
 
-A struct is a dict from field number to (type, value). A list is (element type, values). Unknown fields are kept, so
-that decoding and encoding give the same bytes. Damaged bytes raise ValueError, and never need more memory than a few
-times their length.
+This module does not know the meaning of the fields. A struct is a dict from field number to (type, value). A list is
+(element type, values). Unknown fields are kept, so that decoding and encoding give the same bytes. Damaged bytes raise
+ValueError, and never need more memory than a few times their length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Struct = dict[int, tuple[int, Any]]
 
 
 def decode(data: bytes | memoryview) -> Struct:
-    """Return the struct at the beginning of `data`. Raises ValueError if the bytes are damaged."""
+    """Decode the Thrift struct at the start of `data`. Raises ValueError if the bytes are damaged."""
     try:
         return _StructReader(bytes(data)).struct(0)
     except IndexError:
@@ -25,7 +25,7 @@ def decode(data: bytes | memoryview) -> Struct:
 
 
 def encode(struct: Struct) -> bytes:
-    """Return the bytes of `struct`, with its fields in the order of the dict."""
+    """Encode a Thrift struct, with its fields in the order of the dict."""
     out = bytearray()
     _write_struct(out, struct)
     return bytes(out)

@@ -1,1 +1,1 @@
-"""The files of Hudi's timeline: their schemas and their Avro bytes."""
+"""Codec for the files of Hudi's timeline: their Avro schemas and their bytes."""

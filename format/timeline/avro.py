@@ -1,7 +1,7 @@
-"""Timeline files: one Avro record in an object container, converted from and to a plain dict.
+"""Codec for timeline files: one Avro record in an object container file, as a plain dict.
 
-This module knows the container, and the limits that protect the reader from damaged or hostile files. It does not know
-which kind of record belongs to which action, or what the fields mean. Layout: docs/format.md section 4.3; container:
+This module handles the container, and the limits that protect the reader from damaged or hostile files. It does not
+know the kind of record for each action, or the meaning of the fields. Layout: docs/format.md section 4.3; container:
 Avro specification, "Object Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
@@ -22,24 +22,24 @@ from hoodoo.format import leb128
 from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
-"""The most bytes of a timeline file. The file of a commit that wrote a million files has about 200 MB."""
+"""Maximum bytes of a timeline file. The file of a commit that wrote a million files has about 200 MB."""
 SCHEMA_CAP = 1 << 20
-"""The most bytes of the schema in a file."""
+"""Maximum bytes of the Avro schema in a timeline file."""
 NESTING_CAP = 32
-"""The most levels of the schema. The deepest schema of Apache Hudi (clustering plans) has 14."""
+"""Maximum nesting depth of the schema. The deepest schema of Apache Hudi (clustering plans) has 14 levels."""
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 
 
 def encode(kind: str, record: dict[str, Any]) -> bytes:
-    """Return the bytes of a timeline file with one `record`. `kind` is the name of its schema.
+    """Encode a timeline file with one record. `kind` is the name of its schema, such as 'HoodieCommitMetadata'.
 
     Equal records give equal bytes. Missing fields take their defaults.
 
     Raises:
-        ValueError: The schema does not have a field, or a value has another type.
-        KeyError: There is no schema of this kind.
+        ValueError: The schema lacks a field of the record, or a value has another type.
+        KeyError: `kind` is unknown.
     """
     text, parsed = _own(kind)
     body = io.BytesIO()
@@ -51,7 +51,7 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
-    """Return the record of a timeline file.
+    """Decode a timeline file, and return its record as a dict.
 
     A record of a kind in `SCHEMAS` has exactly the fields of that schema, for files of every release of Hudi.
 
@@ -88,9 +88,9 @@ def _own(kind: str) -> tuple[bytes, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _external_schema(text: bytes) -> tuple[str, Any, Any]:
-    """Return the name, the parsed schema and the target schema for the schema text in a file.
+    """Parse the Avro schema in a timeline file. Returns its name, the parsed schema and the target schema.
 
-    The target is the schema that records are resolved to. None means that they stay as they are.
+    Records are converted to the target schema. None means that they stay unchanged.
     """
     try:
         schema = json.loads(text)
@@ -106,10 +106,10 @@ def _external_schema(text: bytes) -> tuple[str, Any, Any]:
 
 
 def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
-    """Refuse schemas that let the decoder recurse or loop without reading bytes.
+    """Raise CorruptTable for an Avro schema that lets the decoder recurse or loop without reading bytes.
 
-    These are deep or recursive types, and arrays of items without bytes. `known` says for each record defined so far
-    whether it always has at least one byte.
+    These are deep or recursive types, and arrays of items without bytes. `known` records for each record type defined
+    so far whether its values always have at least one byte.
     """
     if depth > NESTING_CAP:
         raise CorruptTable(f"A timeline file carries a schema nested deeper than {NESTING_CAP} levels.")
@@ -132,7 +132,7 @@ def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known:
 
 
 def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
-    """Return whether every value of the type has at least one byte. For a `fixed` the answer is False."""
+    """Return whether every value of an Avro type takes at least one byte. Always False for a `fixed` type."""
     if isinstance(schema, list):
         return True
     if isinstance(schema, str):
@@ -145,7 +145,7 @@ def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
 
 
 def _varint(number: int) -> bytes:
-    """Return Avro's zigzag variable-length long of a number >= 0."""
+    """Encode a non-negative integer as an Avro long."""
     return leb128.encoded(number << 1)
 
 
@@ -154,14 +154,14 @@ def _bytes(value: bytes) -> bytes:
 
 
 class _ContainerReader:
-    """Reads a container from its start. Reading past the end raises CorruptTable."""
+    """Reader of an Avro object container file from its start. Reading past the end raises CorruptTable."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def container(self) -> tuple[bytes, bytes]:
-        """Return the text of the schema and the bytes of the record."""
+        """Return the schema and the encoded record of the container file, both as bytes."""
         if self._take(len(_MAGIC)) != _MAGIC:
             raise CorruptTable("A timeline file is not an Avro file: it does not begin with 'Obj' 1.")
         schema = self._schema()

@@ -1,7 +1,7 @@
-"""The Avro schemas of timeline files. Other modules know what the files of each kind mean.
+"""Avro schemas of Hudi's timeline files, such as commit metadata and compaction plans.
 
-Field names, order, types and defaults are those of Apache Hudi (docs/format.md section 5), because readers find
-records and fields by name. The functions return new plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
+Field names, order, types and defaults are those of Apache Hudi (docs/format.md section 5), because readers find records
+and fields by name. The functions return new plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _field(name: str, type_: Json, default: Json = _REQUIRED) -> Json:
 
 
 def _optional(name: str, type_: Json) -> Json:
-    """Return a field that may be null, and is null by default."""
+    """Return an Avro field that may be null, and is null by default."""
     return _field(name, ["null", type_], None)
 
 

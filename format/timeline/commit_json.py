@@ -1,7 +1,7 @@
-"""Converts commit metadata in JSON, which tables of version 6 have, to the same record in Avro.
+"""Conversion of commit metadata in JSON, as in tables of version 6, to the equivalent Avro record.
 
-The JSON has the fields of the same classes from which Hudi makes its Avro records, because Jackson writes it. It also
-has some fields that the Avro schemas do not have.
+Jackson writes the JSON from the classes behind Hudi's Avro records, so the fields are the same. The JSON has some more
+fields that the Avro schemas lack.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
 def in_avro(kind: str, said: Any) -> bytes:
-    """Return the bytes of a timeline file with the record of `kind` in the parsed JSON `said`.
+    """Convert a timeline file of table version 6 (parsed JSON) to the Avro format of newer table versions.
 
-    Fields that the schema does not have are left out, and null fields take their defaults. Raises ValueError if `said`
-    is
-    not such a record.
+    Fields that the schema lacks are left out, and null fields take their defaults. Raises ValueError if `said` is not a
+    record of the given `kind`.
     """
     try:
         return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))

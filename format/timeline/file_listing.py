@@ -1,7 +1,7 @@
-"""Records of the partition `files` of Hudi's metadata table, which say what files the folders of a table have.
+"""Encoder for records of the partition `files` in Hudi's metadata table, which list the files of a table.
 
-They are encoded under the schema that the metadata table itself has. Other modules know where that schema comes from,
-and which files there are. Facts: docs/format.md 13.6.
+The records are encoded with the schema of the metadata table itself. Other modules read that schema, and determine the
+files. Facts: docs/format.md 13.6.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Changes = Mapping[str, Mapping[str, int | None]]
 
 
 def full_schema(text: str) -> str | None:
-    """Return the schema of records in log blocks, which begins with Hudi's meta columns.
+    """Return the schema of the records in log blocks of the metadata table, with Hudi's meta columns first.
 
     Args:
         text: The schema in the metadata table's commits, as Avro JSON, with or without the meta columns.
 
     Returns:
-        The schema as Avro JSON. None if it is not the one that `encode` knows.
+        The schema as Avro JSON. None if `encode` does not support it.
     """
     try:
         schema = json.loads(text)
@@ -49,7 +49,7 @@ def full_schema(text: str) -> str | None:
 
 
 def _is_known(fields: list[dict[str, Any]]) -> bool:
-    """Return whether records begin with these fields, and have no other field that needs a value."""
+    """Return whether a schema starts with the fields that `encode` fills, and all further fields may be null."""
     if tuple(field["name"] for field in fields[:3]) != _FIELDS:
         return False
     key, kind, files = (field["type"] for field in fields[:3])
@@ -75,11 +75,13 @@ def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def encode(schema: str, changes: Changes) -> dict[str, bytes]:
-    """Return the records that say which files were added and removed. Equal changes give equal bytes.
+    """Encode records for the metadata table that list the added and removed files of each partition.
+
+    Equal changes give equal bytes.
 
     Args:
         schema: A schema that `full_schema` returned.
-        changes: For each partition the files that were added, with their sizes, and those that were removed.
+        changes: For each partition, the added files with their sizes, and the removed files.
 
     Returns:
         The record of each key: one for each partition, and one for the list of partitions with added files.

@@ -41,7 +41,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row position of each hash, int64[n]."""
+        """The row position in the base file for each key hash, int64[n]."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property

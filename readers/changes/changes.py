@@ -280,9 +280,7 @@ class Changes(Rows):
         )
 
     def _slots(self) -> Iterator[Slot]:
-        """Yield the slots of the range that changed rows and are still in effect, not rolled back or undone by a
-        restore.
-        """
+        """Yield the slots of the range that changed rows and are still in effect, not rolled back or undone later."""
         for slot in self._history.slots(self._since, self._seq):
             if slot.writes_rows and not self._view.is_undone(slot.seq):
                 yield slot

@@ -78,9 +78,7 @@ class RowDiff:
         return self._touched.of(pair)
 
     def expect(self, keys: pa.Array) -> None:
-        """Prepare for upcoming `live` calls with the given keys, so that data shared by several snapshots is read only
-        once.
-        """
+        """Prepare for `live` calls with the given keys, so that data shared by several snapshots is read only once."""
         self._expected = keys
 
     def live(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:

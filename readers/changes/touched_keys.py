@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """Search for touched keys in several pairs of snapshots. Files that several pairs need are read once.
+    """Search for the record keys whose rows may differ in several pairs of snapshots. Shared files are read once.
 
     Attributes:
         store: The store of the table.

@@ -1,1 +1,1 @@
-"""The `where` argument: its parsers, its syntax tree, pruning and row filtering."""
+"""The `where` argument of reads and writes: parsers, syntax tree, file pruning and row filtering."""

@@ -1,4 +1,4 @@
-"""Checks: conditions that every row written by hoodoo must meet. Their syntax is that of `where`.
+"""Checks: conditions of a table, in the syntax of `where`, that every row written by hoodoo must satisfy.
 
 A row fails a check if the condition is false. It passes if the condition is null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
@@ -35,7 +35,10 @@ _ROW = "#row"  # an additional column; no table column can have this name, since
 
 @dataclass(frozen=True)
 class Check:
-    """A parsed check. Tasks receive it parsed, so that they need no parser."""
+    """Parsed check of a table: a named condition that rows must satisfy.
+
+    Tasks receive checks in parsed form, so that they need no parser.
+    """
 
     name: str
     text: str
@@ -43,7 +46,7 @@ class Check:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the columns used in the condition."""
+        """The names of the columns that the check's condition uses."""
         from hoodoo.readers.predicate import tree as predicates
 
         return frozenset(predicates.columns(self.tree))
@@ -55,7 +58,7 @@ class Check:
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions of the rows whose condition is false, ascending.
+        """Return the positions of the rows for which the check's condition is false, in ascending order.
 
         `rows` must contain the check's columns.
         """
@@ -65,7 +68,7 @@ class Check:
 
 
 def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
-    """Parse the checks in `given`, a mapping from name to condition, for the columns of `schema`.
+    """Parse the checks in a dict of name to condition, for a table with the columns of `schema`.
 
     Raises OptionError for an invalid name or an empty or too long condition. Raises PredicateError for a condition that
     cannot be parsed or does not match the columns. Both errors name the check.
@@ -91,7 +94,7 @@ def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
 
 
 def of(config: TableConfig) -> tuple[Check, ...]:
-    """Return the table's checks, sorted by name.
+    """Return the parsed checks of a table, sorted by name.
 
     Raises PredicateError for a check that no longer matches the columns.
     """
@@ -100,7 +103,7 @@ def of(config: TableConfig) -> tuple[Check, ...]:
 
 @lru_cache(maxsize=256)
 def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
-    from hoodoo.readers.predicate import text as grammar  # sqlglot takes its time to import: only who has checks pays
+    from hoodoo.readers.predicate import text as grammar  # imported here because importing sqlglot is slow
 
     try:
         return Check(name, *grammar.read_with_quotes(text, schema))
@@ -113,7 +116,7 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
 
 
 def names(checks: Sequence[Check], column: str) -> list[str]:
-    """Return the names of the checks in `checks` that use the top-level column `column`."""
+    """Return the names of the checks that use the top-level column `column`."""
     return [check.name for check in checks if column in check.columns]
 
 
@@ -126,9 +129,9 @@ def checks_naming(config: TableConfig, column: str) -> list[str]:
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Rename columns in a condition. `names` maps old names to new names. All other text stays unchanged.
+    """Rename columns in the text of a check. `names` maps old names to new names.
 
-    Raises PredicateError if the condition cannot be parsed.
+    All other text stays unchanged. Raises PredicateError if the check cannot be parsed.
     """
     from hoodoo.readers.predicate import text as grammar
 
@@ -139,7 +142,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the checks whose text changes with `alterations`, as table properties.
+    """Return the checks whose text changes because of column renames, as table properties to store.
 
     A check follows the rename of its columns.
 
@@ -168,7 +171,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
-    """Return the checks whose text changes if the table gets `columns` instead, as table properties.
+    """Return the checks whose text changes because a restore brings back `columns`, as table properties to store.
 
     Columns are matched by id. Raises SchemaError if a check uses a column that is not in `columns`, or that has an
     incompatible type there.

@@ -1,4 +1,7 @@
-"""DuckDB database that parses and evaluates SQL expressions. Other modules decide which expressions are allowed."""
+"""In-memory DuckDB database that parses and evaluates SQL expressions for `where`, `update` and `merge`.
+
+Other modules decide which expressions are allowed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _lock = threading.Lock()
 
 @cache
 def _root() -> Any:
-    """Return the in-memory database of this process. It can read no files, and its settings are locked.
+    """Open the in-memory DuckDB database of this process. It cannot read files, and its settings are locked.
 
     The database has one thread, because tasks already run in parallel.
     """
@@ -53,20 +56,20 @@ def _root() -> Any:
 
 
 def cursor() -> Any:
-    """Open a cursor of the database. Close it after use."""
+    """Open a cursor of the in-memory DuckDB database. The caller closes it."""
     with _lock:
         return _root().cursor()
 
 
 def ask(query: str, value: str) -> str:
-    """Run a query with one parameter, and return its single value as a string."""
+    """Run a DuckDB query with one parameter, and return its single result value as a string."""
     with cursor() as asked:
         return str(asked.execute(query, [value]).fetchone()[0])
 
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return the functions of DuckDB by name, with the kind and the stability of each overload."""
+    """Return DuckDB's functions by name, with the kind and the stability of each overload."""
     known: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as asked:
         rows = asked.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

@@ -35,7 +35,9 @@ _POSITION = "#position"  # no table column can have this name
 
 @dataclass(frozen=True)
 class Filter:
-    """A condition that selects rows. A row matches if all parts of the condition are true.
+    """Parsed `where` condition that prunes files by statistics and selects rows.
+
+    A row matches if all parts of the condition are true.
 
     Attributes:
         tree: The part in the grammar of `where`. It prunes files. None without such a part.
@@ -54,7 +56,7 @@ class Filter:
 
     @staticmethod
     def of(where: Where | None, schema: pa.Schema, now: dt.datetime | None = None) -> Filter | None:
-        """Parse the argument `where`.
+        """Parse the argument `where` of a read or write.
 
         Args:
             where: A string, an Arrow expression, or None for all rows.
@@ -88,11 +90,11 @@ class Filter:
 
     @property
     def decided_by_tree(self) -> bool:
-        """True if the tree alone decides which rows match."""
+        """True if the condition's syntax tree alone decides which rows match, without DuckDB or Arrow."""
         return self.rest is None and self.tree is not None and self.tree_decides
 
     def matching(self, rows: pa.Table) -> pa.Table:
-        """Return the matching rows of `rows`.
+        """Return the rows of `rows` that match the condition.
 
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
@@ -107,7 +109,10 @@ class Filter:
         return found.slice(0, 0) if pa.types.is_null(truth.type) else found.filter(truth)
 
     def positions(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions of the matching rows of `rows`, ascending. Raises the errors of `matching`."""
+        """Return the positions of the rows that match the condition, in ascending order.
+
+        Raises the errors of `matching`.
+        """
         if self.decided_by_tree:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
@@ -117,7 +122,7 @@ class Filter:
 
 
 def _of_text(where: str, schema: pa.Schema, now: dt.datetime) -> Filter:
-    from hoodoo.readers.predicate import text  # sqlglot takes its time to import: only those who use it pay
+    from hoodoo.readers.predicate import text  # imported here because importing sqlglot is slow
 
     try:
         return _of_tree(text.read(where, schema))
@@ -141,7 +146,7 @@ def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Return `where` with additional pruning by `tree`. Rows for which `tree` is not true may or may not be left out.
+    """Add a condition to a filter that only prunes files. Rows that do not meet it may still be returned.
 
     Args:
         where: The filter. None: all rows match.
@@ -156,7 +161,7 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
 
 
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
-    """Parse a condition as SQL that is not in the grammar of `where`. `problem` is the error of the `where` parser."""
+    """Parse a `where` condition as SQL with DuckDB, after the parser of the `where` grammar failed with `problem`."""
     meant_text = "instead" in problem.details  # not a valid SQL expression either
     if not duckdb_engine.available():
         if meant_text:
@@ -211,7 +216,7 @@ def _tree_of(text: str, schema: pa.Schema) -> Predicate | None:
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """Convert `stats` of `rows` rows to ranges of typed values for the columns of `schema`."""
+    """Convert the column statistics of a file to minimum and maximum values of the columns' types."""
     ranges = {}
     there = set(schema.names)
     for name, (low, high, nulls) in stats.items():

@@ -1,4 +1,4 @@
-"""Parser for Arrow expressions. It returns a tree for pruning by statistics, and the columns that the expression uses.
+"""Parser for Arrow expressions, which returns a predicate tree for file pruning and the columns used.
 
 Arrow exposes the structure of an expression only in its serialized form. Unknown parts become Opaque nodes, which prune
 nothing. The Arrow expression itself decides which rows match.
@@ -57,7 +57,7 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return the part of `expression` that statistics can evaluate, or None without such a part.
+    """Return the part of an Arrow expression that file statistics can evaluate, or None without such a part.
 
     The tree is only for pruning. It may be true for every row for which `expression` is true, and false for every row
     for which `expression` is false. The columns are as in `schema`.
@@ -67,7 +67,7 @@ def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns of `schema` that `expression` uses. The result may contain further columns."""
+    """Return the columns that an Arrow expression uses. The result may contain further columns."""
     node = _read(expression)
     if node is not None:
         return frozenset(_columns(node))
@@ -84,7 +84,7 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
 
 
 def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Return whether the expression can be evaluated with only these columns."""
+    """Return whether an Arrow expression can be evaluated on a table with only these columns."""
     try:
         pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
     except (pa.ArrowException, ValueError, TypeError):
@@ -93,22 +93,22 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
 
 
 def goes_by_number(expression: pc.Expression) -> bool:
-    """Return whether the expression may reference a column by its index.
+    """Return whether an Arrow expression may refer to a column by its index instead of its name.
 
-    Such an index is invalid once columns are left out.
+    Such an index is wrong as soon as a read leaves out columns.
     """
     return _read(expression) is None and _NUMBERED in str(expression)
 
 
 # ---- parts of an expression
 class _ArrowSchema(ctypes.Structure):
-    """The first fields of the ArrowSchema struct of Arrow's C data interface."""
+    """First fields of the ArrowSchema struct of Arrow's C data interface."""
 
     _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
 def _read(expression: pc.Expression) -> _Node | None:
-    """Return the expression as a tree of nodes, or None if Arrow cannot serialize it."""
+    """Parse an Arrow expression into a tree of nodes, or return None if Arrow cannot serialize it."""
     try:
         batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
         words = _words(batch.schema)
@@ -119,7 +119,7 @@ def _read(expression: pc.Expression) -> _Node | None:
 
 
 def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Yield the metadata entries of a schema in order, including duplicate names, which pyarrow's dict omits."""
+    """Yield the metadata entries of an Arrow schema in order, including duplicate names, which pyarrow's dict omits."""
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -212,14 +212,14 @@ def _said(options: pa.StructScalar) -> Mapping[str, Any]:
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column op value`, or Opaque if statistics and Arrow may compare differently."""
+    """Return the predicate `column op value`, or Opaque if file statistics and Arrow may compare differently."""
     kind = schema.field(column).type
     found = _value(value, kind)
     return Opaque() if found is None else Compare(column, op, found, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column IN values` without nulls, or Opaque like `comparison`."""
+    """Return the predicate `column IN values` without nulls, or Opaque if statistics could compare differently."""
     kind = schema.field(column).type
     found = [_value(value, kind) for value in values if value.is_valid]
     if None in found:
@@ -257,9 +257,9 @@ def starting_with(text: str) -> str:
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
-    """Convert a literal to the type of the statistics of a column of type `kind`.
+    """Convert a literal to the type of a column's statistics, or return None if the comparison could change.
 
-    Returns None if Arrow might compare differently, because it converts both sides to a common type first.
+    Arrow may compare differently, because it converts both sides to a common type first.
     """
     t, given = pa.types, value.type
     if not value.is_valid:
@@ -285,7 +285,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
-    """Convert a number to the column's type. Returns None if rounding to a common type could change the comparison."""
+    """Convert a number to the column's type, or return None if rounding could change the comparison."""
     floats = [one for one in (kind, given) if pa.types.is_floating(one)]
     if len(floats) == 1:  # integers become floats
         exact = 1 << (24 if pa.types.is_float32(floats[0]) else 53)

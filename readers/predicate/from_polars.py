@@ -1,4 +1,4 @@
-"""Parser for polars expressions. It returns a tree for pruning by statistics.
+"""Parser for polars expressions, which returns a predicate tree for file pruning.
 
 A polars expression exposes its operands but not its operator. For each supported operator, the parser builds an
 expression from the operands and compares it with the original. All other expressions prune nothing. polars itself
@@ -21,7 +21,7 @@ _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "non
 
 
 def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
-    """Return the part of `expression` that statistics can evaluate, for the columns of `schema`."""
+    """Return the part of a polars expression that file statistics can evaluate."""
     parts = expression.meta.pop()[::-1]
     if not parts:
         name = _column(expression, schema)
@@ -89,7 +89,7 @@ def _between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Pr
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
-    """Return the column of `schema` that the expression consists of, or None for other expressions."""
+    """Return the column name if the expression is only a column, or None for any other expression."""
     import polars
 
     if expression.meta.pop() or len(names := expression.meta.root_names()) != 1:

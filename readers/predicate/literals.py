@@ -1,4 +1,4 @@
-"""Conversion of literals in `where` to Python values of the column's type.
+"""Conversion of literals in `where` conditions to Python values of the column's type.
 
 A value that would need rounding is an error.
 """
@@ -18,7 +18,10 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 
 
 class LiteralText(NamedTuple):
-    """A literal as written. `kind` depends on the syntax (`DATE '…'` is a date), and `text` has no quotes."""
+    """Literal of a `where` condition before conversion: its kind and its text without quotes.
+
+    The kind depends on the syntax: `DATE '…'` is a date.
+    """
 
     kind: Kind
     text: str
@@ -33,7 +36,7 @@ _TIMESTAMP = re.compile(
 
 
 def convert(literal: LiteralText, type_: pa.DataType) -> Any:
-    """Convert a literal to an int, float, Decimal, str, bytes, bool, date, datetime or time.
+    """Convert a literal of a `where` condition to a Python value of the column's type.
 
     A datetime is aware if the column has a time zone. A timestamp without zone is then in UTC. A number for a float
     column need not be exact in binary, but the float must preserve all written digits. Raises ValueError. Its message
@@ -64,7 +67,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """Return the value as a DuckDB SQL constant of the column's type.
+    """Return a converted literal as a DuckDB SQL constant of the column's type.
 
     Returns None if DuckDB converts the original literal to the same value.
     """

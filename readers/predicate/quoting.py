@@ -16,7 +16,9 @@ _SHOWN = 100  # maximum length of a condition that is shown in full with the cor
 
 
 def in_quotes(text: str, at: int) -> str:
-    """Return `text` with the word at `at` in single quotes. If the text is long, return only the quoted word.
+    """Correct a condition by putting the word at `at` in single quotes, for an error message.
+
+    If the text is long, the result is only the quoted word.
 
     Args:
         text: The text of a condition or an expression.
@@ -33,12 +35,12 @@ def in_quotes(text: str, at: int) -> str:
 
 
 def as_text(value: str) -> str:
-    """Return the SQL literal of a string."""
+    """Return a string as an SQL literal in single quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
-    """Return the error message for an unknown name in a position where a string is allowed.
+    """Return the error message for an unknown column name that may be a string without quotes.
 
     Args:
         name: The name.
@@ -53,13 +55,16 @@ def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
 
 
 def written_in_quotes(kind: pa.DataType) -> bool:
-    """Return whether literals of a type are written in quotes: strings, dates and times."""
+    """Return whether SQL literals of a type are in quotes, as strings, dates and times are."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
 
 
 def with_quotes(text: str, names: Sequence[str]) -> str:
-    """Return the text with quotes around bare column names, except before a parenthesis and next to a dot."""
+    """Put double quotes around bare column names in an SQL text, so that keywords can be column names.
+
+    Names before a parenthesis or next to a dot stay unchanged.
+    """
     tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
     solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
     words = [word for _, word in tokens]

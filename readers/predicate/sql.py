@@ -59,7 +59,7 @@ The constant is the time of the call in UTC, so that all rows and all attempts o
 
 @dataclass(frozen=True)
 class Expression:
-    """A validated expression.
+    """Validated SQL expression that is ready to be evaluated on Arrow tables.
 
     Attributes:
         text: The text that the caller wrote.
@@ -77,12 +77,12 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """The name of the column if the expression is a single column, otherwise None."""
+        """The name of the column if the expression is only a column, or None for any other expression."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Evaluate the expression for each row of `rows`.
+        """Evaluate the SQL expression for each row of `rows`.
 
         Raises:
             ExpressionError: The expression cannot be evaluated, for example because a string is not a number.
@@ -95,7 +95,7 @@ class Expression:
 
 
 def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Parse and validate an expression.
+    """Parse an SQL expression, and validate that it only uses one row and known columns.
 
     Args:
         text: The expression, in DuckDB's SQL.
@@ -113,7 +113,7 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
 
 
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the node of DuckDB's syntax tree for an expression. Raises the errors of `read`.
+    """Parse an SQL expression with DuckDB, and return its syntax tree. Raises the errors of `read`.
 
     `names` are column names. A column whose name is a SQL keyword, such as `at`, may be written without quotes if
     quotes around the column names make the expression valid.
@@ -161,28 +161,31 @@ def _tree(text: str) -> dict[str, Any]:
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the conditions that `node` joins with AND, or `node` itself for a single condition."""
+    """Split an SQL condition at its top-level ANDs. Returns the syntax trees of the parts."""
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
         return [part for child in _children(node) for part in conjuncts(child)]
     return [node]
 
 
 def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a node that joins `nodes` with AND."""
+    """Join SQL conditions with AND into one syntax tree."""
     if len(nodes) == 1:
         return nodes[0]
     return _node(" AND ".join(f"({sql_of(node)})" for node in nodes))
 
 
 def sql_of(node: dict[str, Any]) -> str:
-    """Return the SQL text of a node."""
+    """Convert a syntax tree back to SQL text."""
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
     tree["statements"][0]["node"]["select_list"] = [node]
     return duckdb_engine.ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
 
 
 def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Validate a node returned by `parsed`. The other arguments are as in `read`."""
+    """Validate a syntax tree that `parsed` returned, and create the expression.
+
+    The other arguments are as in `read`.
+    """
     reader = _Reader(text, schema, now, option)
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
@@ -192,7 +195,7 @@ def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.da
 
 
 class _Reader:
-    """Validates that an expression is over one row, and replaces column names by their indexes."""
+    """Validation that an SQL expression uses only one row, with replacement of column names by indexes."""
 
     def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
         self._text, self._names, self._now, self._option = text, schema.names, now, option
@@ -200,7 +203,7 @@ class _Reader:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Return the node with columns by index and the current time as a constant.
+        """Validate a syntax tree, and return it with columns by index and the current time as a constant.
 
         `bound` contains the parameters of the enclosing lambdas.
         """
@@ -241,14 +244,17 @@ class _Reader:
         raise self._no_column(node)
 
     def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
-        """Return the column of a reference, and the fields within the column. An unknown name is returned unchanged."""
+        """Return the column that a reference names, and the struct fields after it.
+
+        An unknown name is returned unchanged.
+        """
         name, *fields = node["column_names"]
         if fields and f"{name}.{fields[0]}" in self._names:
             return f"{name}.{fields[0]}", fields[1:]
         return name if name in self._names else self._meant(node, name), fields
 
     def _no_column(self, node: dict[str, Any]) -> ExpressionError:
-        """Return the error for an unknown column name."""
+        """Return the error for an SQL expression that refers to an unknown column."""
         name, *fields = node["column_names"]
         side = [known for known in self._names if fields and known.startswith(f"{name}.")]
         if side:  # one of two rows
@@ -261,7 +267,7 @@ class _Reader:
         return self._refusal(node, f"There is no column {printable(whole)}; {hint(whole, self._names)}")
 
     def _compared(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
-        """Return the operands of a comparison, with literals converted to the type of the compared column."""
+        """Convert the literals of a comparison to the type of the compared column, and return all operands."""
         nodes = [one for value in operands.values() for one in (value if isinstance(value, list) else [value])]
         field = self._refuse_bare_text(nodes, bound)
         if field is None:
@@ -279,17 +285,16 @@ class _Reader:
         }
 
     def _field(self, node: Any, bound: frozenset[str]) -> pa.Field | None:
-        """Return the column if the node is a column, otherwise None."""
+        """Return the table column that a syntax tree node refers to, or None for any other node."""
         if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or node["column_names"][0] in bound:
             return None
         name, fields = self._named(node)
         return None if fields or name not in self._names else self._schema.field(self._names.index(name))
 
     def _refuse_bare_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
-        """Return the compared column, or None.
+        """Raise ExpressionError if a comparison contains a string without quotes. Returns the compared column, or None.
 
-        Raises ExpressionError for a string without quotes. It then looks like an unknown column name, or like a
-        subtraction for a date.
+        Without quotes, a string looks like an unknown column name, and a date looks like a subtraction.
         """
         field = next((found for node in nodes if (found := self._field(node, bound)) is not None), None)
         if field is not None and not written_in_quotes(field.type):
@@ -309,14 +314,17 @@ class _Reader:
         return field
 
     def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
-        """Return whether a reference is unknown. A reference to a column of one of two rows counts as known."""
+        """Return whether a name in an SQL expression is neither a column, a lambda parameter nor a time function.
+
+        A reference to a column of one of two rows counts as known.
+        """
         first, *fields = node["column_names"]
         of_a_row = fields and any(known.startswith(f"{first}.") for known in self._names)
         known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
         return not (known or of_a_row)
 
     def _constant(self, node: Any, field: pa.Field) -> str | None:
-        """Return the SQL of a literal that DuckDB would convert to another value than `where` does.
+        """Convert a literal to SQL if DuckDB would convert it to another value than `where` does.
 
         Returns None for all other nodes. Raises ExpressionError for a literal without a value of the column's type.
         """
@@ -339,7 +347,7 @@ class _Reader:
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
     def _meant(self, node: dict[str, Any], name: str) -> str:
-        """Return the column of one of two rows for a name without prefix, or `name` if there is no such column."""
+        """Find the column that a name without `source.` or `target.` means. Returns an unknown name unchanged."""
         meant = [known for known in self._names if known.partition(".")[2] == name]
         if len(meant) > 1:
             raise self._refusal(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
@@ -360,7 +368,10 @@ class _Reader:
             raise self._refusal(node, f"The function {printable(name)} returns a different value in each call")
 
     def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
-        """Return an error that marks the position of `node`. `instead` is the corrected text."""
+        """Return an ExpressionError that marks the position of `node` in the expression.
+
+        `instead` is the corrected text.
+        """
         at = node.get("query_location", 0) - len(_PREFIX)
         stop = "" if instead or why.endswith(("?", ".")) else "."
         return ExpressionError(
@@ -372,7 +383,7 @@ class _Reader:
 
 
 def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the operands of a comparison, with literals converted to the type of the compared column."""
+    """Return the operands of a comparison by their names in DuckDB's syntax tree, or {} for any other node."""
     form, kind = node.get("class"), node.get("type")
     if form == "COMPARISON":
         return {name: node[name] for name in ("left", "right")}
@@ -384,7 +395,7 @@ def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_names(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the name that a node consists of or begins with, if operators join several names: new-york, n/a."""
+    """Yield the first name of a string without quotes, such as `new` in `new-york`, which parses as a subtraction."""
     if node.get("class") == "COLUMN_REF":
         yield node
     elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _children(node):
@@ -392,7 +403,7 @@ def _first_names(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _literal_of(node: Any) -> literals.LiteralText | None:
-    """Return the literal if the node is a literal other than null, otherwise None."""
+    """Return the literal of a syntax tree node, or None for null and for any other node."""
     if not isinstance(node, dict) or node.get("class") != "CONSTANT":
         return None
     if literal := node.get("literal"):  # DuckDB 2
@@ -407,7 +418,7 @@ def _literal_of(node: Any) -> literals.LiteralText | None:
 
 
 def _goes_on(node: Mapping[str, Any]) -> bool:
-    """Return whether a SELECT has more than a list of expressions."""
+    """Return whether a SELECT has more than a list of expressions, such as a FROM or WHERE clause."""
     more = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
     return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in more) or _ctes(node))
 
@@ -417,7 +428,7 @@ def _ctes(node: Mapping[str, Any]) -> bool:
 
 
 def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the operands of a node. DuckDB wraps the operands of some nodes together with a name."""
+    """Return the operands of a syntax tree node. DuckDB wraps the operands of some nodes together with a name."""
     found = node.get("children") or node.get("arguments") or []
     return [child.get("expression", child) for child in found]
 
@@ -427,7 +438,7 @@ def _arguments(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _references(node: Any) -> Iterator[list[str]]:
-    """Yield the column names in a node. On the left side of a lambda, these are its parameters."""
+    """Yield the column references in a syntax tree. On the left side of a lambda, these are its parameters."""
     if isinstance(node, list):
         for part in node:
             yield from _references(part)
@@ -439,14 +450,14 @@ def _references(node: Any) -> Iterator[list[str]]:
 
 
 def _node(sql: str) -> dict[str, Any]:
-    """Parse SQL text that hoodoo generated, and return its node."""
+    """Parse SQL text that hoodoo generated, and return its syntax tree."""
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
     node: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
     return node
 
 
 def _marked(text: str, at: int) -> str:
-    """Return the line of `text` around the character `at`, and a second line with a mark below it."""
+    """Return the line of an expression around the character `at`, with a mark below that character."""
     at = max(0, min(at, len(text)))
     begin = max(text.rfind("\n", 0, at) + 1, at - _LINE // 2)
     end = text.find("\n", at)

@@ -1,4 +1,4 @@
-"""Grammar of `where`. sqlglot parses the text, and this module accepts only the supported syntax.
+"""Parser for the grammar of `where` conditions. sqlglot parses the text, and this module checks the syntax.
 
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
@@ -56,12 +56,12 @@ class _Where(Dialect):
 
 
 def read(text: str, schema: pa.Schema) -> Predicate:
-    """Parse `text` into a tree over the columns of `schema`. Raises PredicateError."""
+    """Parse a `where` condition into a predicate tree. Raises PredicateError."""
     return read_with_quotes(text, schema)[1]
 
 
 def read_with_quotes(text: str, schema: pa.Schema) -> tuple[str, Predicate]:
-    """Parse `text`, and return it and its tree. Column names that are keywords have quotes in the returned text.
+    """Parse a `where` condition. Returns its text with quotes around columns named like keywords, and its tree.
 
     Raises PredicateError.
     """
@@ -107,7 +107,7 @@ def _read(text: str, schema: pa.Schema) -> Predicate:
 
 
 def spans_of(text: str, column: str) -> list[tuple[int, int]]:
-    """Return (begin, end) of each occurrence of `column` in `text`, including quotes, in order.
+    """Return the start and end of each occurrence of a column in a `where` condition, including quotes, in order.
 
     Args:
         text: A condition that `read` accepts.
@@ -125,7 +125,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """Return a column name as `read` accepts it, with quotes only if needed."""
+    """Return a column name as it is written in `where`, with double quotes only if needed."""
     if _BARE.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_Where).this
@@ -137,13 +137,16 @@ def quoted(column: str) -> str:
 
 
 def _offset(text: str, error: dict[str, Any]) -> int:
-    """Return the start of the token that sqlglot reports. sqlglot's column is the end of the token, counted from 1."""
+    """Return the position in the text at which sqlglot reports an error.
+
+    sqlglot's column is the end of the token, counted from 1.
+    """
     lines = text.split("\n")[: int(error.get("line") or 1) - 1]
     return sum(len(line) + 1 for line in lines) + int(error.get("col") or 0) - len(error.get("highlight") or "")
 
 
 def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
-    """Return an error with the line of `at`, shortened around it, and a mark below."""
+    """Return a PredicateError that shows the line around position `at`, with a mark below that position."""
     at = max(0, min(at, len(text)))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -159,7 +162,7 @@ def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
 
 
 class _TreeReader:
-    """Conversion of sqlglot's tree to hoodoo's tree. Each node is checked for unexpected attributes."""
+    """Conversion of sqlglot's syntax tree to a predicate tree. Each node is checked for unexpected attributes."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text = text
@@ -281,7 +284,7 @@ class _TreeReader:
         raise self._refusal(node, f"Expected a literal, got {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
-        """Raise PredicateError for an unknown name instead of a literal, which is often a string without quotes.
+        """Raise PredicateError for an unknown column name instead of a literal, which is often a string without quotes.
 
         Does nothing if the column exists.
         """
@@ -307,7 +310,7 @@ class _TreeReader:
         raise self._refusal(first, no_column_but_text(first.name, self._schema.names, instead), instead)
 
     def _only(self, node: Node, *known: str) -> None:
-        """Raise PredicateError if a node has attributes other than `known`.
+        """Raise PredicateError if a syntax tree node has attributes other than `known`, which are unsupported syntax.
 
         They come from a later sqlglot or another SQL dialect.
         """

@@ -1,4 +1,4 @@
-"""Syntax tree of `where`, and its evaluation by Arrow, by Spark and on statistics.
+"""Predicate tree of a `where` condition, and its evaluation by Arrow, by Spark and on file statistics.
 
 The tree contains columns and typed values. `text` parses conditions into trees.
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class ColumnRange(NamedTuple):
-    """Known range of a column's values in some rows.
+    """Minimum, maximum and null count of a column in some rows, from file statistics or folder names.
 
     Bounds need not be tight, and exclude NaN. Counts are exact. None means unknown.
     """
@@ -39,12 +39,15 @@ class ColumnRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Predicate:
-    """Node of the tree."""
+    """Node of a predicate tree: a condition on the columns of a row."""
 
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """Condition `column op value`. `op` is one of `= != < <= > >=`, and the value has the column's `type`."""
+    """Condition that compares a column with a value: `column op value`, where `op` is one of `= != < <= > >=`.
+
+    The value has the column's `type`.
+    """
 
     column: str
     op: str
@@ -54,7 +57,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
-    """Condition that `column` is one of `values`, which have the column's `type`."""
+    """Condition `column IN values`. The values have the column's `type`."""
 
     column: str
     values: tuple[Any, ...]
@@ -92,14 +95,14 @@ class Or(Predicate):
 
 @dataclass(frozen=True)
 class Not(Predicate):
-    """Condition that `part` is false."""
+    """Condition that negates the condition `part`."""
 
     part: Predicate
 
 
 @dataclass(frozen=True)
 class Opaque(Predicate):
-    """Condition that statistics cannot evaluate.
+    """Condition that file statistics cannot evaluate, so that no file is pruned by it.
 
     It may be true, false or null for any row. Used only in trees for pruning.
     """
@@ -128,7 +131,7 @@ _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
 
 
 def columns(predicate: Predicate) -> set[str]:
-    """Return the names of the columns that the condition uses."""
+    """Return the names of the columns that a condition uses."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return {column}
@@ -142,7 +145,7 @@ def columns(predicate: Predicate) -> set[str]:
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """Return the condition with renamed columns. `names` contains the new name of each column."""
+    """Return a copy of a condition with renamed columns. `names` maps each old name to the new name."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return replace(predicate, column=names[column])
@@ -157,7 +160,7 @@ def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
-    """Return a filter for Arrow tables and datasets.
+    """Convert a condition to an Arrow expression that filters tables and datasets.
 
     It is true for the rows to return, and false or null for all other rows.
     """
@@ -165,7 +168,8 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    """Evaluate the condition on `rows`.
+    """Evaluate a condition on an Arrow table. Returns a mask that is True for matching rows, and False or null for
+    others.
 
     This avoids Arrow's query engine, which is started for each filter expression.
     """
@@ -173,7 +177,7 @@ def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> Any:
-    """Return an Arrow expression, or a mask of values, that is true if `predicate` is `truth`.
+    """Build the Arrow expression, or the boolean mask, of the rows for which a condition has the value `truth`.
 
     `values` returns the expression or the values of a column. NOT is pushed down to the leaves, because Arrow's `is_in`
     returns false for null, not null.
@@ -204,7 +208,7 @@ def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> A
 
 
 def to_spark(predicate: Predicate, remote: bool = False) -> Column:
-    """Return the condition as a Spark column. Its result does not depend on session settings.
+    """Convert a condition to a Spark column whose result does not depend on session settings.
 
     `remote` is True for a Spark Connect session in a process that may also have classic sessions. False (default) uses
     the kind of session that the process has.
@@ -239,7 +243,7 @@ def _to_spark(predicate: Predicate, F: Any) -> Column:
 
 
 def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
-    """Return a literal with the same meaning in every session. Timestamps do not depend on the session's time zone."""
+    """Convert a value to a Spark literal that does not depend on the session's time zone or settings."""
     if pa.types.is_timestamp(type_):
         if type_.tz:
             return F.timestamp_micros(F.lit(pa.scalar(value, pa.timestamp("us", "UTC")).value))
@@ -253,20 +257,23 @@ def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return False only if no row within `stats` can match. Unknown ranges may match."""
+    """Return False only if column statistics rule out every row. Missing statistics count as a possible match."""
     if any(known.rows == 0 for known in stats.values()):
         return False
     return _may_be(predicate, True, stats)
 
 
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return True only if every row within `stats` certainly matches. With unknown ranges, it returns False."""
+    """Return True only if column statistics prove that every row matches the condition."""
     never_null = all(stats.get(column, ColumnRange()).null_count == 0 for column in columns(predicate))
     return never_null and not _may_be(predicate, False, stats)
 
 
 def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return whether `predicate` may be `truth` for some row. For null, it is neither true nor false."""
+    """Return whether column statistics allow a row for which the condition has the value `truth`.
+
+    A condition that is null for a row is neither true nor false.
+    """
     match predicate:
         case Opaque():
             return True
@@ -299,7 +306,10 @@ def _may_be_valid(known: ColumnRange) -> bool:
 
 
 def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
-    """Return whether a non-null row may make a leaf `truth`. Raises TypeError for bounds that cannot be compared."""
+    """Return whether column statistics allow a non-null value for which a simple condition has the value `truth`.
+
+    Raises TypeError for bounds that cannot be compared.
+    """
     match leaf:
         case Compare(_, op, value, type_):
             return _may_compare(op if truth else _OPPOSITE[op], value, known, _is_nan_possible(op, truth, type_))
@@ -312,7 +322,7 @@ def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
 
 
 def _is_nan_possible(op: str, truth: bool, type_: pa.DataType) -> bool:
-    """Return whether the comparison is `truth` for NaN.
+    """Return whether a comparison has the value `truth` for NaN.
 
     This is so for `!=`, and for the negation of all other operators.
     """
@@ -331,12 +341,12 @@ def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> 
 
 
 def _bound(value: Any) -> Any:
-    """Return a bound, or None for NaN."""
+    """Return a minimum or maximum from statistics, or None if it is NaN."""
     return None if isinstance(value, float) and value != value else value
 
 
 def _may_start_with(prefix: str, known: ColumnRange) -> bool:
-    """Return whether a string in the range may start with `prefix`.
+    """Return whether a string between a column's minimum and maximum may start with `prefix`.
 
     In sorted order, the strings with a common prefix are adjacent.
     """
@@ -351,7 +361,7 @@ def _literal_prefix(pattern: str) -> str:
 
 
 def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:
-    """Join by halves, so that a list of thousands makes no expression of that depth, and few are held at once."""
+    """Join conditions pairwise by halves, so that thousands of conditions make no deeply nested expression."""
     waiting: list[tuple[int, T]] = []
     for item in items:
         size = 1

@@ -1,7 +1,7 @@
-"""Reading of slice rows by their positions in the base file.
+"""Reading of single rows of a file slice by their positions in the base file, without comparing keys.
 
-The logs must record the positions of the base rows that they change. No keys are decoded or compared. Used by lookups,
-for which the index returns row positions, and by change data between two states with one base file.
+The logs must record the positions of the base rows that they change. Used by lookups, for which the index returns row
+positions, and by change feeds between two snapshots with one base file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Return the live versions of some rows of a slice. Rows deleted by a log are left out.
+    """Read the rows of a file slice at some base file positions. Rows that a log deletes are left out.
 
     Args:
         store: The store of the table.
@@ -46,7 +46,7 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
 def changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Return the rows in each of two states of a file group that are changed by logs of only one state.
+    """Read the rows that differ between two snapshots of a file group with the same base file but different logs.
 
     Args:
         store: The store of the table.
@@ -81,7 +81,7 @@ def changed_in_logs(
 def logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
-    """Return the live rows of a slice whose newest version is in a log and is `chosen`.
+    """Read the live rows of a file slice whose newest version is in a log and selected by `chosen`.
 
     Args:
         store: The store of the table.
@@ -110,7 +110,7 @@ def logged_rows(
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Return the rows of a base file at the positions `rows` (int64[n], ascending), in this order.
+    """Read the rows of a base file at the positions `rows` (int64[n], ascending), in this order.
 
     Memory holds these rows and one row group. Raises CorruptTable.
     """
@@ -126,7 +126,7 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
-    """Return the schema of `wanted` with record key and ordering columns.
+    """Add the record key and ordering columns, which merging needs, to the schema of the wanted columns.
 
     The key is included because a log may be older than every wanted column.
     """
@@ -135,7 +135,7 @@ def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
 
 
 def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
-    """Return a function that reads a log and caches the result."""
+    """Return a function that reads a log file and caches its changes."""
     known: dict[str, list[KeyedChanges]] = {}
 
     def read(file: DataFile) -> list[KeyedChanges]:
@@ -147,7 +147,7 @@ def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
 
 
 def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
-    """Apply the changes `logged` in order to the rows `base`, whose positions in the base file are `rows`."""
+    """Apply the changes of logs, in order, to base file rows at the positions `rows`."""
     parts = []
     for part in logged:
         mine = np.flatnonzero(np.isin(_rows_of(part), rows))

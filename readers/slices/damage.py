@@ -1,4 +1,4 @@
-"""Search for the unreadable parts of a file group: file, block and row, with the keys of the lost rows.
+"""Search for the damaged parts of a file group: file, block and row, with the keys of the lost rows.
 
 If the bytes of a log match the slot's digest, it is read record by record. If the bytes changed, the whole log is
 rejected. If the bytes of a base file changed, it is still read if its footer matches the slot. Row groups whose pages
@@ -31,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
-    """A part of a file that cannot be read.
+    """Part of a data file that cannot be read, with the lost rows as far as they are known.
 
     Attributes:
         file: The file.
@@ -53,7 +53,7 @@ class Damage:
 
     @property
     def location(self) -> str:
-        """The block and the row as text."""
+        """The location of the damage within the file, such as 'block 2, row 7'."""
         block = "row group" if self.file.kind == BASE else "block"
         parts = [
             f"{block} {self.block}" if self.block is not None else "",
@@ -63,13 +63,13 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the lists of columns to try to read of a damaged row: key and ordering columns, then only the key."""
+    """Return the column lists to try for a damaged row: first key and ordering columns, then only the key."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
-    """Yield the results of `slices.read_log`, and a Damage for records that cannot be read."""
+    """Read a log file that may be damaged. Yields its readable changes, and a Damage for each unreadable part."""
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
@@ -89,7 +89,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
 
 
 def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Return the readable keys in a log whose bytes have changed, or None. The keys are for reports only."""
+    """Return the record keys that are readable in a damaged log file, or None. They are only used in reports."""
     try:
         data = store.get(file.path)
         found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
@@ -101,7 +101,7 @@ def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table 
 
 
 def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
-    """Yield the readable rows of a base file, in order, and a Damage for rows that cannot be read."""
+    """Read a base file that may be damaged. Yields its readable rows, and a Damage for each unreadable part."""
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
@@ -124,7 +124,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _written(config: TableConfig, file: DataFile) -> pa.Schema:
-    """Return the schema of all columns of a base file, as of the time it was written."""
+    """Return the schema that a base file had when it was written, including Hudi's meta columns."""
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     return pa.schema([*meta, *config.columns_of(file).arrow])
 
@@ -141,7 +141,7 @@ def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: 
 
 
 def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
-    """Yield the valid rows of `rows`, and a Damage for each row with a value that is invalid for its type.
+    """Yield the valid rows of a row group, and a Damage for each row with a value that is invalid for its type.
 
     The check is needed because the Parquet reader accepts any bytes as text.
     """
@@ -173,7 +173,7 @@ def _valid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Yield all damages of a file. Reads all of its columns."""
+    """Read all columns of a file, and yield a Damage for each part that cannot be read."""
     read = read_base if file.kind == BASE else read_log
     for found in read(store, config, file, config.stored_schema):
         if isinstance(found, Damage):

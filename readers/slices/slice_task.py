@@ -1,4 +1,4 @@
-"""Task that reads the rows of one file slice. It opens only the files, row groups and logs that it needs.
+"""Task that reads the rows of one file slice, opening only the files, row groups and logs that it needs.
 
 A slice without logs is read as plain Parquet.
 """
@@ -29,9 +29,9 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class Range:
-    """Range of slots (since, until] whose changed rows are read.
+    """Range of slots whose changed rows are read: after the slot `since`, up to the slot of the scan.
 
-    `instants` are the commit times of these slots' rows. None means all rows.
+    `instants` are the commit times of the rows that these slots wrote. None means all rows.
     """
 
     since: int
@@ -41,7 +41,7 @@ class Range:
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Task that reads one slice."""
+    """Task that reads the rows of one file slice that match a filter or changed in a range of slots."""
 
     store: Store
     config: TableConfig
@@ -64,7 +64,7 @@ class SliceTask(Task):
         return self._chosen(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Return the rows and their positions in the base file, or None instead of positions if logs are merged."""
+        """Read the rows with their positions in the base file. The positions are None if logs are merged."""
         if self._reads_matching:
             return self._matching()
         rows = self()
@@ -73,7 +73,7 @@ class SliceTask(Task):
 
     @property
     def _reads_matching(self) -> bool:
-        """True if rows are filtered before all of their columns are decoded."""
+        """True if the task can filter rows before it decodes all of their columns."""
         return bool(self.where and self.group.base and not (self.group.logs or self.changed or self.verified))
 
     def _matching(self) -> tuple[pa.Table, np.ndarray]:
@@ -90,7 +90,7 @@ class SliceTask(Task):
         return rows.select(list(self.columns)), at
 
     def _without_other_keys(self) -> FileGroup:
-        """Return the slice without the logs whose keys all fail `where`.
+        """Return the file slice without the logs whose keys all fail `where`.
 
         All versions of a row have the same key and partition values, so such a log changes no matching row.
         """
@@ -104,11 +104,11 @@ class SliceTask(Task):
         return replace(self.group, logs=logs)
 
     def _stats(self, file: DataFile) -> statistics.Stats:
-        """Return the statistics of a file for the table's columns."""
+        """Return the statistics of a file, converted to the table's current columns."""
         return self.config.resolution(file).stats(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
-        """Return whether rows with these statistics may have a key and partition values that match `where`."""
+        """Return False only if the statistics rule out every row that matches `where` on key and partition columns."""
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
         # the default partition contains both null and '', so a row's value may change between them
@@ -118,7 +118,7 @@ class SliceTask(Task):
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the rows: in batches for a base file without logs, or all at once for a slice that must be merged."""
+        """Read the rows as a sequence of tables. A slice that needs a merge is read all at once."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
@@ -134,7 +134,7 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file if its rows are the result without changes. None with logs, a filter or changed columns."""
+        """The base file if its rows are exactly the result of the task. None with logs, a filter or changed columns."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
@@ -153,7 +153,7 @@ class SliceTask(Task):
         return slices.schema_of(self.config, columns)
 
     def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
-        """Return a function that decides by statistics whether a row group of the base is needed, or None to read all.
+        """Return a function that decides by statistics which row groups of the base file are read. None: read all.
 
         If there are logs, a row group is also needed if one of its rows could win over a logged row.
         """
@@ -165,7 +165,7 @@ class SliceTask(Task):
         return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
 
     def _logs_win(self, group: FileGroup) -> bool:
-        """Return whether statistics show that every logged row wins over its base row and replaces it completely."""
+        """Return whether statistics prove that every logged row wins over its base row and replaces it completely."""
         if group.logs and any(entry.file.external or entry.file.partial for entry in group.files()):
             return False  # logs of another engine may also contain partial updates, or NaN as ordering values
         if group.base is None or not group.logs:
@@ -176,7 +176,7 @@ class SliceTask(Task):
         )
 
     def _bound(self, file: DataFile, which: int) -> Any:
-        """Return the least (0) or greatest (1) value of a file's first ordering column, or None if it is unknown."""
+        """Return the smallest (0) or largest (1) value of a file's first ordering column, or None if it is unknown."""
         return slices.ordering_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
@@ -194,7 +194,7 @@ class SliceTask(Task):
         return self._changed_in_logs(wanted, instants)
 
     def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
-        """Return the changed rows of a slice whose base file is older than the range.
+        """Return the rows that changed in the range, for a slice whose base file is older than the range.
 
         Rows of the base file are not in the result. The base file is read only if a logged row could lose against its
         rows.

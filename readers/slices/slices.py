@@ -1,4 +1,4 @@
-"""Reading of file slices: the rows of a base file merged with its logs."""
+"""Reading of file slices: the rows of a base file merged with the changes in its log files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which ke
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """Return the columns to decode for `columns`.
+    """Return the columns to decode for a read of `columns`. A merge with logs also needs key and ordering columns.
 
     If `merging` is True, logs are merged, and the record key and the ordering columns are added.
     """
@@ -42,7 +42,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
 
 
 def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
-    """Return the schema of these columns of the table's files, including meta columns."""
+    """Return the Arrow schema of the given table columns, which may include Hudi's meta columns."""
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
@@ -54,7 +54,7 @@ def read_base(
     may_match: Callable[[Stats, int], bool] | None = None,
     verified: bool = False,
 ) -> pa.Table:
-    """Return the rows of a base file with the columns and types of `schema`. Raises CorruptTable, which names the file.
+    """Read the rows of a base file with the columns and types of `schema`. Raises CorruptTable.
 
     The types come from the table, even if the file stores other types. Only row groups for which `may_match` returns
     True are read. File size and page checksums are always checked. `verified` also checks the digest, which reads the
@@ -78,7 +78,7 @@ def read_matching(
     condition: Callable[[pa.Table], np.ndarray],
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of a base file that match a condition, and their positions in the file.
+    """Read the rows of a base file that match a condition, with their positions in the file.
 
     The other arguments are as in `read_base`. `seen` are the columns that the condition uses. `condition` returns
     the positions of the matching rows, ascending.
@@ -106,7 +106,10 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of `read_base` in tables of at most `rows` rows, so that memory holds only one table."""
+    """Read the rows of a base file in tables of at most `rows` rows, so that memory holds only one table.
+
+    The other arguments are as in `read_base`.
+    """
     how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *how):
@@ -114,7 +117,7 @@ def read_base_batches(
 
 
 def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Return the columns to decode for the columns of `schema`.
+    """Return the columns to decode from a file in order to return the columns of `schema`.
 
     If files do not store record keys, the key columns are added.
     """
@@ -125,7 +128,7 @@ def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert rows with the columns of `_stored` to rows with the columns of `schema`."""
+    """Compute record keys that files do not store, and return the rows with the columns of `schema`."""
     if not config.virtual_keys or (at := schema.get_field_index(RECORD_KEY)) < 0:
         return rows
     keys = virtual_keys(rows, config.key)
@@ -144,7 +147,7 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
 
 
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
-    """Return the expected footer of a base file written by hoodoo, or None for files of other engines.
+    """Return the row count and columns that the footer of a base file must have, or None for files of other engines.
 
     `schema` contains all columns, and is passed if the file may be damaged.
     """
@@ -169,16 +172,16 @@ def _missing(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Return all bytes of a file after a check of size and digest. Files of other engines lack a digest.
+    """Read a whole data file, and check its size and digest. Raises CorruptTable.
 
-    Raises CorruptTable. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
+    Files of other engines lack a digest. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """
     size = 0 if file.blocks else file.size  # later commits may have appended to the file
     return read_whole(store, file.path, size, file.digest, in_memory)
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
-    """Return all bytes of a file without a check. Raises CorruptTable if it is missing."""
+    """Read a whole data file without checks. Raises CorruptTable if it is missing."""
     try:
         return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
     except FileNotFoundError:
@@ -186,7 +189,7 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
 
 
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Return all bytes of a file after a check of `size` and the digest `sum_`. Raises CorruptTable.
+    """Read a whole file, and check its size and the digest `sum_`. Raises CorruptTable.
 
     A size of 0 and a digest of '' are unknown, and not checked.
     """
@@ -217,7 +220,7 @@ def read_log(
     by_row: bool = False,
     undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
-    """Yield the records of a log file block by block, with the columns of `schema`.
+    """Read the changes in a log file, block by block, with the columns of `schema`.
 
     The schema must include record key and ordering columns. `by_row` adds the positions of the base rows, which the log
     must record. `undone` are instants whose blocks were rolled back by another log and are skipped.
@@ -238,7 +241,7 @@ def read_log(
 
 
 def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
-    """Return `problem` with the name of the log and a remedy, for a log whose bytes are unchanged."""
+    """Add the path of the log file and a remedy to a CorruptTable error, for a log whose bytes are unchanged."""
     return CorruptTable(
         f"File {file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or "
         "Table.salvage(), which keeps all undamaged rows. verify() shows all damage.",
@@ -249,7 +252,7 @@ def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
 def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
 ) -> KeyedChanges:
-    """Convert a block of the log `file` to changes with the columns of `schema`, which has the table's types."""
+    """Convert a data block or delete block of a log file to changes with the columns of `schema`."""
     if isinstance(block, DataBlock):
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
@@ -285,7 +288,7 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Keye
 def read_logs(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
 ) -> list[KeyedChanges]:
-    """Return the changes in the logs of a slice, in order of their instants.
+    """Read the changes in the logs of a file slice, in order of their instants.
 
     This is also the order of slots (protocol rule 4). The result is one KeyedChanges with one change per key. If a log
     contains a partial update, the result is one KeyedChanges per block. `keys` restricts the result to these record
@@ -298,7 +301,7 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """Return the changes in the logs of a slice, block by block in order.
+    """Read the changes in the logs of a file slice, block by block in order.
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
@@ -316,7 +319,7 @@ def log_parts(
 
 
 def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
-    """Return the instants whose blocks a log of the slice rolls back.
+    """Return the instants whose log blocks were rolled back by another log of the file slice.
 
     Only logs with archived commits are read. For commits in the timeline, the timeline records the rollback.
     """
@@ -325,7 +328,7 @@ def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
 
 
 def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
-    """Return whether a log may delete rows, or set one of the columns of `schema`.
+    """Return whether a log file may delete rows, or set one of the columns of `schema`.
 
     The statistics of a partial update written by hoodoo name all columns that it sets.
     """
@@ -337,12 +340,12 @@ def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
 
 
 def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
-    """Return the changes of only these record keys."""
+    """Return only the changes of the record keys in `keys`."""
     return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
 
 
 def logs_in_order(group: FileGroup) -> list[DataFile]:
-    """Return the logs of a slice, sorted by instant and version."""
+    """Return the log files of a file group, sorted by instant and version."""
     return sorted((log.file for log in group.logs), key=_age)
 
 
@@ -360,7 +363,7 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Return the live rows of the newest slice of `group`, with the columns and types of `wanted`.
+    """Read the live rows of a file group: its base file merged with its logs.
 
     `wanted` has types of the file schema, or dictionaries of them.
 
@@ -394,7 +397,7 @@ def read_slice(
 
 
 def lies_over_rows(group: FileGroup) -> bool:
-    """Return whether all logs of the slice record which rows of the base file they change.
+    """Return whether all logs of a file group record the positions of the base file rows that they change.
 
     This is so if the slots record the same row order digest for the base file and the logs.
     """
@@ -410,9 +413,9 @@ def _read_by_row(
     verified: bool,
     may_match: Callable[[Stats, int], bool] | None,
 ) -> pa.Table:
-    """Return the rows of `read_slice`, for a slice whose logs record row positions.
+    """Read the live rows of a file group whose logs record row positions, without comparing keys.
 
-    No keys are decoded or compared. Ordering values are not decoded if statistics show that each change wins.
+    Ordering values are not decoded if statistics show that each change wins.
     """
     assert group.base is not None
     policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
@@ -441,7 +444,7 @@ def _read_by_row(
 
 
 class _PickedGroups:
-    """Filter for row groups that also maps file positions to positions among the rows that were read."""
+    """Filter for row groups, which also maps row positions in the file to positions among the rows read."""
 
     def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
         self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
@@ -463,7 +466,7 @@ class _PickedGroups:
 
 
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Return whether each change in the logs of the slice certainly wins over all earlier versions.
+    """Return whether statistics prove that each change in the logs wins over all earlier versions of its row.
 
     Only statistics of ordering values are read.
     """
@@ -480,7 +483,7 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
 
 
 def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
-    """Return the least and greatest value of the first ordering column in a file. Unknown values are None."""
+    """Return the smallest and largest value of a file's first ordering column. Unknown values are None."""
     name = config.merge_policy.bounded
     if name is None:
         return None, None
@@ -491,7 +494,7 @@ def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
 
 
 def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
-    """Return the rows of a base file whose record key is one of `keys`. `schema` must include the record key."""
+    """Read the rows of a base file that have one of the given record keys. `schema` must include the record key."""
     ordered = keys.sort()
 
     def may_hold(stats: Stats, rows: int) -> bool:
@@ -505,7 +508,7 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Return whether one of the ascending strings is in [low, high].
+    """Return whether any string in a sorted array is between `low` and `high`, inclusive.
 
     Strings are compared as bytes, which is the order of Arrow's sort and of Parquet's statistics.
     """
@@ -518,11 +521,11 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    """Return a mask of the values that are one of `keys`."""
+    """Return a boolean mask of the values that occur in `keys`."""
     return positions_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a mask over `keys`: True if the slice has a live row with this record key."""
+    """Return a boolean mask of the record keys that have a live row in the file group."""
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

@@ -1,1 +1,1 @@
-"""Column changes of a table, and the file rewrites that they need."""
+"""Column changes of a table, such as renames, and the choice of files that have to be rewritten for them."""

@@ -151,7 +151,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
 
 
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Replace original column names in column changes with the column names of the table.
+    """Replace the source's column names in column changes with the names that the columns have in the table.
 
     Avro does not allow some column names of sources, so the table has cleaned names for them. Raises SchemaError for an
     invalid change, like `altered`.
@@ -497,7 +497,7 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
 
 
 def _held(value: object, kind: pa.DataType) -> object:
-    """Convert a Python value to the Arrow type `kind` and back, to find out what the column would store.
+    """Convert a default value to the column's Arrow type and back to Python, to find out what the column would store.
 
     Numbers follow the rules for batches.
     """

@@ -1,4 +1,4 @@
-"""Marker for a new column without a default. It is a separate module, so that importing it is cheap."""
+"""Marker NO_DEFAULT for a new column without a default value. The module is separate, so that importing it is cheap."""
 
 from __future__ import annotations
 

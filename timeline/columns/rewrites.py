@@ -82,10 +82,10 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Return whether a file's column names differ in meaning from the table's, which misleads engines that match by
-    name.
+    """Return whether a column name means different columns in a file and in the table's current schema.
 
-    True if a column of `now` has a different name in `file`, or if its name belongs to a different column there.
+    Engines that match columns by name then read the file incorrectly. True if a column of `now` has a different name in
+    `file`, or if its name belongs to a different column there.
     """
     names = set(file.parent_and_name.values())
     return any(
@@ -95,7 +95,7 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """Return the file groups that engines which match columns by name read incorrectly. Readers that match by id are
+    """Return the file groups whose files have other column names than the table, so that only reads by column id are
     correct.
 
     Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
@@ -116,7 +116,8 @@ def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
 
 
 def require_names(config: TableConfig, view: View) -> None:
-    """Raise RewriteNeeded if a commit of hoodoo would make other engines read files incorrectly.
+    """Raise RewriteNeeded if files have other column names than the table, so that a commit of hoodoo would mislead
+    engines.
 
     Commits of hoodoo do not contain Hudi's internal schema, so that other engines match columns by name afterwards.
     """

@@ -26,9 +26,9 @@ def no_keys() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Derived:
-    """Stored rows that a write was computed from, such as the rows that an update read.
+    """Stored rows from which a write was computed, such as the rows that an update changes.
 
-    If another commit changes them in the meantime, the write has to be computed again.
+    If another commit changes these rows in the meantime, the write has to be computed again.
 
     Attributes:
         groups: The ids of the file groups whose rows were read.
@@ -151,7 +151,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
 
 
 def _read_since(derived: Derived, slot: Slot) -> str:
-    """Return the reason why `slot` may have changed stored rows that a write was computed from, or ''.
+    """Return the reason why a newer slot may have changed the stored rows that a write was computed from, or ''.
 
     The order of instants does not matter. Two writers of `n = n + 1` would each log a row, and the later log would hide
     the earlier log.

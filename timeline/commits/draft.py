@@ -29,7 +29,7 @@ class SlotDraft(SlotBody):
 
 
 def with_place(slot: Slot, view: View, said: str) -> Slot:
-    """Add the source position that Apache Hudi's streamer continues from to `slot`, if the slot changes rows.
+    """Add the source position to `slot` from which Apache Hudi's streamer would continue, if the slot changes rows.
 
     The position depends only on earlier slots and `said`, so that every process that publishes the slot writes the same
     value. Without a position to publish, `slot` stays unchanged.

@@ -30,7 +30,7 @@ class Retry:
     spent: str = "Nothing was changed. Try again."
 
     def run(self, environment: Environment, once: Callable[[], T]) -> T:
-        """Call `once` until it succeeds, and return its result.
+        """Call `once`, which makes one attempt at a commit, until it succeeds, and return its result.
 
         Raises CommitConflict when the retries are exhausted. All other exceptions pass through.
         """

@@ -195,8 +195,9 @@ class Transaction:
         return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
-        """Return whether the slot was written under the number of an archived slot. No reader sees such a slot, so it
-        is deleted.
+        """Return whether the slot was written with the number of an already archived slot, and delete it in that case.
+
+        No reader sees such a slot.
         """
         environment = self.timeline.environment
         while True:
@@ -212,7 +213,7 @@ class Transaction:
         return True
 
     def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Return True if it is certain that no other engine has rolled back the instant of the slot.
+        """Return True if no other engine can have rolled back the instant of the slot so far.
 
         If False, the publisher of the slot checks it.
         """
@@ -349,7 +350,7 @@ class Transaction:
         return with_place(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
-        """Write the slot if its number is free. Returns True if the stored slot is the slot of this attempt.
+        """Write the slot if its number is free. Returns False if another writer has written a slot with this number.
 
         If the outcome is unknown, reads the slot, and then tries to write it again.
         """

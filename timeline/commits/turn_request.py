@@ -33,7 +33,7 @@ class TurnRequest:
         self.made, self._lost, self._since = False, 0, 0.0
 
     def lost_a_race(self) -> None:
-        """Count a race for the next slot that this writer lost. After every third one, write a turn request.
+        """Record that another writer took the next slot first. After every third time, write a turn request.
 
         The request is only written once the races have lasted for 2 seconds. No request is written in stores where
         slots are not found by listing, such as local disks, because writers would not see the file.
@@ -98,8 +98,8 @@ class Fairness:
         return fresh
 
     def _is_old(self, key: str) -> bool:
-        """Return whether a turn request has expired, by the store's clock if it has one. A time far in the future
-        counts, too.
+        """Return whether a turn request is over a minute old, by the store's clock if it has one. Times far ahead
+        count, too.
         """
         at, theirs = self.store.modified_ms(key), self.store.clock_ms()
         now = self.environment.now_ms() if theirs is None else theirs

@@ -62,7 +62,7 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the digest of the slot that a consumer has read up to.
+    """Return the stored digest (first digits) of the slot that a consumer has read up to.
 
     Returns '' if an older release stored the position, or the consumer has moved on.
     """
@@ -73,8 +73,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """Return the consumer `name`. If it does not exist, create it, with slot `position` as the last slot that it has
-    read.
+    """Create the consumer `name`, which has read up to slot `position`. If the consumer exists, return it unchanged.
 
     Raises:
         OptionError: The name is invalid.

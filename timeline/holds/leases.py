@@ -77,7 +77,7 @@ class Lease:
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """Take a lease on the snapshot at slot `seq`, and return it with the view of the snapshot.
+    """Protect the snapshot at slot `seq` from cleaning for some hours. Returns the lease and the view of the snapshot.
 
     Raises SnapshotExpired if the snapshot was cleaned before.
     """
@@ -91,7 +91,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the slots whose snapshots have an active lease, by the store's clock. Deletes leases that ended over an
+    """Return the slots whose snapshots readers have leased, by the store's clock. Deletes leases that ended over an
     hour ago.
     """
     found = [key for key, _ in store.list(LEASES) if key != _CLOCK]
@@ -114,7 +114,7 @@ def held(store: Store) -> set[int]:
 
 
 def _terms(store: Store, key: str) -> tuple[int, float] | None:
-    """Return the slot and the duration in hours that a lease file contains, or None if the file is gone or invalid."""
+    """Read the slot and the duration in hours from a lease file, or return None if the file is missing or invalid."""
     try:
         body = strict_json(store.get(key), key)
         return int(body["seq"]), float(body["hours"])

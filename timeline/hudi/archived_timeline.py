@@ -48,7 +48,7 @@ class Archived:
 
 
 def read(store: Store) -> Iterator[Archived]:
-    """Yield all archived instants, file by file."""
+    """Yield all archived instants of Hudi's timeline, one Parquet file after the other."""
     for name in _files(store, _version(store)):
         yield from _rows(store, name)
 
@@ -156,7 +156,7 @@ def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
 
 
 def _merge(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
-    """Merge the Parquet files of each level with ten or more files into one file of the next level.
+    """Merge Parquet files of the archived timeline: ten or more files of a level become one file of the next level.
 
     Returns the names of the current files, and the names of the merged files, which are no longer needed.
     """

@@ -39,7 +39,7 @@ _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
 def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
-    """Return the write stat of a data file in Hudi's commit metadata.
+    """Return the write statistics of a data file for Hudi's commit metadata (HoodieWriteStat).
 
     `below` is the file group that the file was added to. Hudi's change queries need it for a log.
     """

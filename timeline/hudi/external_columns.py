@@ -83,7 +83,7 @@ class ExternalColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """Add a change of the table's columns to `slot`, if `schema` differs from the current columns.
+        """Add a column change to `slot`, if the columns `schema` differ from the table's current columns.
 
         Args:
             slot: The slot of the commit.
@@ -114,10 +114,10 @@ class ExternalColumns:
         return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
 
     def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
-        """Add the schema ids of its files to the slot of a commit that began before an already processed commit.
+        """Add the schema ids of its files to a slot whose commit overlapped a later commit.
 
         The schemas are read from the files, because a commit of overlapping Hudi writers may contain the columns of
-        another commit.
+        another commit. `schema` is the schema in the commit.
         """
         if self._store is None or not self.schemas:
             return self._written_under(slot, self.like(schema))
@@ -129,7 +129,7 @@ class ExternalColumns:
         return self._written_under(slot, self.now, numbers)
 
     def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
-        """Add the schema ids of its files to `slot`.
+        """Record in `slot` the schema id with which each of its files was written.
 
         `numbers` contains the id of each file by path. None (default): all files have the id of `schema`.
         """
@@ -141,8 +141,8 @@ class ExternalColumns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column as text. A nested type is only 'nested', because engines write it in several
-    ways.
+    """Return the type of each column as text. All nested types are 'nested', because engines describe them
+    differently.
     """
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 

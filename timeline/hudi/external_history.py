@@ -65,7 +65,8 @@ snapshot.
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the names of Hudi's timeline files whose instants began at most one day before the newest slot completed.
+    """Return the names of Hudi's timeline files, without instants that began over a day before the newest slot
+    completed.
 
     `view` is the view of the newest slot.
     """
@@ -99,9 +100,9 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return the archived instants that are newer than the newest slot, oldest first.
+    """Return the archived external instants that are not yet slots, because an adoption crashed, oldest first.
 
-    A crash during the adoption of external commits leaves them. `newest` is the newest archived instant, if it is
+    They are newer than the newest slot. `newest` is the newest archived instant, if it is
     known.
     """
     head = instant_of_ms(history.known_head().completed_at)
@@ -266,9 +267,9 @@ class ExternalHistory(History):
             return view
 
     def created(self) -> TableSchema:
-        """Return the columns of the first commit that contains any. Later changes are in the views.
+        """Return the table's columns as of the first commit that contains a schema.
 
-        Raises UnsupportedTable if no commit contains columns.
+        Later changes are in the views. Raises UnsupportedTable if no commit contains a schema.
         """
         if self._columns.first is None:
             raise UnsupportedTable("No commit of this table contains its columns.")
@@ -383,7 +384,7 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether hoodoo made one of the later commits itself, so that its slot was lost."""
+        """Return whether hoodoo itself made one of the commits after the newest slot, whose slot was therefore lost."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 

@@ -27,11 +27,12 @@ class ExternalPositions:
     """Source positions of applications in a sequence of external commits."""
 
     def __init__(self, before: View) -> None:
-        """Start a sequence of commits after the table state `before`."""
+        """Start a sequence of external commits after the table state `before`."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the application, its source position and the streamer's checkpoint in a commit's metadata to its slot.
+        """Add the source position in a commit's metadata to the commit's slot, with its application or streamer
+        checkpoint.
 
         `record` is the metadata of the commit. Raises CorruptTable if the position in it is invalid.
         """

@@ -96,7 +96,7 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 
 
 def numbered_by_hudi(schema: TableSchema) -> tuple[tuple[int, int], ...]:
-    """Return the ids that Hudi gives to columns for the first time, as pairs of hoodoo's id and Hudi's id.
+    """Return the column ids that Hudi assigns to a schema for the first time, as pairs of hoodoo's id and Hudi's id.
 
     Hudi numbers the columns of one level in order, then those inside the first column down to the bottom, and so on.
     """

@@ -67,10 +67,9 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return the data files that `slot` added and deleted, by partition and file name.
+    """Return the data files that `slot` added (with their sizes) and deleted (None), by partition and file name.
 
-    The value of an added file is its size, and that of a deleted file is None. As in Hudi, a replaced file stays listed
-    until it is cleaned. Files that a rollback deletes were never listed.
+    As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
     """
     found: dict[str, dict[str, int | None]] = {}
     if slot.outcome != COMPLETED:
@@ -201,10 +200,10 @@ def _key(instant: Instant) -> str:
 
 
 def not_compacted_from(store: Store) -> str:
-    """Return the first instant that must not be archived because of Hudi's metadata table.
+    """Return the oldest instant that Hudi's metadata table still needs in the timeline. Later instants are needed, too.
 
-    The files of this instant and of later ones may be listed only in a log of the metadata table. Readers ignore a log
-    whose instant is not in the table's timeline.
+    Their files may be listed only in a log of the metadata table. Readers ignore a log whose instant is not in the
+    table's timeline, so these instants must not be archived.
     """
     bases = [base[1] for name in store.names(f"{_ROOT}{FILES}/") if (base := _BASE.match(name))]
     compacted = max(bases, default="")

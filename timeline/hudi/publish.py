@@ -32,9 +32,9 @@ An older write starts again with a new instant, because data that it needs may b
 
 
 def final_key(slot: Slot) -> str:
-    """Return the path of the last file that the publication of `slot` creates in Hudi's timeline.
+    """Return the path of the last file that publishing `slot` creates. If it exists, the slot is published.
 
-    If the file exists, this slot and all earlier slots are published.
+    All earlier slots are then published, too.
     """
     if slot.published:
         return slot.published
@@ -146,7 +146,7 @@ class Publisher:
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """Return the configuration as of `slot`, so that every process that publishes the slot writes the same bytes.
+        """Return the table's configuration as of `slot`, so that all processes publish the slot with the same bytes.
 
         The columns of a compaction are those of its plan. Its instant is that of the plan, which engines use for time
         travel.
@@ -188,10 +188,9 @@ class Publisher:
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
-        """Return the paths of key sets and checkpoints that no transaction or readable snapshot can need after a clean
-        operation.
+        """Return the paths of key sets and checkpoints that are no longer needed after a clean operation.
 
-        `earliest` is the first slot that stays readable.
+        No transaction, and no snapshot from the slot `earliest` on, can need them.
         """
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [
@@ -255,7 +254,7 @@ class Publisher:
             metadata_table.append(self.store, slot, known)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Change hoodie.properties with `change`, and add the settings in slots. Returns whether the file was written.
+        """Apply `change` and the settings in slots to hoodie.properties. Returns whether the file was written.
 
         After a write, the settings are read again, because the write may have overwritten the settings of a later slot.
         """

@@ -49,7 +49,7 @@ def _instant(name: str) -> Instant | None:
 
 
 def _padded(time: str) -> str:
-    """Return an instant with 17 digits. An instant with 14 digits means the end of that second, as in Hudi's
+    """Return an instant with 17 digits. One with 14 digits is extended to the end of its second, as in Hudi's
     comparisons.
     """
     return time if len(time) == 17 else time + "999"
@@ -181,17 +181,16 @@ class TimelineV1History(ExternalHistory):
         return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
 
     def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
-        """Yield the paths of the log files that `write` created, which are those whose first block it wrote."""
+        """Yield the paths of the log files that the commit `write` created."""
         stats = self._record(write).get("partitionToWriteStats") or {}
         yield from (
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
     def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Return one instant for all commits before `time`, with the newest slice of each file group, or None without
-        files.
+        """Return one instant that stands for all archived commits before `time`, or None if they left no files.
 
-        As in Hudi, an instant that is older than the timeline counts as committed.
+        It contains the newest slice of each file group. As in Hudi, an instant before the timeline counts as committed.
 
         Args:
             time: The time before which the files were begun.

@@ -64,7 +64,7 @@ def upgraded(history: TimelineV1History) -> UpgradedTimeline:
 
 
 def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the version 9 timeline files of a completed instant: path and content of each of its states."""
+    """Yield the files of a completed instant in the version 9 timeline, as path and content."""
     one = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}")
     record = one.record(store) if done.action in WRITES else {}
     clustered = done.action == REPLACE_COMMIT and record.get("operationType") == CLUSTER
@@ -81,7 +81,8 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
 
 
 def _lost_past(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the timeline files of a clean operation that deletes nothing, but marks earlier snapshots as not readable.
+    """Yield the timeline files of an empty clean operation, which marks the snapshots before the upgrade as not
+    readable.
 
     In version 9, the name of a log shows when it was written. In version 6, it does not, so earlier snapshots cannot be
     read. Snapshots of archived commits are not available either.

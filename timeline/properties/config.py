@@ -46,7 +46,7 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Configuration of a table.
+    """Configuration of a table: name, table type, record key, partitioning, ordering, columns and options.
 
     Attributes:
         created: The columns that the table was created with.
@@ -90,17 +90,21 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """True if the ordering columns decide which of several rows with one key is the current one."""
+        """True if the ordering columns decide which of several rows with the same key is current."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
     def merge_policy(self) -> MergePolicy:
-        """The policy that decides which of several rows with one key is the current one."""
+        """The policy that decides which of several rows with the same key is current."""
         return MergePolicy(self.order_by if self.by_event_time else ())
 
     @property
     def logs_partial_rows(self) -> bool:
-        """True if an update of some columns writes only these columns to a log file, instead of whole rows."""
+        """True if an update of some columns writes only these columns to a log file, instead of whole rows.
+
+        Always False for tables with ordering columns. Merging partial rows would not be associative there, so the
+        result would depend on the grouping of logs.
+        """
         return self.options.partial_logs and self.merge_on_read and not self.order_by
 
     @property
@@ -140,8 +144,8 @@ class TableConfig:
 
     @property
     def declared_schema(self) -> pa.Schema:
-        """The current columns as an Arrow schema with nullability. In `schema`, which files and batches have, all are
-        nullable.
+        """The current columns as an Arrow schema in which the columns of `not_null` are not nullable, unlike in
+        `schema`.
         """
         fixed = set(self.not_null)
         return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
@@ -211,7 +215,7 @@ class TableConfig:
 
     @property
     def write_action(self) -> str:
-        """Hudi's action for the instants of writes: 'deltacommit' or 'commit'."""
+        """Hudi's action for a write to this table: 'deltacommit' for a merge-on-read table, or else 'commit'."""
         return "deltacommit" if self.merge_on_read else "commit"
 
     @cached_property

@@ -101,7 +101,7 @@ def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties after the changes in `settings`. A changed value of '' removes the property."""
+    """Return table properties with the changes in `settings` applied. The value '' removes a property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
@@ -205,7 +205,7 @@ def _payload_of(values: Mapping[str, str]) -> str:
 
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
-    """Return `schema` without Hudi's meta columns."""
+    """Return a schema without Hudi's meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
@@ -252,9 +252,9 @@ def _require_supported(values: Mapping[str, str]) -> None:
 
 
 def _require_sure_keys(config: TableConfig) -> None:
-    """Raise UnsupportedTable if the record keys of deletes are ambiguous.
+    """Raise UnsupportedTable if the table's files do not show how the record keys of deletes are encoded.
 
-    Hudi releases encode keys of this kind in two ways, and a table with virtual keys does not show which.
+    Hudi releases encode such keys in two ways, and a table with virtual keys does not store them.
     """
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(

@@ -60,11 +60,11 @@ class SchemaHistory:
 
     @property
     def newest(self) -> TableSchema | None:
-        """The newest schema, or None if the columns have not changed since the table was created."""
+        """The current schema, or None if the columns have not changed since the table was created."""
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
-        """Return the current schema of a table, which is `created` if its columns have never changed.
+        """Return the current schema of a table that was created with the columns `created`.
 
         Avro text of earlier releases does not record nullability. In that case, the nullability in `created` applies.
         """

@@ -96,8 +96,8 @@ class DataFile:
 
     @property
     def content(self) -> tuple[str, str]:
-        """The path and the blocks of the file, which together identify its content. Several commits may append to one
-        log file.
+        """The path and the log blocks of the file, which identify its content. Several commits may append to one log
+        file.
         """
         return self.path, self.blocks
 

@@ -14,7 +14,7 @@ HUDI_STREAMER = "hudi-streamer"
 
 
 class Streamed(NamedTuple):
-    """Source position for Apache Hudi's streamer: where it would continue to load a table.
+    """Source position from where Apache Hudi's streamer would continue to load a table.
 
     Attributes:
         text: The position in the format of Apache Hudi, or '' if it is not set.
@@ -38,7 +38,7 @@ class Streamed(NamedTuple):
         return self
 
     def after_hudi(self, text: str) -> Streamed:
-        """Return the position after a commit of Apache Hudi's streamer, which has read up to `text`."""
+        """Return the position after Apache Hudi's streamer itself has committed and read up to `text`."""
         return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
     def overtakes(self, application: str) -> bool:

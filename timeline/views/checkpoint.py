@@ -1,4 +1,4 @@
-"""Checkpoints: the file view as of a slot in one file, so that opening a table does not read its whole history.
+"""Checkpoints: the state of a table as of a slot in one file, so that opening the table does not read its history.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -45,7 +45,7 @@ _SPARSE = 10
 
 
 def encode(view: View) -> bytes:
-    """Return the content of a checkpoint file for `view`.
+    """Return the content of a checkpoint file for the table state `view`.
 
     Raises CorruptTable if a page to copy from the previous checkpoint cannot be read.
     """
@@ -60,7 +60,7 @@ def encode(view: View) -> bytes:
 
 
 def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
-    """Read the checkpoint file `key`, and return its view.
+    """Read a checkpoint file, and return the state of the table in it.
 
     Args:
         store: The store of the table.
@@ -85,7 +85,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Decode the content of a checkpoint without pages, and return its view.
+    """Decode the content of a small checkpoint, which is not divided into pages, and return the table state in it.
 
     Raises CorruptTable or UnsupportedTable, which name the file `key`.
     """
@@ -101,7 +101,7 @@ def decode(data: bytes, key: str) -> View:
 
 
 def write(store: Store, view: View) -> None:
-    """Write the checkpoint of `view`, unless another process already did."""
+    """Write a checkpoint of the table state `view`, unless another process already did."""
     try:
         store.put_if_absent(checkpoint_key(view.seq), encode(view))
     except FileExistsError:
@@ -121,7 +121,10 @@ def is_due(view: View, newest: int, every: int) -> bool:
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Yield the views of the checkpoints at or before slot `up_to`, newest first. Damaged checkpoints are skipped."""
+    """Read the checkpoints at or before slot `up_to`, and yield the table states in them, newest first.
+
+    Damaged checkpoints are skipped.
+    """
     for key, size in _keys(store, up_to):
         try:
             yield read(store, key, size)
@@ -135,7 +138,8 @@ def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
 
 
 def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
-    """Return the file groups of one partition without the page that contains them, which is missing or damaged.
+    """Return the file groups of one partition from other checkpoints or slots, if its checkpoint page is missing or
+    damaged.
 
     The partition did not change after slot `since` up to slot `seq`. Its groups are read from a checkpoint between both
     slots, or from an earlier one and the slots after it. Raises CorruptTable if neither is possible.

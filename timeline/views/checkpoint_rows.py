@@ -181,9 +181,7 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
-    """Create a view from the parsed parts of a checkpoint. Raises ValueError if `state` is not a result of
-    `state_of`.
-    """
+    """Create the table state from the decoded parts of a checkpoint. Raises ValueError if a part is invalid."""
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):

@@ -21,7 +21,7 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """File group as of a slot: a base file and its log files in slot order, which contain all versions of some rows.
+    """File group as of a slot: a base file and the log files that change its rows, in slot order.
 
     Only file groups of other engines may have no base file.
     """
@@ -50,7 +50,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Data file that only earlier snapshots need: those from slot `added` to before slot `dropped`.
+    """Replaced data file, which only the snapshots from slot `added` to before slot `dropped` need.
 
     Cleaning deletes it when these snapshots need not stay readable.
     """

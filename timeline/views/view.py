@@ -1,4 +1,4 @@
-"""File view: the file groups, open plans and superseded files as of a slot.
+"""State of a table as of a slot (view): its file groups, open compaction plans and superseded files.
 
 The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
 Applying a slot to it gives the next view, without listing or reading files.
@@ -139,7 +139,9 @@ class View:
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the view after the next slot, given the view before it. `sha` is the digest of the slot's bytes."""
+    """Return the state of the table after `slot`, given the state before it. `sha` is the digest of the slot's
+    bytes.
+    """
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -233,7 +235,7 @@ def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Supersede
 
 
 def _added(view: View) -> dict[str, int]:
-    """Return the number of the slot that added each file of the view, by path."""
+    """Return the number of the slot that added each data file, by path."""
     return {entry.path: entry.added for entry in view.superseded} | {
         entry.file.path: entry.seq for group in view.groups() for entry in group.files()
     }

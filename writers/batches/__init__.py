@@ -1,1 +1,1 @@
-"""Preparation of batches: validating rows, converting them to the table's columns, and finding bad rows."""
+"""Preparation of batches: validation of rows, conversion to the table's columns, and search for invalid rows."""

@@ -1,4 +1,4 @@
-"""Conversion of Arrow layouts: list views, fixed-size lists, maps, dictionaries, run-end encoding and extension types.
+"""Conversion between Arrow layouts of equal values: list views, fixed-size lists, dictionaries, run-end encoding.
 
 The functions convert one array to another layout. They do not validate values.
 """

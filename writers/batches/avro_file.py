@@ -84,16 +84,14 @@ class _Behind:
         self._beginning, self._rest = beginning, rest
 
     def read(self, size: int) -> bytes:
-        """Read `size` bytes, or fewer at the end of the stream."""
+        """Read up to `size` bytes of the Avro file, from the replaced header and then from the rest."""
         data = self._beginning.read(size)
         return data + self._rest.read(size - len(data)) if len(data) < size else data
 
 
 @contextmanager
 def _avro_errors(codec: str = "") -> Iterator[None]:
-    """Convert exceptions of fastavro to EngineError or ValueError. Exceptions of hoodoo and Arrow pass through
-    unchanged.
-    """
+    """Convert exceptions of fastavro to EngineError or ValueError. Exceptions of hoodoo and Arrow stay unchanged."""
     try:
         yield
     except HoodooError:

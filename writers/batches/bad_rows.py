@@ -35,11 +35,11 @@ from hoodoo.writers.batches.value_validation import plain_row, sound_columns, un
 from hoodoo.writers.batches.write_options import WriteOptions
 
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
-"""Maximum bytes of a row that is kept in full, and the bytes that are kept of a larger row."""
+"""Maximum bytes of an invalid row that is quarantined in full, and the bytes that are kept of a larger row."""
 BYTES_MAX = 64 << 20
-"""Maximum bytes of the bad rows of one batch. One process collects them."""
+"""Maximum bytes of the invalid rows of one batch. One process collects them."""
 KEPT = 100
-"""Number of bad rows to collect at least, even if the limit on bad rows is lower."""
+"""Minimum number of invalid rows to collect, even if the limit on invalid rows is lower."""
 _DETAIL_MAX = 500
 _ROW_ZERO = re.compile(r"(?<=['\"]), row 0\b| in row 0\b|(?<=^Row) 0\b")
 FOUND = pa.schema(
@@ -182,7 +182,7 @@ def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
     return pa.concat_tables([part for part in parts if len(part)] or parts[:1])
 
 
-# ---------------------------------------------------------------- search for bad rows
+# ---------------------------------------------------------------- search for invalid rows
 
 
 def _faults(
@@ -264,7 +264,7 @@ _MASKS: tuple[tuple[str, _Mask], ...] = (
 )
 
 
-# ---------------------------------------------------------------- descriptions of bad rows
+# ---------------------------------------------------------------- descriptions of invalid rows
 
 
 def _described(

@@ -59,7 +59,7 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Create the terms of a batch that has the columns of `schema` and is prepared for the table `config`.
+        """Create the terms of a batch: its columns, and the table columns that it lacks.
 
         settled: the largest column id of the table. None: the largest id in `config`.
         """

@@ -122,9 +122,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
-    """Cast an array to the field's type. Splits the array if its text exceeds the 2 GiB that a plain Arrow array can
-    hold.
-    """
+    """Cast an array to the field's type. Splits it if its text exceeds the 2 GiB of a plain Arrow array."""
     try:
         return [_fit(array, field.type, field.name)]
     except pa.ArrowInvalid:  # for valid values, only the size can be the reason

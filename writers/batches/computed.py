@@ -260,9 +260,7 @@ class NewValues:
 
 
 def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
-    """Raise ColumnError if an update would store a row whose delete flag is true, because such a row counts as
-    deleted.
-    """
+    """Raise ColumnError if an update would set the delete flag of a row, because such a row counts as deleted."""
     flagged = np.flatnonzero(delete_flags(flags))
     if len(flagged):
         key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
@@ -344,8 +342,7 @@ def _value(
 
 
 def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
-    """Return a hint for an invalid SQL expression that is probably a string without quotes, and the corrected
-    expression.
+    """Return a hint for an invalid SQL expression that is probably a string without quotes, and its correction.
 
     expression: the parsed expression, or None if it cannot be parsed.
     """

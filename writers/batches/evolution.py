@@ -87,9 +87,7 @@ class Evolution:
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Create the evolution for a batch in memory. A column is only widened if one of its values needs the wider
-    type.
-    """
+    """Create the evolution for a batch in memory. Widens a column only if one of its values needs the wider type."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -102,9 +100,7 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Create the evolution for a Spark DataFrame. A column is widened because of its type, without reading its
-    values.
-    """
+    """Create the evolution for a Spark DataFrame. Widens columns by their types, without reading values."""
     return Evolution(schema, known, lambda name, field: False)
 
 

@@ -23,14 +23,12 @@ from hoodoo.writers.batches.cast import cast
 
 
 def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """Return the generated partition columns that a batch with the columns `names` lacks but can provide."""
+    """Return the generated partition columns that a batch lacks, but for which it has the source column."""
     return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns of the generated partition columns that a batch already contains and that must be
-    checked.
-    """
+    """Return the source columns of a batch whose generated partition column is also in the batch, for a check."""
     return [one.column for made, one in config.transforms.items() if made in names and one.column in names]
 
 
@@ -82,9 +80,7 @@ def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
 def _looked_at(
     rows: pa.Table, config: TableConfig, deleted: np.ndarray
 ) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
-    """Yield each generated partition column with its transform, its computed values and a boolean mask of wrong
-    rows.
-    """
+    """Yield each generated partition column with its transform, computed values and a boolean mask of wrong rows."""
     for made, one in config.transforms.items():
         if one.column not in rows.schema.names:
             continue

@@ -312,7 +312,7 @@ def _first_refused(values: Any, pandas: bool) -> int:
 
 
 def _line(problem: BaseException) -> str:
-    """Return the first line of an error message."""
+    """Return the first line of an exception's message, for an error message."""
     text = str(problem.args[0]) if problem.args else str(problem)
     return printable(text.splitlines()[0] if text else type(problem).__name__).strip("'\"").rstrip(".")
 

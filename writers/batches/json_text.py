@@ -35,7 +35,7 @@ def objects_in(text: pa.Buffer) -> int:
 
 
 def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the first and last byte of each non-empty line."""
+    """Return the start and end positions of the non-empty lines of a text."""
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     starts = np.append(0, ends[:-1] + 1)
     there = ends > starts

@@ -84,7 +84,7 @@ def rows_in(
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a string has the extension of a supported file format."""
+    """Return whether a string ends in the extension of a supported file format, such as '.csv' or '.json.gz'."""
     return _suffix(text) in _KINDS
 
 

@@ -150,8 +150,9 @@ def _in_range(array: pa.Array) -> bool:
 
 
 def _is_zone(name: str | None) -> bool:
-    """Return whether a time zone exists. True if no time zone database is installed, because only instants are
-    stored.
+    """Return whether a time zone exists. True if no time zone database is installed.
+
+    Only instants are stored, so an unknown zone does no harm.
     """
     return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
 
@@ -169,8 +170,7 @@ def _is_known(zone: str) -> bool:
 
 
 def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Push the nulls of structs, lists and maps down to their child values, and drop child values that no row refers
-    to.
+    """Push the nulls of structs, lists and maps down to their child values, and drop child values without a row.
 
     Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the structure
     of the column is broken.

@@ -10,7 +10,7 @@ from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
 
-_SHARE_FROM = 100  # the share of bad rows counts only for batches of at least this many rows
+_SHARE_FROM = 100  # the share of invalid rows is limited only in batches of at least this many rows
 
 
 class NewKeys(StrEnum):
@@ -26,8 +26,8 @@ class BadRowLimits:
     """Limits on the number of invalid rows of a batch that may be quarantined.
 
     Attributes:
-        rows: Maximum number of bad rows.
-        share: Maximum fraction of bad rows in a batch of 100 rows or more.
+        rows: Maximum number of invalid rows.
+        share: Maximum fraction of invalid rows in a batch of 100 rows or more.
     """
 
     rows: int = 1_000
@@ -40,14 +40,14 @@ class BadRowLimits:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Validated options of a write.
+    """Validated options of a write, such as the handling of duplicates and invalid rows.
 
     Attributes:
         delete: True for a delete by key, which only uses the key and partition columns.
         duplicates: Handling of several rows with the same key: 'newest', 'fail', 'first', or 'each', which keeps all.
         missing: Handling of missing columns without a default: 'fail' or 'null'.
         evolve: True if the batch may change the table's columns.
-        limits: Limits on the number of quarantined rows. None: a bad row fails the batch.
+        limits: Limits on the number of quarantined rows. None: an invalid row fails the batch.
         transaction: Application name and version of the write, or None for a write without a version.
         if_head: The write fails if a row was written after this position. None: no condition.
         columns: The columns that an upsert changes: 'given' or names. None: the upsert writes whole rows.

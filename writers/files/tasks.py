@@ -102,7 +102,7 @@ class WriteTask:
 
     @property
     def logs_changes(self) -> bool:
-        """True if the task writes a change log for its base file."""
+        """True if the task also writes a change log of the rows that it inserts, updates and deletes."""
         return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
 
 
@@ -225,11 +225,11 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
-"""The new base file, a mask of the changes with a stored row, and a mask of the changes that did not lose to it."""
+"""New base file, mask of the changes with a stored row, and mask of the changes that did not lose to it."""
 
 
 def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """Rewrite the base file row by row in its old order, or return None if it must be merged as a whole.
+    """Rewrite the base file without moving its rows, or return None if it must be merged as a whole.
 
     A group with logs is merged, and so is one whose change log needs whole rows. A purge does not use this rewrite
     either, because no trace of its keys may remain, even in Hudi's bloom filter.

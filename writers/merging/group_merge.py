@@ -147,9 +147,7 @@ class GroupMerge:
         return stored.select(self._columns)
 
     def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
-        """Apply the merge clauses to stored rows, and return the changes. seen: the columns that expressions can
-        use.
-        """
+        """Apply the merge clauses to stored rows, and return the changes. seen: the columns for expressions."""
         chosen, found = first_that_means(clauses, seen), []
         for number, clause in enumerate(clauses):
             mine = np.flatnonzero(chosen == number)

@@ -1,4 +1,4 @@
-"""Planning and commit of a merge.
+"""Planning and commit of a merge (SQL MERGE INTO).
 
 The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
 """
@@ -120,9 +120,7 @@ class MergeRows(Protocol[S]):
         """Return a sample of `count` new rows, so that the planner can estimate file sizes. See `ChunkRows`."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
-        """Return a function that loads source rows with matching stored rows, in the task that writes the file
-        group.
-        """
+        """Return a function that loads source rows with matching stored rows, in the task of their file group."""
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
         """Return a function that loads new rows, in the task that writes them."""

@@ -179,7 +179,6 @@ def _prepared(rows: pa.Table, given: Sequence[str], config: TableConfig, options
 
 
 def _together(batches: Sequence[Batch]) -> Batch:
-    """Combine several batches into one."""
     partitions = list(dict.fromkeys(partition for batch in batches for partition in batch.partitions))
     index = {partition: code for code, partition in enumerate(partitions)}
     codes = [np.array([index[name] for name in batch.partitions], np.int32)[batch.codes] for batch in batches]

@@ -150,7 +150,7 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
 
 
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
-    """Drop batch rows that are older than the stored row of their key, if the batch has a newer row of the key.
+    """Drop batch rows that are older than the stored row of their key, unless all batch rows of the key are older.
 
     Stale rows must not contribute to the merged row of a key. If all rows of a key are stale, the merge drops their
     result later.

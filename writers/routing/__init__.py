@@ -1,1 +1,1 @@
-"""Routing: assignment of the rows of a batch to file groups."""
+"""Routing: assignment of the rows of a batch to existing and new file groups."""

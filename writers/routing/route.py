@@ -170,7 +170,7 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Assign all rows of `chunks` to file groups. Raises UnderPlan.
+    """Assign all rows of `chunks` to existing and new file groups. Raises UnderPlan.
 
     `fill` allows new rows to join existing small file groups.
     """
@@ -199,8 +199,9 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
-    """Raise UnderPlan if a file group to rewrite has an open compaction plan, which must run first (protocol rule
-    6).
+    """Raise UnderPlan if a file group to rewrite has an open compaction plan, which must run first.
+
+    This is protocol rule 6.
     """
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:

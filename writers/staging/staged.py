@@ -1,4 +1,4 @@
-"""Preparation of Spark DataFrames for writing.
+"""Preparation of Spark DataFrames for writing: Spark tasks validate rows and stage them as Arrow files.
 
 The DataFrame is evaluated once, by a job whose tasks prepare the rows. Small results are sent to the driver and written
 in this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then only
@@ -129,7 +129,7 @@ class TaskJob(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the input rows."""
+        """The Arrow schema of the input rows."""
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
         """Prepare the rows of a task. Returns the rows to stage, the number of stale rows, and the invalid rows."""
@@ -211,8 +211,8 @@ class StagingJob:
         return cls(store, config, folder, schema, options, checks, nothing.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """Separate the valid rows of a task from the invalid rows. Returns the batch of valid rows and the invalid
-        rows.
+        """Separate the valid rows of a task from the invalid rows. Returns a batch of the valid rows, and the
+        others.
         """
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 

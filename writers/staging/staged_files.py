@@ -85,7 +85,7 @@ def marked(rows: pa.Table, batch: Batch) -> pa.Table:
 
 
 def unmarked(table: pa.Table) -> pa.Table:
-    """Remove the extra columns that `marked` or `marked_with_keys` added."""
+    """Remove the extra columns of staged rows: partition, key hash, delete flag and record key."""
     return table.drop_columns([name for name in (PARTITION, HASH, _DELETE, KEY) if name in table.schema.names])
 
 

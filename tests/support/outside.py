@@ -14,7 +14,7 @@ from pathlib import Path
 from patience import NotInTime
 
 FIXTURES = frozenset({"spark", "s3", "hudi", "server", "kafka"})
-FOLDERS = frozenset({"crash", "fuzz", "interop", "kafka", "load", "soak", "spark", "spark_kill"})
+FOLDERS = frozenset({"crash", "engines", "fuzz", "interop", "kafka", "load", "soak", "spark", "spark_kill"})
 FILES = frozenset(
     {
         "test_avro_messages.py",

@@ -192,7 +192,7 @@ class HudiPackage:
 
         before = [
             entry
-            for entry in hoodoo.open(self.table.base_url.removeprefix("file://")).timeline()
+            for entry in hoodoo.open(self.table.base_url.removeprefix("file://")).inspect.timeline()
             if entry.operation == "UPSERT"
         ][-2]
         options = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(before.completed)

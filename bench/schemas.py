@@ -50,13 +50,13 @@ def main(rows: int = 1_000_000, changes: int = 1_000) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plain, added, wider = (table(folder, one, rows) for one in ("plain", "added", "wider"))
-        added.add_column("more", pa.string())
+        added.alter.add_column("more", pa.string())
         wider.alter([hoodoo.WidenColumn(f"n{place}", pa.int64()) for place in range(5)])
         few, many = table(folder, "few", 1_000), table(folder, "many", 1_000)
-        few.add_column("more", pa.int64(), default=None)
+        few.alter.add_column("more", pa.int64(), default=None)
         for number in range(changes // 2):
-            many.add_column(f"c{number}", pa.int64(), default=None)
-            many.drop_column(f"c{number}")
+            many.alter.add_column(f"c{number}", pa.int64(), default=None)
+            many.alter.drop_column(f"c{number}")
         some = batch(rows).slice(0, rows // 50)
         lines = {
             "read all: no change | a column added | five columns widened": cheapest(

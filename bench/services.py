@@ -194,8 +194,8 @@ def beside_a_worker(folder: Path, size: int) -> dict[str, Any]:
         "beside a worker: median ms": round(statistics.median(found["beside"]) * 1000, 1),
         "alone: CPU ms a commit": round(spent["alone"] / len(found["alone"]) * 1000, 1),
         "beside: CPU ms a commit": round(spent["beside"] / len(found["beside"]) * 1000, 1),
-        "alone: most logs": tables["alone"].lag().log_files_max,
-        "beside: most logs": tables["beside"].lag().log_files_max,
+        "alone: most logs": tables["alone"].maintenance.lag().log_files_max,
+        "beside: most logs": tables["beside"].maintenance.lag().log_files_max,
     }
 
 

@@ -151,8 +151,8 @@ def _refusal(report: SalvageReport) -> OptionError:
     named += [f"{loss.rows or 'some'} rows of {loss.file} whose keys cannot be read" for loss in nameless[:_NAMED]]
     return OptionError(
         f"Salvaging loses the newest version of {rows} rows ({'; '.join(named)}). Nothing was written. Inspect "
-        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss). To lose nothing, write these rows "
-        "again first, or call restore() with a readable snapshot from before the damage.",
+        "maintenance.salvage(dry_run=True), then pass accept_loss=True (--accept-loss). To lose nothing, write these "
+        "rows again first, or call restore() with a readable snapshot from before the damage.",
         option="accept_loss",
         keys=keys[:_NAMED],
         lost=rows,

@@ -53,7 +53,7 @@ def main(folder: str, count: int = 200_000) -> None:
     assert set(changed["op"]) <= {"u"} and len(changed) == late.updated
 
     # 4. A mistake, taken back: history stays readable
-    table.savepoint("before-the-mistake")
+    table.savepoints.create("before-the-mistake")
     table.update({"amount": 0.0})
     assert table.scan(where="amount > 0").count() == 0
     table.restore("before-the-mistake")
@@ -61,7 +61,7 @@ def main(folder: str, count: int = 200_000) -> None:
 
     # 5. What a worker does beside writers, once and now; then look for damage
     table.compact()
-    table.clean()
+    table.maintenance.clean()
     assert table.verify().problems == []
 
     # 6. Take rows out again

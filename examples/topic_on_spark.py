@@ -41,7 +41,8 @@ def main(broker: str, topic: str, path: str, checkpoint: str) -> None:
     messages = spark.readStream.format("kafka").options(**asked, maxOffsetsPerTrigger=500_000).load()
     stream = messages.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     stream.trigger(availableNow=True).start().awaitTermination()
-    print(f"{trips.count()} trips, {left_out} messages left out; read up to {trips.application(sink.name).position}")
+    position = trips.inspect.application(sink.name).position
+    print(f"{trips.count()} trips, {left_out} messages left out; read up to {position}")
 
 
 if __name__ == "__main__":

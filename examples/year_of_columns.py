@@ -31,13 +31,13 @@ def tell(table: hoodoo.Table, flights: Flights) -> None:
     """The year. Some programs are old, some new; nobody stops for a change of columns."""
     for number in range(1, 13):
         if number == 3:  # whoever does not know of tail numbers says nothing of them
-            table.add_column("tailnum", pa.string(), default=None, after="dest")
+            table.alter.add_column("tailnum", pa.string(), default=None, after="dest")
         if number == 5:
-            table.rename_column("dep_delay", "departure_delay", rewrite=True)
+            table.alter.rename_column("dep_delay", "departure_delay", rewrite=True)
         if number == 6:
             table.alter([hoodoo.WidenColumn("distance", pa.int64()), hoodoo.MoveColumn("distance", after="tailnum")])
         if number == 10:
-            table.drop_column("dep_time")
+            table.alter.drop_column("dep_time")
         rows = month(flights, number)
         sent = [name for name in JANUARY if name in table.schema.names or name == "dep_delay"]
         if number >= 3 and number % 2:  # old and new programs take turns
@@ -71,12 +71,12 @@ def same_columns(copy: hoodoo.Table, before: SchemaVersion, after: SchemaVersion
 
 def follow(table: hoodoo.Table, copy: hoodoo.Table, told: threading.Event) -> int:
     """Keep `copy` like `table` until the year is `told`; how many pulls that took."""
-    known, pulls = table.schemas()[0], 0
+    known, pulls = table.inspect.schemas()[0], 0
     since: hoodoo.Cursor | str = "earliest"
     while True:
         done = told.is_set()
         for step in table.follow(since, mode="incremental", deletes=True, most_commits=2, poll_s=0.05, timeout_s=0.1):
-            newest = [one for one in table.schemas() if one.cursor.seq <= step.cursor.seq][-1]
+            newest = [one for one in table.inspect.schemas() if one.cursor.seq <= step.cursor.seq][-1]
             if newest.id != known.id:
                 same_columns(copy, known, newest)
                 known = newest
@@ -100,7 +100,7 @@ def main(path: str, rows: str = "20000") -> None:
     finally:
         told.set()
         consumer.join()
-    for version in table.schemas():
+    for version in table.inspect.schemas():
         print(f"slot {version.cursor.seq:3}: {'; '.join(version.changes)}")
     mine, theirs = (one.scan().to_arrow().sort_by([(name, "ascending") for name in KEY]) for one in (table, copy))
     if mine.schema != theirs.schema or not mine.equals(theirs):

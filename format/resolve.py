@@ -181,7 +181,7 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
         f"Column {path!r} has type {new}, but some files were written when it had type {old}, and {new} cannot hold "
         "all of its values. Read the other columns. For a diff, pass the older position first. Read the snapshots "
         "before and after a restore separately. If another engine changed the column, change it back there, or drop "
-        "it with drop_column().",
+        "it with alter.drop_column().",
         column=path,
     )
 

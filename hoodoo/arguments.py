@@ -150,7 +150,7 @@ def instant_text(value: Any, instead: str = "") -> str:
     """
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
-            f"{printable(value)} is not a valid instant. Pass its 17 digits, as timeline() shows them. "
+            f"{printable(value)} is not a valid instant. Pass its 17 digits, as inspect.timeline() shows them. "
             f"{instead}".rstrip(),
             instant=printable(value),
         )

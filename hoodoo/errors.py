@@ -23,7 +23,7 @@
     │   ├── CatalogRefused       a catalog rejects the entry of the table
     │   ├── SourceLost           a source no longer has the data after the position of the application
     │   │   └── Overtaken            Apache Hudi's streamer has read beyond the position of the application
-    │   ├── AlreadyCommitted     rollback() of an instant that is already completed or rolled back
+    │   ├── AlreadyCommitted     maintenance.rollback() of an instant that is already completed or rolled back
     │   ├── BucketNotFound       the bucket does not exist at this endpoint
     │   ├── CredentialsError     credentials are missing, or the store rejects them
     │   │   ├── NoCredentials        no credentials were found
@@ -126,7 +126,8 @@ class CommitUnknown(TryAgainError):
         """
         if self.ask is None:
             raise CallError(
-                "This error came from another process. Open the table in this process and call its resolve(instant).",
+                "This error came from another process. Open the table in this process and call "
+                "maintenance.resolve(instant).",
                 **self.details,
             )
         return self.ask()

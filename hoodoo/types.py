@@ -38,9 +38,10 @@ from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
-from hoodoo.table.altering import AlterResult, SchemaVersion
+from hoodoo.table.altering import AlterResult
 from hoodoo.table.commit_hooks import CommitEvent, Hook
 from hoodoo.table.consumer import Consumer, ConsumerLag
+from hoodoo.table.inspecting import SchemaVersion
 from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.merging import Merge
 from hoodoo.table.partition_values import PartitionValues

@@ -129,7 +129,7 @@ class Job:
             SourceUnavailable: The source does not answer.
             DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
         """
-        at = self.table.application(self.name)
+        at = self.table.inspect.application(self.name)
         return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
@@ -138,7 +138,7 @@ class Job:
         Returns:
             The position; '' before the first commit.
         """
-        return whole(self.table.handle.store, self.table.application(self.name).position)
+        return whole(self.table.handle.store, self.table.inspect.application(self.name).position)
 
     def reset(self, start: str, expect_number: int) -> Application:
         """Move the job to another position of the source, with a commit without rows. Rows in the table stay.
@@ -209,7 +209,7 @@ class Job:
         Returns:
             The report of everything that the job has done.
         """
-        at = self.table.application(self.name)
+        at = self.table.inspect.application(self.name)
         self.report = replace(self.report, version=at.version, position=at.position, passed_over=self._passed_over())
         return self.report
 
@@ -241,7 +241,7 @@ class Job:
             ) from problem
 
     def _take(self, goes_on: bool) -> BatchReport | None:
-        began, at = time.monotonic(), self.table.application(self.name)
+        began, at = time.monotonic(), self.table.inspect.application(self.name)
         taken = self._ahead.of(at.position, lambda: self._reading.columns(self.table.handle.newest_config()))
         if taken is None:
             taken = self._taken(whole(self.table.handle.store, at.position))

@@ -34,7 +34,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
         CommitConflict: Its newest commit has another number.
         OptionError: The source does not support `start`.
     """
-    at = table.application(name)
+    at = table.inspect.application(name)
     if at.version != expect_number:
         raise CommitConflict(
             f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}, because "
@@ -61,7 +61,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
     Raises:
         OptionError: The job already has a position, or the other application lacks a position for this source.
     """
-    at, theirs = table.application(name), table.application(other)
+    at, theirs = table.inspect.application(name), table.inspect.application(other)
     if at.version >= 0 and at.position:
         raise OptionError(
             f"{printable(name)} has its own position, number {at.version}. Reset it to another position, or "
@@ -69,7 +69,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
             option="name",
         )
     if not theirs.position:
-        known = [one.name for one in table.applications() if one.position]
+        known = [one.name for one in table.inspect.applications() if one.position]
         raise OptionError(
             f"No commit contains a position of {printable(other)}. Applications with a position: {printable(known)}.",
             option="other",
@@ -94,7 +94,7 @@ def _go_on(source: Source, table: Table, at: Application, position: str) -> Appl
         raise CommitConflict(
             f"Another process of {printable(at.name)} committed first. Read the position again.", application=at.name
         )
-    return table.application(at.name)
+    return table.inspect.application(at.name)
 
 
 __all__ = ["go_on_from", "reset"]

@@ -27,9 +27,9 @@ def require_not_renamed(source: object, table: Table) -> None:
     The default name of a job contains the path. After a rename, a new job would read all rows again, and never see what
     was deleted in the meantime.
     """
-    if not isinstance(source, TableChanges) or table.application(source.name).version >= 0:
+    if not isinstance(source, TableChanges) or table.inspect.application(source.name).version >= 0:
         return
-    for one in table.applications():
+    for one in table.inspect.applications():
         if source.has_read(one.position):
             raise OptionError(
                 f"Job {printable(one.name)} has read the source table into {table.path}, before the source table was "

@@ -259,14 +259,14 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
                 return seq
             raise PositionError(
                 f"Instant {digits} is pending or was rolled back, so it is not a valid position. If its writer "
-                "died, rollback() removes this write (hoodoo rollback PATH INSTANT).",
+                "died, maintenance.rollback() removes this write (hoodoo rollback PATH INSTANT).",
                 instant=digits,
             )
     try:
         moment = ms_of_instant(digits)
     except ValueError:
         raise PositionError(
-            f"{digits} is neither a committed instant nor a valid time. Use an instant from timeline(), or "
+            f"{digits} is neither a committed instant nor a valid time. Use an instant from inspect.timeline(), or "
             "write a time as yyyyMMddHHmmssSSS in UTC.",
             instant=digits,
         ) from None

@@ -69,7 +69,7 @@ CODES = {
     "PUBLISHED": "the published instant of a slot differs from the slot",
     "MISSING_FILE": "a data file of a readable snapshot is missing",
     "DAMAGED_FILE": "the content of a data file does not match the size and digest in its slot",
-    "UNREADABLE": "rows of an undamaged file cannot be read: salvage() keeps all other rows",
+    "UNREADABLE": "rows of an undamaged file cannot be read: maintenance.salvage() keeps all other rows",
     "DUPLICATE_KEY": "a record key occurs more than once in a partition",
     "WRONG_PARTITION": "rows are in the folder of another partition",
     "INDEX": "an index entry is missing or damaged, or does not contain exactly the keys of its file",

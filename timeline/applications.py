@@ -116,8 +116,8 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
         f"Apache Hudi's streamer has continued from the position of application {name}, up to "
         f"{printable(streamed.text)}. Its rows would be written twice. Nothing was written. Use only one of "
         "them. To continue with the application, stop the streamer, and commit once with "
-        f"table.application({name}).next(position, overtake=True) and the position to continue from. "
-        f"table.application({HUDI_STREAMER!r}) shows the position of the streamer.",
+        f"table.inspect.application({name}).next(position, overtake=True) and the position to continue from. "
+        f"table.inspect.application({HUDI_STREAMER!r}) shows the position of the streamer.",
         application=given.application,
         position=streamed.text,
     )
@@ -127,7 +127,7 @@ def _conflict(given: ApplicationVersion, newest: int, stored: str, why: str) -> 
     return CommitConflict(
         f"Another process of application {printable(given.application)} committed first: number "
         f"{given.version} does not follow, because {why}. Nothing was written. Read the position with "
-        "table.application(...), discard the rows, and continue from that position.",
+        "table.inspect.application(...), discard the rows, and continue from that position.",
         application=given.application,
         version=given.version,
         newest=newest,

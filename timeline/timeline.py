@@ -248,7 +248,8 @@ class TableTimeline:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
             raise PositionError(
-                f"Instant {instant} does not exist in this table. timeline() lists all instants.", instant=instant
+                f"Instant {instant} does not exist in this table. inspect.timeline() lists all instants.",
+                instant=instant,
             ) from None
 
     def rollback(self, instant: str) -> Slot:

@@ -88,7 +88,7 @@ def history(path: Path, kind: str, **options: Any) -> tuple[Table, Clock]:
     for version in range(1, 10):
         made.upsert(rows(version, *chance.sample(range(30), 8)), transaction=("loader", version))
     made.delete(keys(*chance.sample(range(30), 4)))
-    made.savepoint("before")
+    made.savepoints.create("before")
     made.upsert(rows(20, 1, 2, 40))
     return made, clock
 
@@ -111,7 +111,7 @@ def mor_compacted(path: Path) -> None:
 
 def cow_clustered(path: Path) -> None:
     made, _ = history(path, "copy_on_write")
-    made.cluster()
+    made.maintenance.cluster()
     made.insert_overwrite(rows(40, 3))
 
 
@@ -121,13 +121,13 @@ def cow_change_log(path: Path) -> None:
 
 def mor_archived(path: Path) -> None:
     made, clock = history(path, "merge_on_read", retain_commits=1)
-    made.delete_savepoint("before")
+    made.savepoints.delete("before")
     made.compact()
     made.insert_overwrite(rows(50, 7))
     clock.ms += 40 * DAY_MS
     made.upsert(rows(60, 0))
-    made.clean(retain_hours=0, retain_commits=1)
-    made.archive()
+    made.maintenance.clean(retain_hours=0, retain_commits=1)
+    made.maintenance.archive()
     made.upsert(rows(61, 0, 9))
 
 

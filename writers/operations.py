@@ -157,7 +157,7 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
         raise rewrite_needed(
             needed.wrong,
             "The batch adds a column with the name of an earlier column, which is still in older files: ",
-            "Add the column first with add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or "
+            "Add the column first with alter.add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or "
             "choose another name.",
         )
     if needed.groups:

@@ -315,7 +315,7 @@ class _Purge:
 
 def _advice(savepoints: Iterable[str], leased: Iterable[int], readers: Iterable[str]) -> Iterator[str]:
     for name in savepoints:
-        yield f"savepoint {name!r} keeps them: call delete_savepoint({name!r})"
+        yield f"savepoint {name!r} keeps them: call savepoints.delete({name!r})"
     for seq in leased:
         yield f"a reader has pinned the snapshot at slot {seq}: release the pin, or wait until it expires"
     for name in readers:

@@ -1,7 +1,7 @@
 """Orphan removal: the sweep that rolls back the pending instants of dead writers and deletes unreferenced files.
 
 A sweep lists the whole table. It does not have its own entry in service_list.py. The clean service of a worker runs a
-sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.sweep` and
+sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.maintenance.sweep` and
 `hoodoo sweep` run it too. Without a sweep, orphan files stay in the table and readers ignore them.
 
 A sweep only touches files and instants older than the given age. It first rolls back a pending instant with a slot, so

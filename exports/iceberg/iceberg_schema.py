@@ -48,7 +48,7 @@ def require_promotable(file: TableSchema, now: TableSchema) -> None:
             raise SchemaError(
                 f"Column {column.name!r} is {column.kind}, and base files from before have it as {was.kind}, which "
                 f"Iceberg does not read as {column.kind}. Rewrite these files, for example by "
-                f"cluster(by={column.name!r}), "
+                f"maintenance.cluster(by={column.name!r}), "
                 "and export again.",
                 columns=[column.name],
                 format="iceberg",

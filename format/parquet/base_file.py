@@ -459,7 +459,8 @@ def _damage_named(path: str) -> Iterator[None]:
         if "AWS Error" in str(problem):
             raise StoreUnavailable(f"Reading {path} broke off.", file=path) from None
         raise CorruptTable(
-            f"{path} is damaged: {problem}. Restore the file from a backup, or run salvage() (hoodoo salvage).",
+            f"{path} is damaged: {problem}. Restore the file from a backup, or run maintenance.salvage() "
+            "(hoodoo salvage).",
             file=path,
         ) from None
 

@@ -21,10 +21,10 @@ def about(table: Table) -> dict[str, Any]:
         "type": table.type,
         "key": list(table.key),
         "partition_by": list(table.partition_by),
-        "transforms": {name: str(one) for name, one in table.transforms.items()},
+        "transforms": {name: str(one) for name, one in table.inspect.transforms.items()},
         "order_by": list(table.order_by),
         "columns": {field.name: str(field.type) for field in table.schema},
-        "original_names": table.original_names,
+        "original_names": table.inspect.original_names,
         "checks": table.checks,
         "cursor": str(table.cursor),
     }
@@ -57,7 +57,7 @@ def info(given: argparse.Namespace, out: Out, table: Table) -> None:
 def _due(table: Table) -> list[str]:
     """Return advice for services that lag."""
     try:
-        return list(table.services().advice)
+        return list(table.maintenance.services().advice)
     except UnsupportedTable as problem:
         return [problem.message]
 

@@ -176,7 +176,7 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     rows = _input(given, table)
     with out.working(f"purging {len(rows):,} keys"):
-        report = table.purge(rows, older_than_hours=given.older_than_hours)
+        report = table.maintenance.purge(rows, older_than_hours=given.older_than_hours)
     out.document({"proved": report.proved, "files_proved": report.files_proved, **asdict(report)}, "purged")
     return int(not report.proved)
 
@@ -221,15 +221,15 @@ def _savepoint(given: argparse.Namespace, out: Out) -> None:
         out.listing(
             [
                 {"name": name, "slot": cursor.seq, "cursor": str(cursor)}
-                for name, cursor in sorted(table.savepoints().items())
+                for name, cursor in sorted(table.savepoints.list().items())
             ],
             ["name", "slot", "cursor"],
         )
     elif given.delete:
-        table.delete_savepoint(given.name)
+        table.savepoints.delete(given.name)
         out.document({"given_up": given.name})
     else:
-        cursor = table.savepoint(given.name, given.as_of)
+        cursor = table.savepoints.create(given.name, given.as_of)
         out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})
 
 
@@ -241,7 +241,7 @@ def _restore(given: argparse.Namespace, out: Out) -> None:
 
 
 def _resolve(given: argparse.Namespace, out: Out) -> None:
-    out.document({"instant": given.instant, "committed": _open(given).resolve(given.instant)})
+    out.document({"instant": given.instant, "committed": _open(given).maintenance.resolve(given.instant)})
 
 
 def _verify(given: argparse.Namespace, out: Out) -> int:
@@ -251,7 +251,7 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
     with out.working("reading the whole table"):
         report = table.verify()
         beside = quarantine.verified(table)
-        twice = table.duplicates() if given.duplicates and report.ok else None
+        twice = table.inspect.duplicates() if given.duplicates and report.ok else None
     problems = [asdict(problem) for problem in (*report.problems, *beside)]
     counts = {name: value for name, value in asdict(report).items() if name != "problems"}
     if twice is not None:
@@ -273,7 +273,7 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
 def _salvage(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
-        report = table.salvage(dry_run=given.dry_run, accept_loss=given.accept_loss)
+        report = table.maintenance.salvage(dry_run=given.dry_run, accept_loss=given.accept_loss)
     found = asdict(report)
     if out.machine:
         out.document({"ok": report.ok, **found})
@@ -287,7 +287,7 @@ def _salvage(given: argparse.Namespace, out: Out) -> int:
 
 
 def _rollback(given: argparse.Namespace, out: Out) -> None:
-    _open(given).rollback(given.instant)
+    _open(given).maintenance.rollback(given.instant)
     out.document({"rolled_back": given.instant})
 
 
@@ -368,7 +368,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "delete": _delete,
     "purge": _purge,
     "ingest": _ingest,
-    "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).applications()]),
+    "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).inspect.applications()]),
     "quarantine": _of("quarantine", "run"),
     "scan": _of("read_commands", "scan"),
     "incremental": _of("read_commands", "incremental"),

@@ -92,7 +92,7 @@ def _keys(given: list[str], table: Table) -> Any:
 def duplicates(given: argparse.Namespace, out: Out, table: Table) -> int:
     """Run `hoodoo duplicates`."""
     with out.working("reading the keys of the whole table"):
-        found = table.duplicates(given.as_of)
+        found = table.inspect.duplicates(given.as_of)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
     return int(bool(len(found)))
 
@@ -180,7 +180,7 @@ class _First:
 
 def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo timeline`."""
-    entries = table.timeline(given.newest)
+    entries = table.inspect.timeline(given.newest)
     if out.machine or given.wide:
         out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
         return
@@ -190,7 +190,7 @@ def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 def files(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo files`."""
-    found = table.files(given.as_of).to_pylist()
+    found = table.inspect.files(given.as_of).to_pylist()
     names = list(found[0]) if found else []
     if out.machine or given.wide:
         out.listing(found, names, wide=given.wide)

@@ -22,11 +22,11 @@ def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
     if given.history:
         listed = [
             {"schema": one.id, "slot": one.cursor.seq, "cursor": str(one.cursor), "changes": "; ".join(one.changes)}
-            for one in table.schemas()
+            for one in table.inspect.schemas()
         ]
         out.listing(listed, ["schema", "slot", "cursor", "changes"])
         return
-    columns = table.schema if given.at is None else table.schema_at(given.at)
+    columns = table.schema if given.at is None else table.inspect.schema_at(given.at)
     out.listing(
         [{"column": one.name, "type": str(one.type), "nullable": one.nullable} for one in columns],
         ["column", "type", "nullable"],

@@ -31,33 +31,40 @@ def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo cluster PATH`."""
-    _run(out, "clustering", "clustered", lambda: table.cluster(given.by, order=given.order, **_limits(given)))
+    _run(
+        out, "clustering", "clustered", lambda: table.maintenance.cluster(given.by, order=given.order, **_limits(given))
+    )
 
 
 def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo sweep PATH`."""
-    _run(out, "sweeping", "swept", lambda: table.sweep(given.older_than_hours))
+    _run(out, "sweeping", "swept", lambda: table.maintenance.sweep(given.older_than_hours))
 
 
 def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo clean PATH`."""
     kept = {name: getattr(given, name) for name in ("retain_hours", "retain_commits", "retain_versions")}
-    _run(out, "cleaning", "cleaned", lambda: table.clean(**kept))
+    _run(out, "cleaning", "cleaned", lambda: table.maintenance.clean(**kept))
 
 
 def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo expire PATH`."""
-    _run(out, "dropping old partitions", "expired", lambda: table.expire(given.older_than_hours))
+    _run(out, "dropping old partitions", "expired", lambda: table.maintenance.expire(given.older_than_hours))
 
 
 def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo archive PATH`."""
-    _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, keep_instants=given.keep_instants))
+    _run(
+        out,
+        "archiving",
+        "archived",
+        lambda: table.maintenance.archive(given.older_than_hours, keep_instants=given.keep_instants),
+    )
 
 
 def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo adopt PATH`."""
-    _run(out, "adopting", "adopted", table.adopt)
+    _run(out, "adopting", "adopted", table.maintenance.adopt)
 
 
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
@@ -156,7 +163,7 @@ def _engine(name: str) -> Any:
 
 def services(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo services PATH`."""
-    found = table.services()
+    found = table.maintenance.services()
     figures = asdict(found.figures)
     logs = figures.pop("logs")
     figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}

@@ -243,12 +243,14 @@ class _Demo:
     def wait_for_worker(self) -> None:
         """Give the worker the time to take the last feeds in: there is no need to, a reader merges what is left."""
         end = time.monotonic() + 10
-        while (self.table.lag().open_plans or self.table.lag().log_files_max >= 5) and time.monotonic() < end:
+        while (
+            self.table.maintenance.lag().open_plans or self.table.maintenance.lag().log_files_max >= 5
+        ) and time.monotonic() < end:
             time.sleep(0.1)
 
     def compaction(self, records: list[dict[str, Any]]) -> None:
         done = [record for record in records if record["event"] == "compacted"]
-        story, lag = self.story, self.table.lag()
+        story, lag = self.story, self.table.maintenance.lag()
         story.compactions, story.compacted_groups = len(done), sum(record["groups"] for record in done)
         story.compacted_bytes = sum(record["bytes_read"] for record in done)
         self.title("What the worker process did meanwhile")
@@ -314,7 +316,7 @@ class _Demo:
         )
 
     def timeline(self) -> None:
-        entries = self.table.timeline()
+        entries = self.table.inspect.timeline()
         self.title(f"The timeline: {len(entries)} instants, the newest {min(len(entries), _TIMELINE_SHOWN)}")
         rows = [
             [str(e.slot), e.instant, e.action, e.state, e.operation, cell(e.inserted), cell(e.updated), cell(e.deleted)]

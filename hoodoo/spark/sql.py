@@ -42,12 +42,12 @@ _WRITES |= {exp.Insert: sql_writes.insert}
 _INSTEAD = {
     "ANALYZE": "every write maintains statistics.",
     "DROP": "a table is its folder; delete the folder.",
-    "OPTIMIZE": "hoodoo.open(path).compact() merges logs, cluster(...) sorts and packs files.",
+    "OPTIMIZE": "hoodoo.open(path).compact() merges logs, maintenance.cluster(...) sorts and packs files.",
     "REFRESH": "each query reads the newest snapshot.",
     "RESTORE": "use hoodoo.open(path).restore(to).",
     "SHOW": "use DESCRIBE, DESCRIBE HISTORY, or hoodoo.open(path).options.",
     "TRUNCATE": "use DELETE FROM without a condition.",
-    "VACUUM": "use hoodoo.open(path).clean().",
+    "VACUUM": "use hoodoo.open(path).maintenance.clean().",
 }
 """Alternatives for unsupported statements, by their first word."""
 

@@ -247,7 +247,7 @@ class _Clause:
         found = dict(zip(names, values, strict=True))
         for name in dict.fromkeys((*self.table.key, *self.table.partition_by)):
             node = found.pop(name, None)
-            if node is None and name in self.table.transforms:
+            if node is None and name in self.table.inspect.transforms:
                 continue
             if node is None or not _is_column(node, name, self._scope):
                 raise OptionError(
@@ -308,7 +308,7 @@ def _where(tree: Node, scope: Scope) -> str | None:
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
     """Check that ON compares each key and partition column of both rows. Derived partition columns are optional."""
     wanted = list(dict.fromkeys((*table.key, *table.partition_by)))
-    needed = [name for name in wanted if name in table.key or name not in table.transforms]
+    needed = [name for name in wanted if name in table.key or name not in table.inspect.transforms]
     one, other = stored.alias or "target", source.alias or "source"
     said = " AND ".join(f"{one}.{name} = {other}.{name}" for name in needed)
     found: list[str] = []

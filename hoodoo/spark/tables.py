@@ -39,14 +39,14 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """Table function hoodoo_timeline(path), which returns all instants, see `Table.timeline`."""
+    """Table function hoodoo_timeline(path), which returns all instants, see `Table.inspect.timeline`."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
     ) -> Iterator[pa.Table]:
         given = {"path": path, "endpoint": endpoint, "region": region}
         options = ReadOptions.of({name: value[0].as_py() for name, value in given.items() if value is not None})
-        yield options.open().timeline().to_arrow().cast(_TIMELINE)
+        yield options.open().inspect.timeline().to_arrow().cast(_TIMELINE)
 
     eval = rows  # the method name that Spark expects
 

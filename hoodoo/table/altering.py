@@ -1,12 +1,11 @@
-"""Methods that change the schema of a table and list its former schemas.
+"""Namespace `table.alter`: methods that change the columns of a table.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.compactor.alter`, which changes
-the files.
+The methods check arguments and call `hoodoo.compactor.alter`, which changes the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,16 +13,14 @@ import pyarrow as pa
 
 from hoodoo.arguments import flag
 from hoodoo.errors import OptionError
-from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import explained
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 if TYPE_CHECKING:
-    from hoodoo.readers.cursor import Cursor, PositionLike
+    from hoodoo.readers.cursor import Cursor
     from hoodoo.timeline.columns.alterations import Alteration
-    from hoodoo.timeline.history import History
 
 
 @dataclass(frozen=True)
@@ -45,30 +42,12 @@ class AlterResult:
     bytes_written: int = 0
 
 
-@dataclass(frozen=True)
-class SchemaVersion:
-    """A current or former schema of a table.
-
-    Attributes:
-        id: The schema id, starting at 1.
-        cursor: The slot at which the schema became valid; slot 0 for the schema at creation.
-        schema: The columns.
-        ids: The id of each column by its dotted path. The id of a column never changes.
-        changes: Descriptions of the changes since the previous schema.
-    """
-
-    id: int
-    cursor: Cursor
-    schema: pa.Schema
-    ids: Mapping[str, int]
-    changes: tuple[str, ...]
-
-
 @explained
-class Alterable:
-    """Base class with the schema change methods of `Table`."""
+class Alter:
+    """Column changes of a table, as `table.alter`. `table.alter([...])` makes several changes in one commit."""
 
-    handle: TableHandle
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
 
     def add_column(
         self,
@@ -109,7 +88,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import AddColumn
 
-        return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
+        return self([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
 
     def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
         """Drop a column. Earlier snapshots keep its values.
@@ -132,7 +111,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import DropColumn
 
-        return self.alter([DropColumn(name)], rewrite=rewrite)
+        return self([DropColumn(name)], rewrite=rewrite)
 
     def rename_column(self, name: str, to: str, *, rewrite: bool = False) -> AlterResult:
         """Rename a column.
@@ -156,7 +135,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import RenameColumn
 
-        return self.alter([RenameColumn(name, to)], rewrite=rewrite)
+        return self([RenameColumn(name, to)], rewrite=rewrite)
 
     def move_column(self, name: str, *, after: str | None = None, first: bool = False) -> AlterResult:
         """Move a column after another column, or to the front. This call writes no data files.
@@ -177,7 +156,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import MoveColumn
 
-        return self.alter([MoveColumn(name, after, flag("first", first))])
+        return self([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
         """Change the type of a column to a wider type that can store all values of the current type.
@@ -204,7 +183,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import WidenColumn
 
-        return self.alter([WidenColumn(name, type)], rewrite=rewrite)
+        return self([WidenColumn(name, type)], rewrite=rewrite)
 
     def retype_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
         """Change the type of a column, if every stored value can be converted without loss.
@@ -236,7 +215,7 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import RetypeColumn
 
-        return self.alter([RetypeColumn(name, type)], rewrite=rewrite)
+        return self([RetypeColumn(name, type)], rewrite=rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
         """Allow nulls in a column that was created with nullable=False. This call writes no data files.
@@ -253,9 +232,9 @@ class Alterable:
         """
         from hoodoo.timeline.columns.alterations import MakeNullable
 
-        return self.alter([MakeNullable(name)])
+        return self([MakeNullable(name)])
 
-    def alter(self, alterations: Sequence[Alteration], *, rewrite: bool = False) -> AlterResult:
+    def __call__(self, alterations: Sequence[Alteration], *, rewrite: bool = False) -> AlterResult:
         """Apply several schema changes, one after the other, in one commit.
 
         Row values do not change, so the commit does not appear in `incremental` and `changes`. An empty list with
@@ -295,55 +274,9 @@ class Alterable:
                         f"got {printable(given)}.",
                         option=option,
                     )
-        context = self.handle.context()
+        context = self._handle.context()
         done = alter(context, list(alterations), flag("rewrite", rewrite))
         if done.instant:
-            self.handle.served(context, done.slot)
-        history = self.handle.look().history
+            self._handle.served(context, done.slot)
+        history = self._handle.look().history
         return AlterResult(cursor_at(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
-
-    def schema_at(self, position: PositionLike) -> pa.Schema:
-        """Return the schema as of a position, which `scan(as_of=...)` uses.
-
-        Args:
-            position: The position, as in `scan`.
-
-        Returns:
-            The columns.
-
-        Raises:
-            PositionError: `position` is not a position of this table.
-            SnapshotExpired: Cleaning deleted the snapshot, or the position is before the first slot of the table.
-            RangeUndone: Another engine rolled back the snapshot.
-        """
-        return self.handle.at(position).config.declared_schema
-
-    def schemas(self) -> list[SchemaVersion]:
-        """List the current and former schemas of the table, oldest first.
-
-        The list contains only the schemas of readable snapshots and of existing files.
-
-        Returns:
-            The schemas.
-        """
-        config, history, view = self.handle.look()
-        if not view.schemas:
-            return [_version(config.created, 0, None, history)]
-        parsed = [(since, view.schemas.schema(number)) for since, number, _ in view.schemas.entries]
-        before = [None, *(schema for _, schema in parsed)]
-        return [
-            _version(schema, since, former, history)
-            for (since, schema), former in zip(parsed, before, strict=False)
-            if schema
-        ]
-
-
-def _version(schema: TableSchema, since: int, before: TableSchema | None, history: History) -> SchemaVersion:
-    from hoodoo.readers.cursor import cursor_at
-    from hoodoo.timeline.columns.rewrites import describe, path_of
-
-    ids = {path_of(schema, number): number for number in schema.by_id}
-    return SchemaVersion(schema.id, cursor_at(history, since), schema.arrow, ids, tuple(describe(before, schema)))
-
-
-__all__ = ["AlterResult", "Alterable", "SchemaVersion"]

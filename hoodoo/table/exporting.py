@@ -1,7 +1,6 @@
-"""Methods of a table for other formats: exports to Iceberg and Delta, and adoption of Apache Hudi tables.
+"""Methods of a table for other engines: exports to Iceberg and Delta, and entries in catalogs.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.exports`,
-`hoodoo.compactor.upgrade` and `hoodoo.writers.adopt`.
+These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.exports`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hoodoo.arguments import flag, one_of
-from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import OptionError
 from hoodoo.hints import explained
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.properties.table_options import EXPORT_MODES
 
 if TYPE_CHECKING:
-    from hoodoo.compactor.upgrade import AdoptResult
     from hoodoo.exports.results import ExportResult, RegisterResult
     from hoodoo.timeline.properties.config import TableConfig
     from hoodoo.timeline.views.view import View
@@ -171,30 +168,3 @@ class Exportable:
             return seen.config, seen.view
 
         return registration.run(self.handle.store, look)
-
-    def adopt(self) -> AdoptResult:
-        """Adopt an Apache Hudi table, so that hoodoo can write to it. Hudi's commits become slots.
-
-        The first write to the table also adopts it, except for tables of version 6. `adopt` first upgrades these to
-        version 9, as Hudi 1.x does: it compacts log files and rewrites the timeline. During an upgrade, other processes
-        must not write to the table. After a crash at any step, call `adopt` again. The table is readable before and
-        after. If it had log files or archived commits, time travel and change reads start at the upgrade.
-
-        Returns:
-            The previous version of the table, and the steps that were taken.
-
-        Raises:
-            UnsupportedTable: The table cannot be adopted, for the reason in the error. Nothing was written.
-            CorruptTable: A file is damaged.
-        """
-        from hoodoo.compactor import upgrade
-
-        handle, engine = self.handle, LocalEngine()
-        config = handle.look().config
-        if config.is_timeline_v1:
-            done = upgrade.upgrade(handle.store, handle.environment, engine)
-        else:
-            done = upgrade.finished(handle.store, config)
-        handle.look()
-        handle.context(engine)
-        return replace(done, slot=handle.look().view.seq)

@@ -1,6 +1,6 @@
-"""Maintenance methods of a table: table services, verification and repair.
+"""Maintenance of a table: `compact` and `verify` of `Table`, and the namespace `table.maintenance`.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.compactor`, which does the work.
+The methods check arguments and call `hoodoo.compactor`, which does the work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from
+from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.status import lag
     from hoodoo.compactor.status.advice import Services
     from hoodoo.compactor.table_salvage import SalvageReport
+    from hoodoo.compactor.upgrade import AdoptResult
     from hoodoo.readers.verify import Report
     from hoodoo.table.partition_values import PartitionValues
     from hoodoo.table.quarantine.target import QuarantinedTable
@@ -45,11 +47,10 @@ _RESTORES = (
 
 @explained
 class Maintained:
-    """Base class with the maintenance methods of `Table`."""
+    """Base class with the maintenance methods of `Table` that are not in its namespace `maintenance`."""
 
     handle: TableHandle
 
-    # ---- table services
     def compact(
         self,
         *,
@@ -89,6 +90,40 @@ class Maintained:
             limits,
         )
 
+    def verify(self) -> Report:
+        """Check the consistency of slots, files, keys and index, and check rows against the table's checks.
+
+        This call reads the whole table. It first publishes commits that a crashed writer left unpublished, as opening a
+        table does.
+
+        Returns:
+            The report, which lists all problems. `ok` is True if it lists zero problems. A damaged, deleted or replaced
+            table is reported as a problem and does not raise an error.
+
+        Raises:
+            UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
+            SnapshotExpired: Other processes deleted files of the table during every check.
+        """
+        from hoodoo.readers.verify import verified
+        from hoodoo.timeline.hudi.external_history import Overlay
+
+        with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
+            seen = self.handle.heal()
+            if not (isinstance(seen.history, Overlay) and seen.history.lost()):
+                self.handle.require_adopted(
+                    seen, "Verification is possible after the next write by hoodoo adopts those commits."
+                )
+        return verified(self.handle.store, self.handle.config)
+
+
+@explained
+class Maintenance:
+    """Table services and repair of a table, as `table.maintenance`."""
+
+    def __init__(self, table: Maintained) -> None:
+        self._table = table
+        self._handle = table.handle
+
     def cluster(
         self,
         by: str | Sequence[str] | None = None,
@@ -126,8 +161,8 @@ class Maintained:
         from hoodoo.compactor.clustering import cluster as clustering
         from hoodoo.table.partition_values import partition_folders
 
-        context = self.handle.context()
-        paths = None if partitions is None else partition_folders(self.handle.config, partitions)
+        context = self._handle.context()
+        paths = None if partitions is None else partition_folders(self._handle.config, partitions)
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
@@ -144,9 +179,9 @@ class Maintained:
         """
         from hoodoo.compactor.status import advice
 
-        seen = self.handle.look()
-        self.handle.require_adopted(seen, "Table services start after the next write by hoodoo adopts those commits.")
-        return advice.services(self.handle.timeline, seen.config, seen.view, self.handle.store.uri)
+        seen = self._handle.look()
+        self._handle.require_adopted(seen, "Table services start after the next write by hoodoo adopts those commits.")
+        return advice.services(self._handle.timeline, seen.config, seen.view, self._handle.store.uri)
 
     def clean(
         self,
@@ -186,7 +221,7 @@ class Maintained:
             number_from("retain_commits", retain_commits, 0, whole=True),
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
-        context = self.handle.context()
+        context = self._handle.context()
         state = context.timeline.look()
         config = state.config
         export_service.before_clean(context, config, state.view)
@@ -217,7 +252,7 @@ class Maintained:
         """
         from hoodoo.compactor.cleaning import retention as retaining
 
-        context = self.handle.context()
+        context = self._handle.context()
         given = number_from("older_than_hours", older_than_hours, 0)
         config = context.timeline.look().config
         options = config.options if given is None else replace(config.options, partition_ttl_hours=given)
@@ -228,7 +263,7 @@ class Maintained:
                 option="older_than_hours",
             )
         expired, result = retaining.expire(context, hours)
-        self.handle.finished(context, result)
+        self._handle.finished(context, result)
         return expired
 
     def archive(self, older_than_hours: float | None = None, *, keep_instants: int | None = None) -> ArchiveResult:
@@ -255,7 +290,7 @@ class Maintained:
             number_from("older_than_hours", older_than_hours, 0),
             number_from("keep_instants", keep_instants, 1, whole=True),
         )
-        context = self.handle.context()
+        context = self._handle.context()
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
@@ -275,7 +310,7 @@ class Maintained:
         from hoodoo.compactor.cleaning import sweep as sweeping
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
-        return sweeping.sweep(self.handle.context().timeline, hours)
+        return sweeping.sweep(self._handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
         """Delete rows permanently, and verify that no file contains their keys.
@@ -312,7 +347,7 @@ class Maintained:
         from hoodoo.timeline.properties import metadata_properties
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
-        context = self.handle.context()
+        context = self._handle.context()
         state = context.timeline.heal()
         config = state.config
         if is_frame(data):
@@ -325,8 +360,8 @@ class Maintained:
         beside: list[tuple[PurgeReport | None, int]] = []
 
         def unblocked() -> None:
-            metadata_properties.remove_metadata_table(self.handle.store, self.handle.environment.now_ms())
-            beside.append(purge_beside(cast("QuarantinedTable", self), batch, hours))
+            metadata_properties.remove_metadata_table(self._handle.store, self._handle.environment.now_ms())
+            beside.append(purge_beside(cast("QuarantinedTable", self._table), batch, hours))
 
         report = purging.purge(context, state, batch, hours, unblocked)
         return report.with_quarantine(*beside[0])
@@ -344,7 +379,7 @@ class Maintained:
             PositionError: `instant` is not 17 digits, does not exist in this table, or is not a write but, for example,
                 a compaction.
         """
-        self.handle.context().timeline.rollback(instant_text(instant, _RESTORES))
+        self._handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
         """Find out whether an instant was committed, and roll it back if it is pending.
@@ -363,32 +398,7 @@ class Maintained:
             StoreUnavailable: The store does not respond.
             CommitUnknown: The store still does not confirm its content.
         """
-        return self.handle.context().timeline.resolve(instant_text(instant))
-
-    def verify(self) -> Report:
-        """Check the consistency of slots, files, keys and index, and check rows against the table's checks.
-
-        This call reads the whole table. It first publishes commits that a crashed writer left unpublished, as opening a
-        table does.
-
-        Returns:
-            The report, which lists all problems. `ok` is True if it lists zero problems. A damaged, deleted or replaced
-            table is reported as a problem and does not raise an error.
-
-        Raises:
-            UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
-            SnapshotExpired: Other processes deleted files of the table during every check.
-        """
-        from hoodoo.readers.verify import verified
-        from hoodoo.timeline.hudi.external_history import Overlay
-
-        with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
-            seen = self.handle.heal()
-            if not (isinstance(seen.history, Overlay) and seen.history.lost()):
-                self.handle.require_adopted(
-                    seen, "Verification is possible after the next write by hoodoo adopts those commits."
-                )
-        return verified(self.handle.store, self.handle.config)
+        return self._handle.context().timeline.resolve(instant_text(instant))
 
     def salvage(self, *, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again.
@@ -411,7 +421,7 @@ class Maintained:
         """
         from hoodoo.compactor import table_salvage as salvaging
 
-        return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
+        return salvaging.salvage(self._handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
         """Measure the pending work of the table services.
@@ -421,8 +431,35 @@ class Maintained:
         """
         from hoodoo.compactor.status import lag
 
-        config, _, view = self.handle.look()
-        return lag.measure(self.handle.timeline, view, config)
+        config, _, view = self._handle.look()
+        return lag.measure(self._handle.timeline, view, config)
+
+    def adopt(self) -> AdoptResult:
+        """Adopt an Apache Hudi table, so that hoodoo can write to it. Hudi's commits become slots.
+
+        The first write to the table also adopts it, except for tables of version 6. `adopt` first upgrades these to
+        version 9, as Hudi 1.x does: it compacts log files and rewrites the timeline. During an upgrade, other processes
+        must not write to the table. After a crash at any step, call `adopt` again. The table is readable before and
+        after. If it had log files or archived commits, time travel and change reads start at the upgrade.
+
+        Returns:
+            The previous version of the table, and the steps that were taken.
+
+        Raises:
+            UnsupportedTable: The table cannot be adopted, for the reason in the error. Nothing was written.
+            CorruptTable: A file is damaged.
+        """
+        from hoodoo.compactor import upgrade
+
+        handle, engine = self._handle, LocalEngine()
+        config = handle.look().config
+        if config.is_timeline_v1:
+            done = upgrade.upgrade(handle.store, handle.environment, engine)
+        else:
+            done = upgrade.finished(handle.store, config)
+        handle.look()
+        handle.context(engine)
+        return replace(done, slot=handle.look().view.seq)
 
 
 def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, number_from, one_of, require_application
+from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.hints import explained
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hoodoo.readers.scan import Scan
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.timeline import timeline_listing
-    from hoodoo.timeline.applications import Application
 
 
 @explained
@@ -412,72 +411,6 @@ class Readable:
 
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
 
-    def files(self, as_of: PositionLike | None = None) -> pa.Table:
-        """List the file groups of a snapshot from its metadata, without opening data files.
-
-        A file group is a base file and its log files. The listing is for inspection only. Use `scan` to read rows,
-        because base files contain rows that log files replace or delete.
-
-        Args:
-            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
-
-        Returns:
-            One row for each file group: its `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
-            their size `log_bytes`, the newest `slot` that wrote to the file group, the path of `base_file` relative to
-            the table, and the id `file_group`.
-
-        Raises:
-            PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
-            RangeUndone: Another engine rolled back the snapshot.
-        """
-        from hoodoo.readers.file_listing import file_groups
-
-        return file_groups(self.handle.at(as_of).view)
-
-    def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
-        """Find keys that have more than one row.
-
-        A key identifies a row only within its partition. If a row arrives with a different partition value, the stored
-        row of the key stays, and the key is in two partitions. This call reads the key columns of the whole table. Its
-        memory use grows with the number of keys that it finds.
-
-        Args:
-            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
-
-        Returns:
-            One row for each such key, in key order: the key columns, the `count` of its rows, and their `partitions` as
-            folder names. If a key has fewer partitions than rows, one partition contains it twice, which `verify`
-            reports as damage.
-
-        Raises:
-            PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
-            RangeUndone: Another engine rolled back the snapshot.
-            CorruptTable: A file is damaged.
-        """
-        from hoodoo.readers.duplicates import duplicates
-
-        config, history, view = self.handle.at(as_of)
-        return duplicates(history, config, view)
-
-    def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """List all instants in slot order, with pending instants last.
-
-        Args:
-            newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
-
-        Returns:
-            The instants, with the action of each.
-
-        Raises:
-            OptionError: `newest` is not an integer of at least 1.
-        """
-        from hoodoo.timeline import timeline_listing
-
-        number_from("newest", newest, 1, whole=True)
-        return timeline_listing.listing(self.handle.look().history, newest)
-
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """List the commits that changed rows, newest first.
 
@@ -496,35 +429,6 @@ class Readable:
 
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.commits(self.handle.look().history, newest)
-
-    def application(self, name: str) -> Application:
-        """Return the newest transaction of an application: its version and its position.
-
-        Args:
-            name: The name of the application.
-
-        Returns:
-            The newest committed version, and the position stored with it.
-
-        Raises:
-            OptionError: `name` is not a string of 1 to 1,000 characters.
-        """
-        from hoodoo.timeline.applications import application
-
-        require_application(name)
-        view = self.handle.look().view
-        return application(name, view.transactions, view.reached)
-
-    def applications(self) -> list[Application]:
-        """List the newest transaction of each application that has committed one.
-
-        Returns:
-            The version and position of each application, sorted by name.
-        """
-        from hoodoo.timeline.applications import application
-
-        view = self.handle.look().view
-        return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
 
 
 def rows_changed(

@@ -1,4 +1,4 @@
-"""Methods that protect snapshots from cleaning or restore them: pins, savepoints, consumers, restore.
+"""Methods that protect snapshots from cleaning or restore them: pins, consumers, restore.
 
 These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.timeline.holds`, which protects
 the files.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoodoo.hints import explained
-from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at, require_no_position
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 
@@ -49,57 +49,6 @@ class Restorable:
 
         _, (config, history, view) = self.handle.context_at(as_of)
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
-
-    def savepoint(self, name: str, as_of: PositionLike | None = None) -> Cursor:
-        """Keep a snapshot readable under a name until `delete_savepoint` is called.
-
-        Use `scan(as_of=name)` to read the savepoint, and `restore(name)` to reset the table to it.
-
-        Args:
-            name: The name of the savepoint: at most 200 letters, digits, `.`, `_`, `-` and spaces, not only digits.
-                A string with another meaning as a position is refused: 'earliest', a date, a time, or an age such as
-                '30d'.
-            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
-
-        Returns:
-            The position of the commit that the savepoint keeps: the newest commit up to `as_of` that changed files.
-
-        Raises:
-            OptionError: The name is invalid or already used, or the commit already has a savepoint.
-            PositionError: `as_of` is not a position of this table.
-            SnapshotExpired: Cleaning deleted the snapshot.
-            RangeUndone: Another engine rolled back the snapshot.
-        """
-        from hoodoo.timeline import savepoints
-
-        require_no_position(name)
-        context, seen = self.handle.context_at(as_of)
-        slot = savepoints.save(context.timeline, name, seen.view.seq)
-        return cursor_at(self.handle.history, slot.position)
-
-    def savepoints(self) -> dict[str, Cursor]:
-        """List the savepoints of the table.
-
-        Returns:
-            The position of each savepoint, by name.
-        """
-        _, history, view = self.handle.look()
-        return {name: cursor_at(history, seq) for name, seq in view.savepoints.items()}
-
-    def delete_savepoint(self, name: str) -> None:
-        """Delete a savepoint.
-
-        The next clean operation may delete the files that only this savepoint needs.
-
-        Args:
-            name: The name of the savepoint.
-
-        Raises:
-            PositionError: A savepoint with this name does not exist.
-        """
-        from hoodoo.timeline import savepoints
-
-        savepoints.give_up(self.handle.context().timeline, name)
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
         """Return the consumer with a name, and register it if it does not exist.

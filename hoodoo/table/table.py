@@ -26,7 +26,6 @@ from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
-from hoodoo.table.altering import Alterable
 from hoodoo.table.exporting import Exportable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.maintenance import Maintained
@@ -45,9 +44,12 @@ from hoodoo.writers.batches.input import ArrowLike, to_arrow
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from hoodoo.format.transforms import Transform
+    from hoodoo.table.altering import Alter
+    from hoodoo.table.inspecting import Inspect
+    from hoodoo.table.maintenance import Maintenance
     from hoodoo.table.partitioning import PartitionBy
     from hoodoo.table.quarantine import Quarantine
+    from hoodoo.table.savepoints import Savepoints
 
 SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str] | ArrowLike"
 """Columns of a table: a pyarrow or Spark schema, a dict of names and types, a string such as "id string, ts bigint", or
@@ -348,8 +350,23 @@ def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
     return parse_type(kind, name) if isinstance(kind, str) else kind
 
 
+def _in_namespaces() -> dict[str, str]:
+    """Return the calls of the methods in the namespaces of a table, by method name."""
+    from hoodoo.table.altering import Alter
+    from hoodoo.table.inspecting import Inspect
+    from hoodoo.table.maintenance import Maintenance
+
+    namespaces = {"alter": Alter, "inspect": Inspect, "maintenance": Maintenance}
+    return {
+        name: f"{namespace}.{name}" + ("" if isinstance(member, property) else "(...)")
+        for namespace, kind in namespaces.items()
+        for name, member in vars(kind).items()
+        if name[0] != "_"
+    }
+
+
 @explained
-class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
+class Table(Writable, Readable, Maintained, Restorable, Exportable):
     """An open table.
 
     `create` and `open` return it. A table does not pin a snapshot: every read and every write looks for the newest slot
@@ -368,7 +385,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
 
         def __getattr__(self, name: str) -> None:
             """Raise an AttributeError that names the hoodoo method for a name that other libraries use."""
-            raise AttributeError(hint_for(name, type(self), "table", TABLE))
+            raise AttributeError(hint_for(name, type(self), "table", _in_namespaces() | TABLE))
 
         def __getitem__(self, name: object) -> None:
             """Raise a TypeError that names the methods to use instead of square brackets."""
@@ -455,11 +472,6 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
         return self.handle.config.partition_by
 
     @property
-    def transforms(self) -> dict[str, Transform]:
-        """The transforms of partition columns that are derived from other columns, by partition column name."""
-        return dict(self.handle.newest_config().transforms)
-
-    @property
     def order_by(self) -> tuple[str, ...]:
         """The names of the columns that decide which version of a key is newer, in comparison order.
 
@@ -500,14 +512,6 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
         self.handle.look()
 
     @property
-    def original_names(self) -> dict[str, str]:
-        """The original names of renamed columns, by current name.
-
-        See `rename` of `create`. Struct fields appear by path, such as 's.f'.
-        """
-        return dict(self.handle.newest_config().name_mapping.paths)
-
-    @property
     def checks(self) -> dict[str, str]:
         """The condition of each check that rows must satisfy, by check name."""
         return stored(self.handle.newest_config().raw)
@@ -540,6 +544,34 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable, Alterable):
 
         settings.change_checks(self.handle.context().timeline, held)
         self.handle.look()
+
+    @property
+    def alter(self) -> Alter:
+        """Methods that change the columns of the table, such as `alter.add_column(...)`."""
+        from hoodoo.table.altering import Alter
+
+        return Alter(self.handle)
+
+    @property
+    def savepoints(self) -> Savepoints:
+        """Methods that create, list and delete savepoints."""
+        from hoodoo.table.savepoints import Savepoints
+
+        return Savepoints(self.handle)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Methods of table services and repair, such as `maintenance.clean()`."""
+        from hoodoo.table.maintenance import Maintenance
+
+        return Maintenance(self)
+
+    @property
+    def inspect(self) -> Inspect:
+        """Methods that list metadata of the table, such as `inspect.files()`."""
+        from hoodoo.table.inspecting import Inspect
+
+        return Inspect(self.handle)
 
     def quarantine(self) -> Quarantine[Table]:
         """Return the quarantine of the table.

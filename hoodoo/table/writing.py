@@ -100,8 +100,8 @@ class Writable(Updatable):
                 characters, and the version is an integer of at least 0. The write is skipped if the table already has
                 this version of the application or a newer one. An optional third element is a position: a string that
                 records how far the application has read its source. Versions with positions are consecutive.
-                `table.application("job-7").next(position)` returns such a transaction, and the write is rejected if
-                another process of the application committed first. None (default): no version.
+                `table.inspect.application("job-7").next(position)` returns such a transaction, and the write is
+                rejected if another process of the application committed first. None (default): no version.
             evolve: True adds new columns and struct fields to the table, and widens types where this is lossless, in
                 the same commit. False (default) rejects such a batch.
             missing: Action for columns without a default that are missing from the batch: 'fail' (default) rejects the

@@ -46,7 +46,7 @@ _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
 """Number of lookups after which an unused index entry leaves the cache. Usually its base file was rewritten."""
 _WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
-_REMEDY = "Run salvage() (hoodoo salvage), which recreates it."
+_REMEDY = "Run maintenance.salvage() (hoodoo salvage), which recreates it."
 T = TypeVar("T")
 
 

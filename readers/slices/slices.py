@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
 _TOGETHER = 16 << 20  # maximum total bytes of logs that are decoded together
-_REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps all undamaged rows."
+_REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvage), which keeps all undamaged rows."
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -244,7 +244,7 @@ def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
     """Add the path of the log file and a remedy to a CorruptTable error, for a log whose bytes are unchanged."""
     return CorruptTable(
         f"File {file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or "
-        "Table.salvage(), which keeps all undamaged rows. verify() shows all damage.",
+        "Table.maintenance.salvage(), which keeps all undamaged rows. verify() shows all damage.",
         **{**problem.details, "file": file.path},
     )
 

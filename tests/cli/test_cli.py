@@ -261,7 +261,7 @@ def test_scan_gives_one_json_object_a_line(trips: Path, lines: Any) -> None:
 
 
 def test_scan_and_incremental_take_positions_of_every_kind(trips: Path, lines: Any, run: Any) -> None:
-    _, first, second = hoodoo.open(trips).timeline()
+    _, first, second = hoodoo.open(trips).inspect.timeline()
     cursor = str(hoodoo.Cursor(hoodoo.open(trips).cursor.table, 2))
     for position in (first.instant, cursor, "2"):
         assert {one["fare"] for one in lines("scan", trips, "--as-of", position)} == {1.0}

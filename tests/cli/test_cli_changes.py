@@ -56,7 +56,7 @@ def test_the_history_names_each_commit_and_says_whether_it_can_be_read(changed: 
     assert lines("history", changed, "--newest", "1") == found[:1]
     hoodoo.open(changed).compact()
     run("upsert", changed, json_file(changed.parent / "last.jsonl", [row("b", fare=10.0)]))
-    hoodoo.open(changed).clean(retain_hours=0, retain_commits=0)
+    hoodoo.open(changed).maintenance.clean(retain_hours=0, retain_commits=0)
     assert [one["readable"] for one in lines("history", changed)] == [True, *[False] * 5]
     assert "UPSERT" in run("history", changed)[1]
 

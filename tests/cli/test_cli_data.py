@@ -61,7 +61,7 @@ def test_a_row_is_a_line_at_80_columns(tmp_path: Path, command: str, run: Any, m
     monkeypatch.setattr("hoodoo.cli.show.console", lambda error=False: Console(file=sys.stdout, width=80))
     lines = run(command, table.path)[1].splitlines()
     assert all(len(line) <= 80 for line in lines)
-    rows = {"history": 3, "timeline": 4, "files": len(table.files())}.get(command)
+    rows = {"history": 3, "timeline": 4, "files": len(table.inspect.files())}.get(command)
     assert rows is None or len(lines) == rows + 2
     assert command in ("services", "files") or any("200,000" in line and "INSERT_OVERW" in line for line in lines)
     assert command != "timeline" or any(pending in line for line in lines)
@@ -161,7 +161,7 @@ def failing_worker(trips: Path, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Worke
     worker = hoodoo.Worker([hoodoo.open(trips)], once=True)
 
     def damaged(*_: Any, **__: Any) -> Any:
-        raise hoodoo.CorruptTable("The block does not end where it says. Run salvage().", file="city=x/.f.log.1")
+        raise hoodoo.CorruptTable("The block is damaged. Run maintenance.salvage().", file="city=x/.f.log.1")
 
     monkeypatch.setattr("hoodoo.compactor.cleaning.archive.archive", damaged)
     return worker

@@ -382,7 +382,7 @@ def test_two_tasks_in_one_command_are_refused(landing: Path, table: hoodoo.Table
     """Reset was dropped without a word."""
     put(landing, "a.jsonl", {"id": 1})
     code, _, error = run("ingest", landing, table.path, "--check", *other, "--settle-seconds", "0")
-    assert code == 1 and "cannot be combined" in error and table.applications() == []
+    assert code == 1 and "cannot be combined" in error and table.inspect.applications() == []
 
 
 def test_a_check_of_lost_data_ends_as_the_job_would(landing: Path, table: hoodoo.Table, run: Any) -> None:

@@ -48,7 +48,7 @@ def test_commands_take_either_name_of_a_column_and_give_the_one_that_is_asked_fo
     assert run("scan", orders, "--names", "original", "--output", back)[0] == 0
     assert back.read_text().splitlines()[0].replace('"', "").startswith("Order ID,order-date,größe,Ship, to")
     assert run("alter", orders, "rename", "größe", "size", "--rewrite")[0] == 0
-    assert hoodoo.open(orders).original_names["size"] == "größe"
+    assert hoodoo.open(orders).inspect.original_names["size"] == "größe"
     (tmp_path / "gone.csv").write_text("Order ID,order-date\n1,2026-01-01\n")
     assert machine("delete", orders, tmp_path / "gone.csv")["deleted"] == 1
 

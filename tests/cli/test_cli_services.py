@@ -149,8 +149,8 @@ def test_cluster_packs_small_files_and_sorts_by_columns(trips: Path, machine: An
     code, _, err = run("cluster", trips, "--by", "nothing", "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "COLUMN")
     with pytest.raises(hoodoo.PartitionValueError):
-        table.cluster(partitions=[{"nothing": 1}])
-    assert table.cluster(by="id", partitions=["z"]).files_before == 1
+        table.maintenance.cluster(partitions=[{"nothing": 1}])
+    assert table.maintenance.cluster(by="id", partitions=["z"]).files_before == 1
 
 
 def test_compact_takes_limits_and_a_strategy(trips: Path, machine: Any, run: Any) -> None:
@@ -275,7 +275,7 @@ def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path
     table = hoodoo.open(trips)
     pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("rollback", trips, pending) == {"rolled_back": pending}
-    code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
+    code, _, err = run("rollback", trips, table.inspect.timeline()[1].instant, "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED") and "hoodoo restore PATH 1" in err
 
 
@@ -310,7 +310,7 @@ def test_an_export_answers_in_json_and_asks_for_a_format(trips: Path, machine: A
 def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
     assert machine("archive", trips) == {"slots": 0, "instants": 0, "claims": 0, "oldest_slot": 1, "kept_by": "age"}
     table = hoodoo.open(trips)
-    assert machine("resolve", trips, table.timeline()[1].instant)["committed"] is True
+    assert machine("resolve", trips, table.inspect.timeline()[1].instant)["committed"] is True
     pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("resolve", trips, pending) == {"instant": pending, "committed": False}
     assert machine("resolve", trips, pending)["committed"] is False
@@ -320,7 +320,7 @@ def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Pa
     plans.schedule(hoodoo.open(trips).handle.context(), plans.plan_behind)
     records = lines("worker", trips, "--once")
     assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
-    assert hoodoo.open(trips).lag().groups_behind == 0
+    assert hoodoo.open(trips).maintenance.lag().groups_behind == 0
 
 
 def test_a_worker_serves_the_other_tables_if_one_does_not_exist(trips: Path, run: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from hoodoo.cli.words import _COMMANDS
 def test_quotes_that_a_shell_took_away_are_told_as_they_are_typed(
     trips: Path, run: Any, arguments: list[str], typed: str
 ) -> None:
-    hoodoo.open(trips).add_column("note", "string")
+    hoodoo.open(trips).alter.add_column("note", "string")
     code, out, error = run(arguments[0], trips, *arguments[1:])
     assert (code, out) == (1, "")
     assert f"The shell removes quotes. Write {typed}" in " ".join(error.split())

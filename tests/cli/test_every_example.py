@@ -80,9 +80,9 @@ def land(table: Path) -> None:
 
 BEFORE: dict[str, Callable[[Path], Any]] = {
     "create": shutil.rmtree,
-    "upsert": lambda path: hoodoo.open(path).drop_column("seats", rewrite=True),
+    "upsert": lambda path: hoodoo.open(path).alter.drop_column("seats", rewrite=True),
     "ingest": land,
-    "restore": lambda path: hoodoo.open(path).savepoint("friday"),
+    "restore": lambda path: hoodoo.open(path).savepoints.create("friday"),
     "quarantine": lambda path: hoodoo.open(path).set_checks({"fare": "fare >= 0"}),
 }
 

@@ -20,8 +20,8 @@ def everything(table: hoodoo.Table) -> list[dict[str, Any]]:
 
 SERVICES: dict[str, Callable[[hoodoo.Table], Any]] = {
     "compaction": lambda table: table.compact(),
-    "packing": lambda table: table.cluster(),
-    "sorting": lambda table: table.cluster(by=table.key[0]),
+    "packing": lambda table: table.maintenance.cluster(),
+    "sorting": lambda table: table.maintenance.cluster(by=table.key[0]),
     "log compaction": lambda table: compact_logs(table.handle.context(), lambda view: behind(view, 1)),
 }
 
@@ -34,7 +34,7 @@ def test_a_service_changes_no_row_of_a_table_that_hudi_wrote(tmp_path: Path, nam
     """
     table = hoodoo.open(unpack(name, tmp_path))
     before = everything(table)
-    table.savepoint("adopted")
+    table.savepoints.create("adopted")
     SERVICES[service](table)
     assert everything(table) == before
     assert everything(hoodoo.open(table.path)) == before

@@ -106,7 +106,7 @@ def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp
     for _ in range(12):
         table.upsert(rows())
         assert logs(table) < 4 + 1
-    assert not table.lag().open_plans
+    assert not table.maintenance.lag().open_plans
 
 
 def test_without_a_worker_there_is_nobody_to_wait_for(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_catalog_that_fails_is_logged_and_counted_and_delays_no_service(
     assert counted == {"export": 2.0, "clean": 0.0}
     for name in ("lake.rides", "lake.rides_hudi"):
         assert f"event=registration_failed table={path} entry={name}" in caplog.text
-    problems = {one.service for one in table.services().problems}
+    problems = {one.service for one in table.maintenance.services().problems}
     assert problems == {"register lake.rides", "register-hudi lake.rides_hudi"}
 
 

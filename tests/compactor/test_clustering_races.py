@@ -263,7 +263,7 @@ def test_a_unit_whose_inputs_were_rewritten_yields_and_leaves_no_file(
         or key.endswith(("replacecommit.requested", "replacecommit.inflight"))
         and act is not overwrite
     ]
-    assert table.sweep(0).rolled_back == 0
+    assert table.maintenance.sweep(0).rolled_back == 0
     table.compact()
     assert clustered(table, **how).yielded == 0
 
@@ -330,7 +330,7 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
             found = {key: ts for key, (ts, _) in content(alive).items()}
             assert found in (before, before | {"k100": 10})  # the writer in between may be the one that died
             clock.leap(2)
-            alive.sweep(1)
+            alive.maintenance.sweep(1)
             assert data_files(alive.handle.store) == known_files(alive)
             assert {key: ts for key, (ts, _) in content(alive).items()} == found
             assert alive.verify().problems == []
@@ -341,14 +341,14 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
 def test_snapshots_and_savepoints_from_before_a_clustering_stay_what_they_were(tmp_path: Path, kind: str) -> None:
     table = on_disk(tmp_path, kind)
     table.upsert(ids(0, 20, 20))
-    table.savepoint("before")
+    table.savepoints.create("before")
     cursor, before = table.cursor, content(table)
     clustered(table, by=["ts"])
     assert content(table) == before
     table.upsert(ids(10, 40, 30))
     then = table.scan(as_of=cursor, columns=["id", "ts"]).to_arrow().to_pylist()
     assert {row["id"]: row["ts"] for row in then} == {key: ts for key, (ts, _) in before.items()}
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     table.restore("before")
     assert {key: ts for key, (ts, _) in content(table).items()} == {key: ts for key, (ts, _) in before.items()}
     assert {key: ts for key, (ts, _) in by_hudi(table.path).items()} == {key: ts for key, (ts, _) in before.items()}
@@ -397,7 +397,7 @@ def test_a_unit_that_somebody_rolled_back_yields_although_its_own_index_entries_
     before = len(content(table))
 
     def meanwhile() -> None:
-        other.sweep(older_than_hours=0)  # takes the unit for dead
+        other.maintenance.sweep(older_than_hours=0)  # takes the unit for dead
         other.upsert(ids(3, 6, 20))
 
     result = clustered(table, meanwhile)

@@ -55,17 +55,17 @@ def test_a_clean_keeps_the_snapshot_of_a_consumer_and_takes_it_when_the_consumer
     results = [table.upsert(rows(("a", number))) for number in range(6)]
     table.compact()
     reader = table.consumer("job", start=results[2].cursor)
-    table.clean()
+    table.maintenance.clean()
     assert table.scan(as_of=reader.position).to_arrow()["ts"].to_pylist() == [2]
     reader.commit(results[4].cursor)
-    table.clean()
+    table.maintenance.clean()
     if kind == "copy_on_write":  # merge-on-read has one version for all of them
         with pytest.raises(hoodoo.SnapshotExpired):
             table.scan(as_of=results[3].cursor)
     assert table.scan(as_of=reader.position).to_arrow()["ts"].to_pylist() == [4]
     reader.drop()
     table.upsert(rows(("a", 9)))
-    table.clean()
+    table.maintenance.clean()
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=results[4].cursor)
 
@@ -78,11 +78,11 @@ def test_a_clean_gives_up_a_consumer_that_is_further_behind_than_consumer_hours_
     reader = table.consumer("job", start=first.cursor)
     for number in range(3):
         table.upsert(rows(("a", 1 + number)))
-    later(table, 6.9).clean()
+    later(table, 6.9).maintenance.clean()
     assert table.scan(as_of=reader.position).count() == 1
     assert [one.waited_for for one in table.consumers()] == [True]
     assert later(table, 7.1).consumers()[0].waited_for is False
-    assert later(table, 7.1).clean().files == 3
+    assert later(table, 7.1).maintenance.clean().files == 3
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=reader.position)
 
@@ -91,7 +91,7 @@ def test_a_consumer_that_has_read_everything_is_never_given_up(tmp_path: Path) -
     table = make(tmp_path / "t", consumer_hours=0)
     table.upsert(rows(("a", 0)))
     reader = table.consumer("job", start=table.upsert(rows(("a", 1))).cursor)
-    later(table, 1000).clean()
+    later(table, 1000).maintenance.clean()
     assert table.scan(as_of=reader.position).count() == 1
 
 
@@ -159,7 +159,7 @@ def test_consumers_are_listed_with_how_far_they_are_behind_and_dropped(tmp_path:
 def test_a_consumer_cannot_start_where_files_are_gone(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     results = [table.upsert(rows(("a", number))) for number in range(4)]
-    table.clean()
+    table.maintenance.clean()
     with pytest.raises(hoodoo.SnapshotExpired, match="earliest readable"):
         table.consumer("job", start=results[0].cursor)
     assert table.consumers() == []
@@ -179,7 +179,7 @@ def test_a_consumer_that_registers_while_a_clean_is_decided_keeps_its_snapshot(
         return begin(self, action, *given)
 
     monkeypatch.setattr(type(table.handle.timeline), "begin", registers_first)
-    table.clean()
+    table.maintenance.clean()
     assert table.scan(as_of=results[1].cursor).to_arrow()["ts"].to_pylist() == [1]
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=results[0].cursor)
@@ -189,7 +189,7 @@ def test_archiving_keeps_the_slots_that_a_consumer_has_not_read(tmp_path: Path) 
     table = make(tmp_path / "t", consumer_hours=2000)
     results = [table.upsert(rows((f"k{number}", 1))) for number in range(8)]
     reader = table.consumer("job", start=results[2].cursor)
-    later(table, 1000).archive()
+    later(table, 1000).maintenance.archive()
     assert sorted(table.incremental(since=reader.position).to_arrow()["id"].to_pylist()) == [
         f"k{number}" for number in range(3, 8)
     ]

@@ -68,12 +68,12 @@ def test_a_clean_that_is_asked_for_exports_first_and_goes_on_where_that_fails(
     table = make(path, export_formats="both")
     for version in range(4):
         table.upsert(rows(1, 2, version=version))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert shown(path) == 5
     (path / f"_delta_log/{9:020d}.json").write_text("{}")
     for version in range(4):
         table.upsert(rows(1, 2, version=version + 9))
-    assert table.clean(retain_hours=0, retain_commits=1).files > 0
+    assert table.maintenance.clean(retain_hours=0, retain_commits=1).files > 0
     assert "cleaning continues" in caplog.text and "FOREIGN_EXPORT" in caplog.text
 
 
@@ -81,18 +81,18 @@ def test_the_services_say_how_far_exports_are_behind(tmp_path: Path) -> None:
     table = make(tmp_path / "t", export_formats="both", export_every_s=0)
     table.upsert(rows(1))
     table.upsert(rows(2))
-    behind = table.services()
+    behind = table.maintenance.services()
     assert set(behind.figures.exports) == {"delta", "iceberg"}
     assert {lag.slots for lag in behind.figures.exports.values()} == {2}
     table.export(delta=True, iceberg=True)
-    table.savepoint("s")
-    fine = table.services()
+    table.savepoints.create("s")
+    fine = table.maintenance.services()
     for format, lag in fine.figures.exports.items():
         assert (lag.slot, lag.slots, lag.seconds) == (table.cursor.seq - 1, 0, 0.0), format
     assert not any("Readers of" in text for text in fine.advice)
     later = Environment().now_ms() + 60_000
     table.upsert(rows(3))
-    seen = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: later)).services()
+    seen = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: later)).maintenance.services()
     assert all(lag.slots == 1 and lag.seconds > 0 for lag in seen.figures.exports.values())
     (delta,) = (text for text in seen.advice if "Readers of Delta" in text)
     assert "1 commit" in delta and "--delta" in delta
@@ -104,7 +104,7 @@ def test_logs_are_behind_only_where_an_export_tells_of_them(tmp_path: Path) -> N
     table.export(delta=True, mode="merged")
     table.export(iceberg=True)
     table.upsert(rows(1, version=2))
-    exports = table.services().figures.exports
+    exports = table.maintenance.services().figures.exports
     assert exports["delta"].slots == 1 and exports["iceberg"].slots == 0
 
 
@@ -124,7 +124,7 @@ def test_metrics_say_it_of_each_format(tmp_path: Path) -> None:
 def test_a_table_that_exports_nothing_has_no_lag(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows(1))
-    assert table.services().figures.exports == {}
+    assert table.maintenance.services().figures.exports == {}
 
 
 def test_an_unknown_format_is_refused_with_those_there_are(tmp_path: Path) -> None:

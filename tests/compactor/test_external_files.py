@@ -32,7 +32,7 @@ def test_a_sweep_names_parquet_files_of_other_programs_and_deletes_none(table: h
     left = ["data/part=x/00000-1-2.parquet", "x/part-00000-c000.snappy.parquet"]
     for key in left:
         leave(tmp_path / "t" / key)
-    assert table.sweep(0).external == left
+    assert table.maintenance.sweep(0).external == left
     assert all((tmp_path / "t" / key).exists() for key in left)
     assert sorted(row["id"] for row in table.scan().to_arrow().to_pylist()) == ["a", "b"]
 
@@ -45,7 +45,7 @@ def test_metadata_in_parquet_and_files_of_a_table_inside_are_not_foreign(table: 
     (inner / ".hoodie").mkdir(parents=True)
     (inner / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=inner\n")
     leave(inner / "part-0.parquet")
-    assert table.sweep(0).external == []
+    assert table.maintenance.sweep(0).external == []
 
 
 def test_a_worker_logs_parquet_files_of_other_programs(

@@ -97,7 +97,7 @@ def test_the_merged_logs_are_cleaned_and_other_readers_see_the_same_rows_before_
     table.upsert(
         rows([int(expected[0]["id"])], 0)
     )  # stale, but a commit: the snapshot before it needs the six logs no more
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert len([path for path in Path(table.path).iterdir() if ".log." in path.name]) == 2
     assert others() == expected
     assert table.verify().ok

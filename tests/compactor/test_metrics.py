@@ -162,7 +162,7 @@ def test_work_is_counted_by_service_and_failures_too(
         assert found["hoodoo_service_written_bytes_total", "compact", table.path] > 0
         assert found["hoodoo_service_seconds_total", "compact", table.path] > 0
         assert found["hoodoo_up", table.path] == 0  # clustering fails, and is not hidden by the services that work
-    assert table.lag().log_files_max == 0
+    assert table.maintenance.lag().log_files_max == 0
 
 
 def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(
@@ -212,13 +212,13 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
 
 # ---- advice
 def advice(table: hoodoo.Table) -> str:
-    return "\n".join(table.services().advice)
+    return "\n".join(table.maintenance.services().advice)
 
 
 def test_where_nothing_is_behind_there_is_no_advice(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(batch(range(10), "a", 0))
-    found = table.services()
+    found = table.maintenance.services()
     assert (found.advice, found.workers, found.plans, found.held) == ((), {}, {}, {})
     assert found.figures.groups == 1
 
@@ -242,7 +242,7 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     for ts in range(15):
         table.upsert(batch(range(10), "a", 10 + ts))
     assert "1 worker cannot keep up: 1 file group has logs" in advice(table)
-    assert list(table.services().workers) == ["w1"]
+    assert list(table.maintenance.services().workers) == ["w1"]
 
 
 def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) -> None:
@@ -266,15 +266,15 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
 def test_what_keeps_cleaning_from_deleting_is_named_with_its_bytes(tmp_path: Path) -> None:
     table = make(tmp_path / "t", retain_hours=0, retain_commits=1, type="copy_on_write")
     first = table.upsert(batch(range(10), "a", 0))
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     second = table.upsert(batch(range(10), "a", 1))
     pin = table.pin(as_of=second.cursor)
     third = table.upsert(batch(range(10), "a", 2))
     reader = table.consumer("billing", start=third.cursor)
     table.upsert(batch(range(10), "a", 3))
-    table.clean()
+    table.maintenance.clean()
     sizes = {entry.added: entry.size for entry in table.handle.history.head().superseded}
-    found = table.services()
+    found = table.maintenance.services()
     assert found.held == {
         "savepoint eod": sizes[first.cursor.seq],
         f"pinned slot {second.cursor.seq}": sizes[second.cursor.seq],
@@ -286,11 +286,11 @@ def test_what_keeps_cleaning_from_deleting_is_named_with_its_bytes(tmp_path: Pat
     ) in advice(table)
     assert f"pinned slot {second.cursor.seq} holds them; they can be deleted after" in advice(table)
     assert "consumer billing has not read past them; the consumer must commit" in advice(table)
-    table.delete_savepoint("eod")
+    table.savepoints.delete("eod")
     pin.release()
     reader.drop()
-    table.clean()
-    assert table.services().held == {} and advice(table) == ""
+    table.maintenance.clean()
+    assert table.maintenance.services().held == {} and advice(table) == ""
 
 
 def test_a_consumer_that_is_no_longer_waited_for_is_named(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) ->
     for number in range(6):
         table.bulk_insert(batch(range(100 + number, 101 + number), "b", 0))
     assert f"6 small files could be packed into 1: `hoodoo cluster {table.path}`" in advice(table)
-    table.cluster()
+    table.maintenance.cluster()
     assert "small files" not in advice(table)
 
 

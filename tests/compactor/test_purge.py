@@ -50,7 +50,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         elif what == "plan":
             plans.schedule(table.handle.context(), plans.plan_behind)
         elif what == "cluster":
-            table.cluster(by=rng.choice([None, "ts", "user"]))
+            table.maintenance.cluster(by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
             table.restore(
                 hoodoo.Cursor(
@@ -58,12 +58,12 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
                 )
             )
         else:
-            table.clean(retain_hours=0, retain_commits=3)
+            table.maintenance.clean(retain_hours=0, retain_commits=3)
     pairs = [(number, city) for number in rng.sample(range(30), 4) for city in "xy"]
     gone = {(key(number), city) for number, city in pairs}
     before = table.scan().to_arrow().to_pylist()
     kept = sorted(str(row) for row in before if (row["user"], row["city"]) not in gone)
-    report = table.purge(keys_of(*pairs))
+    report = table.maintenance.purge(keys_of(*pairs))
     assert report.files_proved and report.keys == 8
     assert report.rows_deleted == len(before) - len(kept)
     for number, _ in pairs:
@@ -85,7 +85,7 @@ def test_no_value_of_a_purged_row_stays_in_a_dictionary_or_footer_of_a_file(tmp_
     table.upsert(data)
     table.upsert(data.slice(600, 200).set_column(2, "ts", pa.array([1] * 200)))
     assert any(b"only-of-this-row" in path.read_bytes() for path in files(table, "x"))
-    assert table.purge(keys_of((700, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((700, "x"))).files_proved
     assert not [
         path
         for path in files(table, "x")
@@ -128,7 +128,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
         at = dying.count + steps
         dying.fault = lambda number, operation, key, at=at: outcome if number == at else None
         try:
-            doomed.purge(rows(("secret-1", "p", 0)))
+            doomed.maintenance.purge(rows(("secret-1", "p", 0)))
             break
         except Died:
             pass
@@ -136,7 +136,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
         found = sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist())
         assert found in (kept, [kept[0], ("secret-1", "p", 2), kept[1]])
         clock.leap(2)
-        report = alive.purge(rows(("secret-1", "p", 0)))
+        report = alive.maintenance.purge(rows(("secret-1", "p", 0)))
         assert report.files_proved
         assert sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist()) == kept
         for path in [
@@ -161,22 +161,22 @@ def test_a_purge_reports_what_it_did_and_a_second_one_finds_nothing_to_do(tmp_pa
     table.upsert(batch([2], "x", 1))
     table.upsert(batch([1, 2], "y", 1))
     untouched = {path.name for path in files(table, "y")}
-    report = table.purge(keys_of((2, "x"), (77, "x")))
+    report = table.maintenance.purge(keys_of((2, "x"), (77, "x")))
     assert (report.keys, report.rows_deleted, report.holders, report.pending) == (2, 1, (), ())
     assert (
         report.files_deleted == 2 + (kind == "merge_on_read")
         and report.bytes_deleted > 0
         and report.files_rewritten == 1
     )
-    assert [entry.instant for entry in table.timeline() if entry.instant in report.instants]
+    assert [entry.instant for entry in table.inspect.timeline() if entry.instant in report.instants]
     assert report.files_checked == 1 and {path.name for path in files(table, "y")} == untouched
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=first.cursor)
     head = table.cursor
-    again = table.purge(keys_of((2, "x"), (77, "x")))
+    again = table.maintenance.purge(keys_of((2, "x"), (77, "x")))
     assert (again.rows_deleted, again.files_deleted, again.instants, again.files_proved) == (0, 0, (), True)
     assert table.cursor == head
-    assert table.purge(keys_of()[:0]) == PurgeReport(0, min_readable=report.min_readable)
+    assert table.maintenance.purge(keys_of()[:0]) == PurgeReport(0, min_readable=report.min_readable)
 
 
 def test_a_key_that_was_deleted_long_ago_is_purged_from_history(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_key_that_was_deleted_long_ago_is_purged_from_history(tmp_path: Path) 
     table.upsert(batch([1, 2], "x", 0))
     table.delete(keys_of((1, "x")))
     assert where_named(table, 1, "x")
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     assert report.rows_deleted == 0 and report.files_proved and report.files_rewritten == 1
     assert where_named(table, 1, "x") == []
 
@@ -192,7 +192,7 @@ def test_a_key_that_was_deleted_long_ago_is_purged_from_history(tmp_path: Path) 
 def test_keys_of_several_columns_are_purged(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key=["user", "ts"], compact_after_logs=None)
     table.upsert(batch([1, 1, 2], "x", 5).set_column(2, "ts", pa.array([1, 2, 3])))
-    report = table.purge(pa.table({"user": [key(1)], "ts": [2]}))
+    report = table.maintenance.purge(pa.table({"user": [key(1)], "ts": [2]}))
     assert report.files_proved and report.rows_deleted == 1
     assert sorted(table.scan().to_arrow()["ts"].to_pylist()) == [1, 3]
 
@@ -200,17 +200,17 @@ def test_keys_of_several_columns_are_purged(tmp_path: Path) -> None:
 def test_bounds_in_slots_are_reported_until_the_slots_are_archived(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write", retain_hours=0, retain_commits=1, archive_after_hours=0)
     table.upsert(batch([1, 2, 3], "x", 0))
-    inside = table.purge(keys_of((2, "x")))
+    inside = table.maintenance.purge(keys_of((2, "x")))
     assert inside.files_proved and not inside.bounds_in_slots  # never the least or greatest of a file
-    edge = table.purge(keys_of((1, "x")))
+    edge = table.maintenance.purge(keys_of((1, "x")))
     assert edge.files_proved and edge.bounds_in_slots and not edge.proved and edge.bounds
     assert edge.bounds_until is not None and edge.bounds_until > dt.datetime.now(dt.timezone.utc)
     table.upsert(batch([4], "x", 1))
     later(table, 30).upsert(batch([5], "x", 1))
     ahead = later(table, 60)
-    ahead.clean()
-    assert ahead.archive().slots > 0
-    after = ahead.purge(keys_of((1, "x")))
+    ahead.maintenance.clean()
+    assert ahead.maintenance.archive().slots > 0
+    after = ahead.maintenance.purge(keys_of((1, "x")))
     text = key(1).encode()
     assert not after.bounds_in_slots
     assert not [
@@ -223,10 +223,10 @@ def test_a_purge_is_not_proved_while_a_slot_has_another_value_of_the_row_as_a_bo
     table = hoodoo.create(tmp_path / "t", "id bigint, email string", key="id", type=kind, checkpoint_every=1)
     people = [{"id": n, "email": f"person-{n}@x.org"} for n in range(1, 5)]
     table.upsert(people)
-    inside = table.purge([{"id": 2}])
+    inside = table.maintenance.purge([{"id": 2}])
     assert inside.proved and not inside.bounds
     for _ in range(2):  # a second purge cannot read the row any more
-        edge = table.purge([{"id": 1}])
+        edge = table.maintenance.purge([{"id": 1}])
         assert edge.files_proved and not edge.proved and edge.bounds and edge.bounds_until
         text = b"person-1@x.org"
         slots = [path for path in Path(table.path).rglob("*") if path.is_file() and text in path.read_bytes()]
@@ -238,8 +238,8 @@ def test_a_purge_is_not_proved_while_a_slot_has_another_value_of_the_row_as_a_bo
 def test_a_clock_far_behind_makes_no_instant_look_old(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1], "x", 0))
-    assert instant_of_ms(0) < table.timeline()[-1].instant
-    assert table.purge(keys_of((1, "x")), older_than_hours=10**6).files_proved
+    assert instant_of_ms(0) < table.inspect.timeline()[-1].instant
+    assert table.maintenance.purge(keys_of((1, "x")), older_than_hours=10**6).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,11 +251,11 @@ def test_rows_of_other_partitions_with_the_same_key_text_do_not_stand_in_the_way
     """
     table = make(tmp_path / "t", kind)
     table.upsert(pa.concat_tables([batch([1, 2], "x", 0), batch([1, 2], "y", 0)]))
-    report = table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0)
+    report = table.maintenance.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0)
     assert report.files_proved and report.rows_deleted == 2
     left = table.scan().to_arrow().select(["user", "city"]).to_pylist()
     assert sorted(map(tuple, (row.values() for row in left))) == [(key(1), "y"), (key(2), "x")]
-    assert table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0).files_proved
 
 
 def test_bounds_of_other_partitions_are_not_reported(tmp_path: Path) -> None:
@@ -263,5 +263,5 @@ def test_bounds_of_other_partitions_are_not_reported(tmp_path: Path) -> None:
     table.upsert(batch([1], "y", 0))
     table.upsert(batch([2], "x", 0))
     table.delete(keys_of((2, "x")))
-    assert not table.purge(keys_of((1, "x")), older_than_hours=0).bounds_in_slots
-    assert table.purge(keys_of((1, "y")), older_than_hours=0).bounds_in_slots
+    assert not table.maintenance.purge(keys_of((1, "x")), older_than_hours=0).bounds_in_slots
+    assert table.maintenance.purge(keys_of((1, "y")), older_than_hours=0).bounds_in_slots

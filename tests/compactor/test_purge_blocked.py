@@ -19,31 +19,31 @@ def test_a_savepoint_a_pin_and_a_consumer_that_need_a_file_are_named_before_anyt
 ) -> None:
     table = make(tmp_path / "t", kind)
     first = table.upsert(batch([1, 2], "x", 0))
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     table.upsert(batch([1], "x", 1))
     pin = table.pin(as_of=first.cursor)
     table.consumer("billing", start=first.cursor)
     head, there = table.cursor, content(table)
     with pytest.raises(hoodoo.PurgeBlocked) as blocked:
-        table.purge(keys_of((1, "x")))
+        table.maintenance.purge(keys_of((1, "x")))
     details = blocked.value.details
     assert (details["savepoints"], details["leases"], details["consumers"]) == (
         ["eod"],
         [first.cursor.seq],
         ["billing"],
     )
-    assert "delete_savepoint('eod')" in str(blocked.value) and "'billing'" in str(blocked.value) and details["files"]
+    assert "savepoints.delete('eod')" in str(blocked.value) and "'billing'" in str(blocked.value) and details["files"]
     assert (table.cursor, content(table)) == (head, there)
     copy = pickle.loads(pickle.dumps(blocked.value))
     assert (copy.code, copy.details) == ("PURGE_BLOCKED", details)
-    table.delete_savepoint("eod")
+    table.savepoints.delete("eod")
     with pytest.raises(hoodoo.PurgeBlocked, match="pinned the snapshot at slot"):
-        table.purge(keys_of((1, "x")))
+        table.maintenance.purge(keys_of((1, "x")))
     pin.release()
     with pytest.raises(hoodoo.PurgeBlocked, match="has not read past them"):
-        table.purge(keys_of((1, "x")))
+        table.maintenance.purge(keys_of((1, "x")))
     table.consumer("billing").drop()
-    assert table.purge(keys_of((1, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -54,9 +54,9 @@ def test_a_consumer_that_read_past_the_delete_is_not_in_the_way(tmp_path: Path, 
     table.delete(keys_of((1, "x")))
     table.compact()
     with pytest.raises(hoodoo.PurgeBlocked):
-        table.purge(keys_of((1, "x")))
+        table.maintenance.purge(keys_of((1, "x")))
     reader.commit(table.cursor)
-    assert table.purge(keys_of((1, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved
     assert where_named(table, 1, "x") == []
     assert table.scan(as_of=reader.position).count() == 1
 
@@ -68,18 +68,18 @@ def test_a_consumer_that_has_not_read_the_rows_yet_is_in_the_way_as_well(tmp_pat
     with pytest.raises(
         hoodoo.PurgeBlocked, match="'billing'"
     ):  # its snapshot has no such file, but the purge would end its readability
-        table.purge(keys_of((2, "y")))
+        table.maintenance.purge(keys_of((2, "y")))
     reader.drop()
-    assert table.purge(keys_of((2, "y"))).files_proved
+    assert table.maintenance.purge(keys_of((2, "y"))).files_proved
 
 
 def test_holds_on_files_without_the_keys_block_nothing(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1], "x", 0))
-    table.savepoint("before")
+    table.savepoints.create("before")
     table.upsert(batch([2], "y", 0))
     with table.pin(as_of="before"):
-        assert table.purge(keys_of((2, "y"))).files_proved
+        assert table.maintenance.purge(keys_of((2, "y"))).files_proved
     assert table.scan(as_of="before").to_arrow()["user"].to_pylist() == [key(1)]
 
 
@@ -94,11 +94,11 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     def saved_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
             monkeypatch.undo()
-            other.savepoint("late", as_of=first.cursor)
+            other.savepoints.create("late", as_of=first.cursor)
         return begin(self, action, *given)
 
     monkeypatch.setattr(type(table.handle.timeline), "begin", saved_first)
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     assert (
         not report.files_proved
         and {path.rpartition("/")[2] for path in report.holders} == set(where_named(table, 1, "x")) != set()
@@ -107,9 +107,9 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     assert table.scan(as_of="late").count() == 2
     assert table.scan().count() == 1
     with pytest.raises(hoodoo.PurgeBlocked, match="'late'"):
-        table.purge(keys_of((1, "x")))
-    table.delete_savepoint("late")
-    assert table.purge(keys_of((1, "x"))).files_proved
+        table.maintenance.purge(keys_of((1, "x")))
+    table.savepoints.delete("late")
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,10 +129,10 @@ def test_a_pin_taken_after_the_rows_were_deleted_is_no_error_its_files_are_named
         compact(self)
 
     monkeypatch.setattr(_Purge, "compact", pinned_first)
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     monkeypatch.undo()
     assert report.rows_deleted == 1 and report.instants and report.holders and not report.files_proved
     assert table.scan(as_of=first.cursor).count() == 2
     for pin in pins:
         pin.release()
-    assert table.purge(keys_of((1, "x"))).files_proved and where_named(table, 1, "x") == []
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved and where_named(table, 1, "x") == []

@@ -31,15 +31,15 @@ def test_files_of_a_dead_writer_are_deleted_if_old_and_named_if_young(tmp_path: 
     attempt.start()
     orphan = live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{attempt.instant}.parquet")
     orphan.write_bytes(live.read_bytes())
-    report = impatient(table).purge(keys_of((1, "x")))
+    report = impatient(table).maintenance.purge(keys_of((1, "x")))
     begun = Instant(attempt.instant, "commit", State.INFLIGHT).key
     assert report.pending == (begun, f"city=x/{orphan.name}") and not report.files_proved
     ahead = later(table, 30)
-    report = ahead.purge(keys_of((1, "x")))
+    report = ahead.maintenance.purge(keys_of((1, "x")))
     assert report.files_proved and not orphan.exists() and report.files_deleted == 1
     assert where_named(table, 1, "x") == []
     with pytest.raises(hoodoo.AlreadyCommitted):
-        table.rollback(attempt.instant)  # the sweep ended it
+        table.maintenance.rollback(attempt.instant)  # the sweep ended it
 
 
 def test_a_write_whose_file_is_not_there_yet_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_a_write_whose_file_is_not_there_yet_is_named(tmp_path: Path, monkeypatc
     def purged_before_the_file_is_there(number: int, operation: str, path: str) -> None:
         if path.startswith("city=x/"):
             if operation == "put_if_absent" and not reports:
-                reports.append(table.purge(keys_of((1, "x"))))
+                reports.append(table.maintenance.purge(keys_of((1, "x"))))
             elif operation == "delete":
                 named.append(where_named(table, 1, "x"))
 
@@ -64,7 +64,7 @@ def test_a_write_whose_file_is_not_there_yet_is_named(tmp_path: Path, monkeypatc
     [pending] = reports[0].pending
     assert pending.startswith(TIMELINE) and not reports[0].files_proved
     assert len(named[0]) == 1 and done.retries == 1  # the file came, and went as the write began again
-    assert table.purge(keys_of((1, "x"))).files_proved and where_named(table, 1, "x") == []
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved and where_named(table, 1, "x") == []
 
 
 def test_a_purge_waits_for_the_writes_that_are_under_way(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_purge_waits_for_the_writes_that_are_under_way(tmp_path: Path) -> None
             attempt.abandon()
 
     patient = hoodoo.Table(table.handle.store, Environment(sleep=ends_meanwhile))
-    assert patient.purge(keys_of((1, "x"))).files_proved
+    assert patient.maintenance.purge(keys_of((1, "x"))).files_proved
     assert len(pauses) == 2
 
 
@@ -91,9 +91,9 @@ def test_an_index_entry_that_a_dead_writer_left_is_deleted_if_old_and_named_if_y
     attempt.start()
     left = live.with_name(f"{live.name.rpartition('_')[0]}_{attempt.instant}")
     left.write_bytes(live.read_bytes())  # it is written before its file
-    report = impatient(table).purge(keys_of((1, "x")))
+    report = impatient(table).maintenance.purge(keys_of((1, "x")))
     assert (report.pending[:1], report.holders) == ((f"{INDEX}{left.name}",), ())
-    assert later(table, 30).purge(keys_of((1, "x"))).files_proved and not left.exists()
+    assert later(table, 30).maintenance.purge(keys_of((1, "x"))).files_proved and not left.exists()
 
 
 def test_staged_rows_of_another_writer_are_named(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_staged_rows_of_another_writer_are_named(tmp_path: Path) -> None:
     staged.parent.mkdir(parents=True)
     with pa.ipc.new_file(staged, pa.schema([("_hoodie_record_key", pa.string())])) as writer:
         writer.write_table(pa.table({"_hoodie_record_key": [key(1)]}))
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     assert [path.rpartition("/")[2] for path in report.pending] == ["part"] and not report.files_proved
 
 
@@ -122,11 +122,11 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
         return begin(self, action, *given)
 
     monkeypatch.setattr(type(table.handle.timeline), "begin", brought_back)
-    assert table.purge(keys_of((1, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved
     assert where_named(table, 1, "x") == []
     again[0] = 100
     writer.upsert(batch([1], "x", 10))
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     assert report.holders and not report.files_proved
 
 
@@ -139,10 +139,10 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     assert plan
     hint = heartbeats.plan_hint(plan.instant)
     table.handle.store.put(hint, b"a worker")
-    report = table.purge(keys_of((1, "x")))
+    report = table.maintenance.purge(keys_of((1, "x")))
     assert (report.holders, report.pending) == ((), (hint,)) and not report.files_proved
     table.handle.store.delete(hint)
-    assert table.purge(keys_of((1, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"))).files_proved
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,7 +162,7 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
         return write(task)
 
     monkeypatch.setattr(operations, "run", meanwhile)
-    assert table.purge(keys_of((1, "x"), (9, "x"))).files_proved
+    assert table.maintenance.purge(keys_of((1, "x"), (9, "x"))).files_proved
     slots = list(table.handle.history.slots(0, table.cursor.seq))
     deletes = [slot.seq for slot in slots if slot.operation == "DELETE"]
     insert = next(slot.seq for slot in slots if slot.operation == "BULK_INSERT")
@@ -177,7 +177,7 @@ def test_an_old_index_entry_of_another_partition_is_no_holder(tmp_path: Path) ->
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(pa.concat_tables([batch([1], "x", 0), batch([1], "y", 0)]))
     table.upsert(batch([1], "y", 1))
-    assert table.purge(keys_of((1, "x")), older_than_hours=0).files_proved
+    assert table.maintenance.purge(keys_of((1, "x")), older_than_hours=0).files_proved
 
 
 def test_staged_rows_of_another_partition_are_not_pending(tmp_path: Path) -> None:
@@ -190,4 +190,4 @@ def test_staged_rows_of_another_partition_are_not_pending(tmp_path: Path) -> Non
         with pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
         table.handle.store.put(STAGING + "elsewhere/rows", sink.getvalue())
-        assert len(table.purge(keys_of((1, "x"))).pending) == pending
+        assert len(table.maintenance.purge(keys_of((1, "x"))).pending) == pending

@@ -41,7 +41,7 @@ def test_three_workers_that_run_one_plan_at_once_end_in_one_completion(tmp_path:
             thread.join()
         assert sorted(len(result.instants) for result in results) == [0, 0, 1]
         completed = [
-            entry for entry in table.timeline() if entry.instant == plan.instant and entry.state == "completed"
+            entry for entry in table.inspect.timeline() if entry.instant == plan.instant and entry.state == "completed"
         ]
         assert len(completed) == 1
         assert {row["id"]: row["ts"] for row in table.scan().to_arrow().to_pylist()} == {
@@ -67,8 +67,8 @@ def test_readers_of_the_last_twenty_snapshots_lose_nothing_under_a_pin_and_hear_
         cleaner, turn = hoodoo.open(tmp_path / "t"), 100
         while not stop.is_set():
             cleaner.upsert(rows(range(20), turn := turn + 1))
-            cleaned += cleaner.clean(retain_hours=0, retain_commits=1).files
-            cleaner.sweep(0)
+            cleaned += cleaner.maintenance.clean(retain_hours=0, retain_commits=1).files
+            cleaner.maintenance.sweep(0)
 
     thread = threading.Thread(target=clean)
     thread.start()
@@ -83,8 +83,8 @@ def test_readers_of_the_last_twenty_snapshots_lose_nothing_under_a_pin_and_hear_
     for pin in pins:
         pin.release()
     table.upsert(rows(range(20), 1000))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.sweep(0)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.sweep(0)
     expired = 0
     for scan in scans:
         try:

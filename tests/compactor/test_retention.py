@@ -66,8 +66,8 @@ def test_without_hours_a_slot_of_this_very_millisecond_keeps_nothing(tmp_path: P
     table.upsert(batch([1], "x", 1))
     table.delete_partitions([{"city": "x"}])
     assert table.handle.history.head().completed_at > started
-    assert table.lag().cleanable_bytes > 0
-    assert table.clean().files == 1 and not bases(table)
+    assert table.maintenance.lag().cleanable_bytes > 0
+    assert table.maintenance.clean().files == 1 and not bases(table)
 
 
 # ---- versions
@@ -93,7 +93,7 @@ def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_
         elif what == "overwrite":
             table.insert_overwrite(batch(ids[:1], city, step))
         else:
-            table.clean()  # by hours everything would stay
+            table.maintenance.clean()  # by hours everything would stay
             assert max(bases(table).values(), default=0) <= versions
         head = table.cursor.seq
         snapshots[head] = content(table)
@@ -101,7 +101,7 @@ def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_
         for seq, want in snapshots.items():
             if seq >= least:
                 assert content(table, hoodoo.Cursor(table.cursor.table, seq)) == want, (step, what, seq)
-    table.clean()
+    table.maintenance.clean()
     assert max(bases(table).values(), default=0) <= versions
     assert table.verify().problems == []
 
@@ -110,21 +110,21 @@ def test_snapshots_stay_readable_back_to_the_slot_at_which_no_group_needs_more_v
     table = make(tmp_path / "t", "copy_on_write")
     quiet = table.upsert(batch([1], "quiet", 0))
     busy = [table.upsert(batch([2], "busy", number)) for number in range(5)]
-    assert table.clean(retain_versions=3).min_readable == busy[2].cursor.seq
+    assert table.maintenance.clean(retain_versions=3).min_readable == busy[2].cursor.seq
     assert content(table, busy[2].cursor) == content(table, busy[2].cursor)
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=busy[1].cursor)
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=quiet.cursor)
-    assert table.clean(retain_versions=3).files == 0
+    assert table.maintenance.clean(retain_versions=3).files == 0
 
 
 def test_a_version_that_a_savepoint_or_a_consumer_needs_stays(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write", retain_versions=1)
     results = [table.upsert(batch([1], "x", number)) for number in range(5)]
-    table.savepoint("kept", as_of=results[0].cursor)
+    table.savepoints.create("kept", as_of=results[0].cursor)
     reader = table.consumer("job", start=results[3].cursor)
-    table.clean()
+    table.maintenance.clean()
     assert table.scan(as_of="kept").to_arrow()["ts"].to_pylist() == [0]
     assert table.scan(as_of=reader.position).to_arrow()["ts"].to_pylist() == [3]
     assert sum(bases(table).values()) == 3
@@ -135,7 +135,7 @@ def test_a_number_of_versions_that_is_none_is_refused(tmp_path: Path, given: Any
     with pytest.raises(hoodoo.OptionError):
         make(tmp_path / "t", "copy_on_write", retain_versions=given)
     with pytest.raises(hoodoo.OptionError):
-        make(tmp_path / "u", "copy_on_write").clean(retain_versions=given)
+        make(tmp_path / "u", "copy_on_write").maintenance.clean(retain_versions=given)
 
 
 # ---- partitions
@@ -150,12 +150,12 @@ def test_partitions_without_a_write_for_their_time_are_dropped_and_history_stays
     ahead = later(table, 25)
     ahead.upsert(batch([1], "kept", 1))
     ahead.upsert(batch([3], "new", 1))
-    done = ahead.expire()
+    done = ahead.maintenance.expire()
     assert (done.partitions, done.rows) == (("city=old",), 2)
     assert sorted(ahead.scan().to_arrow()["city"].to_pylist()) == ["kept", "new"]
     assert ahead.scan(as_of=before).count() == 3
-    assert table.timeline()[-1].operation == "DELETE_PARTITION"
-    assert ahead.expire().partitions == () and ahead.expire().instant == ""
+    assert table.inspect.timeline()[-1].operation == "DELETE_PARTITION"
+    assert ahead.maintenance.expire().partitions == () and ahead.maintenance.expire().instant == ""
     assert ahead.verify().problems == []
 
 
@@ -166,9 +166,9 @@ def test_a_service_is_no_write_a_partition_that_was_only_compacted_expires(tmp_p
     table.upsert(batch([1], "old", 1))
     ahead = later(table, 23)
     ahead.compact()
-    ahead.clean(retain_hours=0, retain_commits=1)
-    assert ahead.expire().partitions == ()
-    assert later(table, 25).expire().partitions == ("city=old",)
+    ahead.maintenance.clean(retain_hours=0, retain_commits=1)
+    assert ahead.maintenance.expire().partitions == ()
+    assert later(table, 25).maintenance.expire().partitions == ("city=old",)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,10 +176,10 @@ def test_one_row_written_in_time_keeps_its_partition(tmp_path: Path, kind: str) 
     table = make(tmp_path / "t", kind, partition_ttl_hours=24)
     table.upsert(batch(list(range(50)), "x", 0))
     later(table, 20).upsert(batch([7], "x", 1))
-    assert later(table, 43).expire().partitions == ()
+    assert later(table, 43).maintenance.expire().partitions == ()
     later(table, 43).compact()
-    assert later(table, 43).expire().partitions == ()
-    assert later(table, 45).expire().partitions == ("city=x",)
+    assert later(table, 43).maintenance.expire().partitions == ()
+    assert later(table, 45).maintenance.expire().partitions == ("city=x",)
 
 
 def test_a_partition_that_is_written_while_it_is_dropped_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_partition_that_is_written_while_it_is_dropped_stays(tmp_path: Path, m
             writer.upsert(batch([2], "old", 1))
 
     monkeypatch.setattr(Transaction, "start", slow)
-    done = ahead.expire()
+    done = ahead.maintenance.expire()
     assert raced and done.partitions == ("city=older",)
     assert sorted(ahead.scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
@@ -207,7 +207,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
     table.upsert(batch([1], "old", 0))
     table.upsert(batch([1], "old", 1))
     assert plans.schedule(table.handle.context(), plans.plan_behind)
-    assert later(table, 25).expire().partitions == ("city=old",)
+    assert later(table, 25).maintenance.expire().partitions == ("city=old",)
     later(table, 25).compact()
     assert table.scan().count() == 0 and table.verify().problems == []
 
@@ -225,8 +225,8 @@ def test_rows_of_a_long_write_are_as_old_as_its_completion(tmp_path: Path, monke
     monkeypatch.setattr(Transaction, "start", takes_hours)
     slow.upsert(batch([1], "x", 0))
     monkeypatch.undo()
-    assert later(table, 5.5).expire().partitions == ()
-    assert later(table, 6.5).expire().partitions == ("city=x",)
+    assert later(table, 5.5).maintenance.expire().partitions == ()
+    assert later(table, 6.5).maintenance.expire().partitions == ("city=x",)
 
 
 def slow_writer(table: hoodoo.Table, hours: float, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Table:
@@ -255,9 +255,9 @@ def test_rows_of_a_long_write_are_as_old_as_its_completion_after_a_service_rewro
     table.bulk_insert(batch([2], "x", 0))
     slow_writer(table, 5.0, monkeypatch).upsert(batch([1], "x", 1))
     rewritten = later(table, 5.1)
-    assert (rewritten.cluster(by="ts").units if service == "cluster" else rewritten.compact().groups) == 1
-    assert later(table, 5.5).expire().partitions == ()
-    assert later(table, 6.5).expire().partitions == ("city=x",)
+    assert (rewritten.maintenance.cluster(by="ts").units if service == "cluster" else rewritten.compact().groups) == 1
+    assert later(table, 5.5).maintenance.expire().partitions == ()
+    assert later(table, 6.5).maintenance.expire().partitions == ("city=x",)
 
 
 def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_packed(
@@ -273,9 +273,9 @@ def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_
 
     monkeypatch.setattr(Transaction, "start", overtaken)
     slow.bulk_insert(batch([1], "x", 1))
-    assert later(table, 5.1).cluster(by="ts").units == 1
-    assert later(table, 5.5).expire().partitions == ()
-    assert later(table, 6.5).expire().partitions == ("city=x",)
+    assert later(table, 5.1).maintenance.cluster(by="ts").units == 1
+    assert later(table, 5.5).maintenance.expire().partitions == ()
+    assert later(table, 6.5).maintenance.expire().partitions == ("city=x",)
 
 
 def test_a_delete_is_no_write_neither_before_nor_after_its_log_is_merged(tmp_path: Path) -> None:
@@ -300,11 +300,11 @@ def test_a_time_to_live_is_refused_where_there_are_no_partitions_or_where_it_is_
     with pytest.raises(hoodoo.OptionError, match="whole partitions"):
         plain.set_options(partition_ttl_hours=24)
     with pytest.raises(hoodoo.OptionError, match="whole partitions"):
-        plain.expire(older_than_hours=1)
+        plain.maintenance.expire(older_than_hours=1)
     with pytest.raises(hoodoo.OptionError, match="above 0"):
         make(tmp_path / "v", "copy_on_write", partition_ttl_hours=0)
     with pytest.raises(hoodoo.OptionError, match="partition_ttl_hours"):
-        make(tmp_path / "w", "copy_on_write").expire()
+        make(tmp_path / "w", "copy_on_write").maintenance.expire()
     table = make(tmp_path / "x", "copy_on_write", partition_ttl_hours=24)
     table.set_options(partition_ttl_hours=None)
     assert hoodoo.open(table.path).options.partition_ttl_hours is None

@@ -75,24 +75,24 @@ def test_a_loss_is_named_and_refused_until_it_is_accepted(tmp_path: Path) -> Non
     table = damaged(tmp_path)
     log = logs(table)[1]
     before, bytes_before = table.cursor, (Path(table.path) / log).read_bytes()
-    found = table.salvage(dry_run=True)
+    found = table.maintenance.salvage(dry_run=True)
     assert [(place.file, place.block, place.row, place.rows) for place in found.places] == [(log, 0, 0, 1)]
     assert [(loss.key, loss.kept, loss.file) for loss in found.lost] == [("a", True, log)]
     with pytest.raises(hoodoo.OptionError, match="newest version of 1 rows .*'a'.*accept_loss") as caught:
-        table.salvage()
+        table.maintenance.salvage()
     assert caught.value.details == {"option": "accept_loss", "keys": ["a"], "lost": 1}
     assert table.cursor == before and not list(table.handle.store.list(SALVAGED))
-    done = table.salvage(accept_loss=True)
+    done = table.maintenance.salvage(accept_loss=True)
     assert done.instant and not done.dry_run and (done.groups, done.rows, done.lost) == (1, 3, found.lost)
     assert seen(table) == {"a": "a1", "b": "b2", "c": "c2"} and table.verify().ok
     assert (Path(table.path) / SALVAGED / log).read_bytes() == bytes_before and done.kept_aside == (SALVAGED + log,)
-    assert table.salvage().ok and table.cursor.seq == before.seq + 1, "a table without damage is left alone"
+    assert table.maintenance.salvage().ok and table.cursor.seq == before.seq + 1, "a table without damage is left alone"
 
 
 def test_rows_keep_their_commit_times(tmp_path: Path) -> None:
     table = damaged(tmp_path)
     since = table.cursor
-    table.salvage(accept_loss=True)
+    table.maintenance.salvage(accept_loss=True)
     assert table.incremental(since).count() == 0
     assert table.incremental("earliest").count() == 3
 
@@ -104,7 +104,7 @@ def test_a_row_of_a_damaged_group_can_be_replaced_and_deleted_and_is_no_loss_the
         assert table.upsert(rows(("a", "a3", 3), ("b", "b3", 3))).updated == 2
     else:
         assert table.delete(pa.table({"id": ["a", "b"]})).deleted == 2
-    report = table.salvage()
+    report = table.maintenance.salvage()
     assert report.lost == [] and report.instant
     assert seen(table) == ({"a": "a3", "b": "b3", "c": "c2"} if cure == "upsert" else {"c": "c2"})
     table.upsert(rows(("a", "a4", 4), ("d", "d4", 4)))
@@ -137,11 +137,13 @@ def test_the_ordering_column_says_which_version_was_the_newest(tmp_path: Path) -
     table = make(tmp_path, order_by="n")
     table.upsert(rows(("a", "a1", 5), ("b", "b1", 5)))
     table.upsert(rows(("a", BAD, 3), ("b", BAD, 7)))
-    assert [(loss.key, loss.kept) for loss in table.salvage(dry_run=True).lost] == [("b", True)]
+    assert [(loss.key, loss.kept) for loss in table.maintenance.salvage(dry_run=True).lost] == [("b", True)]
     table.upsert(rows(("b", "b2", 6)))
-    assert [loss.key for loss in table.salvage(dry_run=True).lost] == ["b"], "it has the largest value still"
+    assert [loss.key for loss in table.maintenance.salvage(dry_run=True).lost] == ["b"], (
+        "it has the largest value still"
+    )
     table.upsert(rows(("b", "b3", 7)))
-    assert table.salvage().lost == []
+    assert table.maintenance.salvage().lost == []
     assert seen(table) == {"a": "a1", "b": "b3"}
 
 
@@ -153,7 +155,7 @@ def test_a_column_may_be_called_as_the_one_was_that_marks_damage(tmp_path: Path,
     table = hoodoo.create(tmp_path / "t", schema, key="id", **quiet)
     for given in ([("a", "a1", 5), ("b", "b1", 5)], [("a", "a2", 6), ("b", BAD, 7)]):
         table.upsert(rows(*given).rename_columns(schema.names))
-    report = table.salvage(accept_loss=True)
+    report = table.maintenance.salvage(accept_loss=True)
     assert [(loss.key, loss.kept) for loss in report.lost] == [("b", True)]
     assert seen(table) == {"a": "a2", "b": "b1"}
 
@@ -163,11 +165,11 @@ def test_an_open_compaction_plan_lets_a_damaged_group_go(tmp_path: Path) -> None
     table = damaged(tmp_path)
     with pytest.raises(hoodoo.CorruptTable):
         table.compact()
-    assert table.lag().open_plans == 1
-    table.salvage(accept_loss=True)
+    assert table.maintenance.lag().open_plans == 1
+    table.maintenance.salvage(accept_loss=True)
     table.compact()
     table.upsert(rows(("d", "d1", 1)))
-    assert table.lag().open_plans == 0
+    assert table.maintenance.lag().open_plans == 0
     assert seen(table) == {"a": "a1", "b": "b2", "c": "c2", "d": "d1"} and table.verify().ok
 
 
@@ -181,7 +183,7 @@ def test_a_writer_that_comes_in_between_is_not_lost(tmp_path: Path, monkeypatch:
         return real(*given)
 
     monkeypatch.setattr(table_salvage, "_write", slower)
-    assert table.salvage(accept_loss=True).lost == [], "what the writer brought is looked at anew"
+    assert table.maintenance.salvage(accept_loss=True).lost == [], "what the writer brought is looked at anew"
     assert seen(table) == {"a": "a3", "b": "b3", "c": "c2"} and table.verify().ok
 
 
@@ -193,7 +195,7 @@ def test_a_log_whose_bytes_changed_is_not_trusted_and_its_deletes_are_named_too(
     for log in logs(table):
         flip(table, log, -14)
     assert [problem.code for problem in table.verify().problems] == ["DAMAGED_FILE", "DAMAGED_FILE"]
-    lost = table.salvage(accept_loss=True).lost
+    lost = table.maintenance.salvage(accept_loss=True).lost
     assert [(loss.key, loss.kept) for loss in lost] == [("a", True), ("c", True)]
     assert seen(table) == {"a": "a1", "b": "b1", "c": "c1"} and table.verify().ok
 
@@ -206,11 +208,11 @@ def test_of_a_damaged_base_the_other_row_groups_stay_and_newer_logs_with_them(tm
     [group] = table.handle.history.head().groups()
     page = pq.read_metadata(Path(table.path) / group.base.file.path).row_group(0).column(6)
     flip(table, group.base.file.path, page.data_page_offset + page.total_compressed_size - 3)
-    report = table.salvage(dry_run=True)
+    report = table.maintenance.salvage(dry_run=True)
     assert {(place.block, place.rows) for place in report.places} == {(0, 1000), (None, 0)}
     named = [loss.key for loss in report.lost if loss.key]
     assert sorted(named) == [f"k{n:05}" for n in range(1, 1000)] and len(report.lost) == 999
-    table.salvage(accept_loss=True)
+    table.maintenance.salvage(accept_loss=True)
     assert len(seen(table)) == 2001 and seen(table)["k00000"] == seen(table)["k02999"] == "new" and table.verify().ok
 
 
@@ -220,7 +222,7 @@ def test_a_base_that_is_gone_leaves_what_its_logs_hold(tmp_path: Path) -> None:
     table.upsert(rows(("a", "a2", 2)))
     [group] = table.handle.history.head().groups()
     (Path(table.path) / group.base.file.path).unlink()
-    report = table.salvage(accept_loss=True)
+    report = table.maintenance.salvage(accept_loss=True)
     assert [(loss.key, loss.rows) for loss in report.lost] == [(None, 2)] and report.kept_aside == ()
     assert seen(table) == {"a": "a2"}
 
@@ -231,7 +233,7 @@ def test_text_in_a_base_that_is_not_utf8_is_named_and_salvaged(tmp_path: Path) -
     table.upsert(rows(("a", "a1", 1), ("b", BAD, 1), ("c", "c1", 1)))
     [problem] = table.verify().problems
     assert (problem.code, problem.text[:20]) == ("UNREADABLE", "row group 0, row 1: ")
-    assert [(loss.key, loss.kept) for loss in table.salvage(accept_loss=True).lost] == [("b", False)]
+    assert [(loss.key, loss.kept) for loss in table.maintenance.salvage(accept_loss=True).lost] == [("b", False)]
     assert seen(table) == {"a": "a1", "c": "c1"} and table.verify().ok
 
 
@@ -243,7 +245,7 @@ def test_groups_without_damage_stay_as_they_are(tmp_path: Path) -> None:
         table.upsert(both)
     table.upsert(rows(("a", BAD, 2)).append_column("p", pa.array(["p1"])))
     [whole] = table.handle.history.head().groups(["p=p2"])
-    table.salvage(accept_loss=True)
+    table.maintenance.salvage(accept_loss=True)
     assert list(table.handle.history.head().groups(["p=p2"])) == [whole]
     assert seen(table) == {"a": "y", "b": "y"} and table.verify().ok
 
@@ -262,11 +264,11 @@ def test_verify_names_block_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_purge_is_not_proved_while_a_copy_kept_aside_holds_the_key(tmp_path: Path) -> None:
     table = damaged(tmp_path)
-    [aside] = table.salvage(accept_loss=True).kept_aside
-    report = table.purge(pa.table({"id": ["a"]}), older_than_hours=0)
+    [aside] = table.maintenance.salvage(accept_loss=True).kept_aside
+    report = table.maintenance.purge(pa.table({"id": ["a"]}), older_than_hours=0)
     assert not report.files_proved and report.holders == (aside,)
     table.handle.store.delete(aside)
-    assert table.purge(pa.table({"id": ["a"]}), older_than_hours=0).files_proved
+    assert table.maintenance.purge(pa.table({"id": ["a"]}), older_than_hours=0).files_proved
 
 
 @pytest.mark.parametrize("order_by", [None, "n", ("id", "n")], ids=["None", "n", "id, n"])
@@ -290,7 +292,7 @@ def test_any_damage_leaves_each_key_with_its_newest_sound_version(
             versions[name].append((rank, step, None if isinstance(text, bytes) else text))
     want = {name: max(one for one in all_ if one[2] is not None)[2] for name, all_ in versions.items()}
     lost = sorted(name for name, all_ in versions.items() if max(all_, key=lambda one: one[:2])[2] is None)
-    report = table.salvage(accept_loss=True)
+    report = table.maintenance.salvage(accept_loss=True)
     assert sorted(loss.key or "" for loss in report.lost) == lost
     assert seen(table) == want and table.verify().ok
 
@@ -327,7 +329,7 @@ def test_no_flipped_bit_of_a_footer_changes_an_answer_or_loses_a_row_unsaid(tmp_
         try:
             assert sorted(fresh.scan().to_arrow().to_pylist(), key=repr) == wanted
         except hoodoo.CorruptTable:
-            report = fresh.salvage(dry_run=True)
+            report = fresh.maintenance.salvage(dry_run=True)
             assert report.rows + lost_rows(report) == 1500, at
     file.write_bytes(whole)
 
@@ -339,7 +341,7 @@ def test_the_refusal_counts_rows_whose_keys_nobody_can_read(tmp_path: Path) -> N
     file = next((tmp_path / "t").glob("*.parquet"))
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(hoodoo.OptionError, match="276 rows .*whose keys cannot be read.*restore"):
-        hoodoo.open(table.path).salvage()
+        hoodoo.open(table.path).maintenance.salvage()
 
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
@@ -356,14 +358,14 @@ def test_rows_of_a_damaged_base_come_from_the_slice_before_it(tmp_path: Path, ki
     table.upsert(rows(("k2", "newest", 2)))
     base = next(group.base.file.path for group in table.handle.history.head().groups() if group.base)
     Path(table.path, base).write_bytes(b"PAR1")
-    report = hoodoo.open(table.path).salvage(dry_run=True)
+    report = hoodoo.open(table.path).maintenance.salvage(dry_run=True)
     if kind == "merge_on_read":
         assert report.lost == []
         wanted = {"k1": "new", "k2": "newest"}
     else:
         assert sorted((loss.key, loss.kept) for loss in report.lost) == [(f"k{number}", True) for number in range(1, 5)]
         wanted = {"k1": "new", "k2": "old"}
-    assert hoodoo.open(table.path).salvage(accept_loss=True).rows == 4
+    assert hoodoo.open(table.path).maintenance.salvage(accept_loss=True).rows == 4
     assert seen(hoodoo.open(table.path)) == {"k3": "old", "k4": "old"} | wanted
     assert {problem.file for problem in hoodoo.open(table.path).verify().problems} == {base}  # older snapshots need it
 
@@ -382,7 +384,7 @@ def test_a_lost_index_entry_is_made_anew(tmp_path: Path, how: str) -> None:
         Path(table.path, entry).unlink()
     with pytest.raises(hoodoo.CorruptTable, match="hoodoo salvage"):
         hoodoo.open(table.path).upsert(rows(("b", "!", 4)))
-    report = hoodoo.open(table.path).salvage()
+    report = hoodoo.open(table.path).maintenance.salvage()
     assert (report.rows, report.lost, [place.file for place in report.places]) == (2, [], [entry])
     hoodoo.open(table.path).upsert(rows(("b", "!", 4)))
     assert seen(hoodoo.open(table.path)) == {"a": "z", "b": "!"}
@@ -398,7 +400,7 @@ def test_a_compacted_slice_that_is_damaged_itself_is_no_proof_that_nothing_is_lo
     flip(table, log, -1)
     base = next(group.base.file.path for group in table.handle.history.head().groups() if group.base)
     Path(table.path, base).write_bytes(b"PAR1")
-    lost = hoodoo.open(table.path).salvage(dry_run=True).lost
+    lost = hoodoo.open(table.path).maintenance.salvage(dry_run=True).lost
     assert {("a", True)} <= {(loss.key, loss.kept) for loss in lost}
     with pytest.raises(hoodoo.OptionError, match="accept_loss"):
-        hoodoo.open(table.path).salvage()
+        hoodoo.open(table.path).maintenance.salvage()

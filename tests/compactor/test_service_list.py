@@ -59,7 +59,7 @@ def test_a_service_that_fails_after_a_commit_leaves_the_commit_and_the_other_ser
     table = table_of(tmp_path / "t", compact_after_logs=1)
     for ts in range(3):
         assert table.upsert(batch(np.arange(4), ts)).cursor
-    assert len(turns) == 3 and table.lag().log_files_max == 0
+    assert len(turns) == 3 and table.maintenance.lag().log_files_max == 0
     assert "polish after a commit failed, the commit stands: no polish left" in caplog.text
 
 

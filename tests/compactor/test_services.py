@@ -40,23 +40,23 @@ def test_cleaning_keeps_the_asked_number_of_commits_readable_and_names_the_earli
     table = make(tmp_path / "t")
     results = [table.upsert(rows(("a", number))) for number in range(6)]
     assert len(data_files(table)) == 6
-    done = table.clean(retain_hours=0, retain_commits=2)
+    done = table.maintenance.clean(retain_hours=0, retain_commits=2)
     assert (done.files, done.min_readable, len(data_files(table))) == (4, results[4].cursor.seq, 2)
     assert table.scan(as_of=results[4].cursor).to_arrow()["ts"].to_pylist() == [4]
     with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {results[4].cursor.seq}"):
         table.scan(as_of=results[3].cursor)
     assert len(list(table.handle.store.list(INDEX))) == 1  # the key set never changed, so one entry serves them all
-    assert table.clean(retain_hours=0, retain_commits=2).files == 0
+    assert table.maintenance.clean(retain_hours=0, retain_commits=2).files == 0
 
 
 def test_cleaning_keeps_everything_that_is_younger_than_the_retention(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     for number in range(5):
         table.upsert(rows(("a", number)))
-    assert table.clean(retain_hours=1, retain_commits=1).files == 0
+    assert table.maintenance.clean(retain_hours=1, retain_commits=1).files == 0
     now = Environment().now_ms
     after = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + 2 * 3_600_000))
-    assert after.clean(retain_hours=1, retain_commits=1).files == 4
+    assert after.maintenance.clean(retain_hours=1, retain_commits=1).files == 4
 
 
 def test_a_scan_whose_files_a_clean_took_says_expired_not_damaged(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_scan_whose_files_a_clean_took_says_expired_not_damaged(tmp_path: Path
     scan = table.scan()
     for number in range(3):
         hoodoo.open(tmp_path / "t").upsert(rows(("a", 2 + number)))
-    hoodoo.open(tmp_path / "t").clean(retain_hours=0, retain_commits=1)
+    hoodoo.open(tmp_path / "t").maintenance.clean(retain_hours=0, retain_commits=1)
     with pytest.raises(hoodoo.SnapshotExpired):
         scan.to_arrow()
 
@@ -78,10 +78,10 @@ def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
     assert plan is not None
     table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
     planned = {path for group in plan.groups for path in (group.base, *group.logs)}
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert planned <= data_files(table)
     table.compact()
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert not planned & data_files(table)
     assert table.scan().to_arrow()["id"].to_pylist() == ["b"]
 
@@ -95,9 +95,9 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
     assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
     plans.schedule(table.handle.context(), plans.plan_behind)
-    assert table.lag().open_plans == 1
+    assert table.maintenance.lag().open_plans == 1
     table.compact()
-    assert set(vars(table.lag()).values()) == {0}
+    assert set(vars(table.maintenance.lag()).values()) == {0}
 
 
 def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_every_so_many_commits_a_writer_cleans(tmp_path: Path) -> None:
     for number in range(9):
         table.upsert(rows(("a", number)))
     assert len(data_files(table)) <= 4
-    assert [entry.action for entry in table.timeline()].count("clean") >= 2
+    assert [entry.action for entry in table.inspect.timeline()].count("clean") >= 2
 
 
 def test_opening_reads_the_newest_checkpoint_and_the_slots_after_it(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
 
     def meanwhile(task: merge_group.MergeTask) -> object:
         monkeypatch.undo()
-        assert table.purge(rows(("a", 0))).files_proved
+        assert table.maintenance.purge(rows(("a", 0))).files_proved
         return merge(task)
 
     monkeypatch.setattr(merge_group.MergeTask, "__call__", meanwhile)

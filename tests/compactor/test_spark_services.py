@@ -69,7 +69,7 @@ def test_logs_are_merged_on_spark_too(tmp_path: Path, spark: Any) -> None:
     before = table.scan().to_arrow().sort_by("id")
     assert compact_logs(table.handle.context(SparkEngine(spark)), lambda view: behind(view, 2)).groups == 3
     assert table.scan().to_arrow().sort_by("id").equals(before)
-    assert table.lag().log_files_max == 1
+    assert table.maintenance.lag().log_files_max == 1
 
 
 def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_are_done(
@@ -84,5 +84,7 @@ def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_ar
     with pytest.raises(hoodoo.CorruptTable, match="does not fit|do not fit|damaged"):
         plans.run(table.handle.context(SparkEngine(spark)), plan)
     log.write_bytes(whole)
-    assert table.lag().log_files_max > 0 and not table.lag().open_plans, "the other groups were completed"
+    assert table.maintenance.lag().log_files_max > 0 and not table.maintenance.lag().open_plans, (
+        "the other groups were completed"
+    )
     assert plans.compact(table.handle.context(SparkEngine(spark))).groups == 1

@@ -37,11 +37,11 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     hint = f"{HEARTBEATS}plan-{plan.instant}"
     table.handle.store.put(hint, b"another")
     assert Worker([table.handle.services()], once=True).run().failed == ()
-    assert table.lag().open_plans == 1
+    assert table.maintenance.lag().open_plans == 1
     aged = time.time() - 31
     os.utime(Path(table.path, hint), (aged, aged))
     Worker([table.handle.services()], once=True).run()
-    assert table.lag().open_plans == 0
+    assert table.maintenance.lag().open_plans == 0
 
 
 def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
@@ -57,7 +57,7 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     serving = Worker([table.handle.services()], poll_s=0.05)
     thread = threading.Thread(target=serving.run)
     thread.start()
-    wait_for(lambda: not table.lag().open_plans, "the plan's completion")
+    wait_for(lambda: not table.maintenance.lag().open_plans, "the plan's completion")
     serving.stop()
     thread.join(PATIENCE_S)
     assert beats(table) == []
@@ -130,7 +130,10 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(
         thread.start()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert [entry.state for entry in table.timeline() if entry.instant == plan.instant] == ["planned", "completed"]
+    assert [entry.state for entry in table.inspect.timeline() if entry.instant == plan.instant] == [
+        "planned",
+        "completed",
+    ]
     assert rows_of(table) == want
     assert table.verify().problems == []
 
@@ -155,7 +158,7 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
     )
     thread = threading.Thread(target=serving.run)
     thread.start()
-    wait_for(lambda: all(table.lag().log_files_max < 5 for table in tables), "compaction of all")
+    wait_for(lambda: all(table.maintenance.lag().log_files_max < 5 for table in tables), "compaction of all")
     serving.stop()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
@@ -178,7 +181,7 @@ def test_a_table_that_is_missing_at_the_start_is_served_once_it_appears(
         table = table_of(path)
         for ts in range(7):
             table.upsert(batch(np.arange(10), ts))
-        wait_for(lambda: table.lag().log_files_max < 5, "compaction of the table that appeared")
+        wait_for(lambda: table.maintenance.lag().log_files_max < 5, "compaction of the table that appeared")
         serving.stop()
         thread.join(PATIENCE_S)
     assert caplog.text.count("event=table_missing") == 1 and caplog.text.count("event=table_appeared") == 1
@@ -326,11 +329,11 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
     for ts in range(2):
         light.upsert(batch(np.arange(10), ts, 1))
     Worker([heavy.handle.services(), light.handle.services()], once=True).run()
-    assert (heavy.lag().log_files_max, light.lag().log_files_max) == (0, 1)
+    assert (heavy.maintenance.lag().log_files_max, light.maintenance.lag().log_files_max) == (0, 1)
     light.set_options(compact_age_s=0.001)
     time.sleep(0.01)
     Worker([light.handle.services()], once=True).run()
-    assert light.lag().log_files_max == 0
+    assert light.maintenance.lag().log_files_max == 0
 
 
 def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_the_table_says(tmp_path: Path) -> None:
@@ -344,7 +347,7 @@ def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_th
             if ts == 4:
                 loop.duties["clean"].clocks["clean"] -= 3600
             loop.round()
-            seen.append(table.lag().cleanable_bytes > 0)
+            seen.append(table.maintenance.lag().cleanable_bytes > 0)
     assert seen == [False, True, False, True, False, True, True, True]
     assert rows_of(table) == {i: f"7-{i}" for i in range(10)}
     assert table.verify().problems == []
@@ -358,9 +361,9 @@ def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, ev
     table = table_of(tmp_path / "t", clean_every=every, retain_hours=0, retain_commits=1)
     table.upsert(batch(np.arange(10), 0))
     table.delete_partitions([{"part": 1}])
-    assert table.lag().cleanable_bytes > 0
+    assert table.maintenance.lag().cleanable_bytes > 0
     assert Worker([table], ["clean"], once=True).run().failed == ()
-    assert table.lag().cleanable_bytes == 0 and not table.handle.history.head().superseded
+    assert table.maintenance.lag().cleanable_bytes == 0 and not table.handle.history.head().superseded
 
 
 def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
@@ -400,7 +403,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)
-    assert table.lag().cleanable_bytes == 0
+    assert table.maintenance.lag().cleanable_bytes == 0
     [line] = [entry.getMessage() for entry in caplog.records if "service_failed" in entry.getMessage()]
     assert "service=cluster" in line
 
@@ -415,7 +418,7 @@ def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(
         table.upsert(batch(np.arange(20), ts))
     want, bases = rows_of(table), [group.base for group in table.handle.history.head().groups()]
     Worker([table], ["compact"], once=True).run()
-    assert table.lag().log_files_max == 1
+    assert table.maintenance.lag().log_files_max == 1
     assert [group.base for group in table.handle.history.head().groups()] == bases
     assert rows_of(table) == want
 
@@ -438,7 +441,7 @@ def test_a_worker_drops_partitions_that_outlived_their_time(tmp_path: Path) -> N
     table.set_options(partition_ttl_hours=0.4 / 3600)
     assert Worker([table], ["clean"], once=True).run().failed == ()
     assert set(rows_of(table)) <= set(range(1, 10, 2))
-    assert "DELETE_PARTITION" in [entry.operation for entry in table.timeline()]
+    assert "DELETE_PARTITION" in [entry.operation for entry in table.inspect.timeline()]
 
 
 @pytest.mark.parametrize("every", [5, None])
@@ -505,7 +508,7 @@ def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> 
     for number in range(5):
         table.bulk_insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1))
     assert Worker([table], once=True, engine=SparkEngine(spark), limits=Limits(groups_at_once=2)).run().failed == ()
-    assert table.lag().log_files_max == 0
+    assert table.maintenance.lag().log_files_max == 0
     assert [len(list(table.handle.history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]
     assert rows_of(table) == {i: f"5-{i}" for i in range(12)} | {i: f"9-{i}" for i in range(100, 150)}
     assert table.verify().problems == []

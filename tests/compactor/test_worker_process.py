@@ -25,7 +25,10 @@ def test_a_worker_beside_a_writer_keeps_logs_few_and_rows_right(tmp_path: Path) 
             most = max(most, table.upsert(batch(ids, ts)).lag.log_files_max)
             want |= {i: f"{ts}-{i}" for i in ids.tolist()}
             time.sleep(0.01)
-        wait_for(lambda: table.lag().log_files_max < 5 and not table.lag().open_plans, "the last compaction")
+        wait_for(
+            lambda: table.maintenance.lag().log_files_max < 5 and not table.maintenance.lag().open_plans,
+            "the last compaction",
+        )
         process.end()
         assert process.process.returncode == 0
         assert process.events("compacted")
@@ -42,12 +45,15 @@ def test_two_workers_complete_each_plan_once_and_do_no_damage(tmp_path: Path) ->
         wait_for_beat(table)
         for ts in range(40):
             table.upsert(batch(np.arange(1000), ts))
-        wait_for(lambda: table.lag().log_files_max < 2 and not table.lag().open_plans, "the last compaction")
+        wait_for(
+            lambda: table.maintenance.lag().log_files_max < 2 and not table.maintenance.lag().open_plans,
+            "the last compaction",
+        )
         for process in (one, two):
             process.end()
             assert not process.events("round_failed") and not process.events("plan_failed")
         completed = [entry["instant"] for process in (one, two) for entry in process.events("compacted")]
-    planned = [entry.instant for entry in table.timeline() if entry.state == "planned"]
+    planned = [entry.instant for entry in table.inspect.timeline() if entry.state == "planned"]
     assert sorted(completed) == sorted(planned)
     assert len(set(completed)) == len(completed)
     assert rows_of(table) == {i: f"39-{i}" for i in range(1000)}
@@ -71,7 +77,7 @@ def test_a_plan_whose_worker_was_killed_is_run_by_another(tmp_path: Path) -> Non
     with worker(table.path, *SLOW) as killed:
         wait_for(lambda: killed.events("planned") and [key for key in beats(table) if "plan-" in key], "plan in hand")
         killed.end(signal.SIGKILL)
-    assert table.lag().open_plans == 1
+    assert table.maintenance.lag().open_plans == 1
     [hint] = [key for key in beats(table) if "plan-" in key]
     aged = time.time() - 31  # its hint is no longer fresh
     os.utime(Path(table.path, hint), (aged, aged))
@@ -79,7 +85,7 @@ def test_a_plan_whose_worker_was_killed_is_run_by_another(tmp_path: Path) -> Non
         wait_for(lambda: heir.events("compacted"), "compaction")
         heir.end()
         assert heir.events("compacted")[0]["instant"] == killed.events("planned")[0]["instant"]
-    assert table.lag().log_files_max == 0
+    assert table.maintenance.lag().log_files_max == 0
     assert rows_of(table) == want
     assert table.verify().problems == []
 
@@ -90,10 +96,10 @@ def test_with_a_living_worker_the_writer_does_not_compact_and_without_one_it_doe
         wait_for_beat(table)
         for ts in range(6):
             table.upsert(batch(np.arange(10), ts))
-        assert table.lag().log_files_max == 5
+        assert table.maintenance.lag().log_files_max == 5
         process.end()
     table.upsert(batch(np.arange(10), 6))
-    assert table.lag().log_files_max == 0
+    assert table.maintenance.lag().log_files_max == 0
 
 
 def test_a_worker_that_only_cleans_does_not_keep_writers_from_compacting(tmp_path: Path) -> None:
@@ -101,7 +107,7 @@ def test_a_worker_that_only_cleans_does_not_keep_writers_from_compacting(tmp_pat
     with worker(table.path, "--services", "clean") as process:
         for ts in range(6):
             table.upsert(batch(np.arange(10), ts))
-        assert table.lag().log_files_max < 3
+        assert table.maintenance.lag().log_files_max < 3
         process.end()
 
 
@@ -128,5 +134,5 @@ def test_a_plan_that_was_left_at_sigterm_is_run_by_the_next_worker(tmp_path: Pat
         process.end(signal.SIGTERM)
         assert process.events("plan_left")
     assert Worker([table], once=True).run().failed == ()
-    assert not table.lag().open_plans
+    assert not table.maintenance.lag().open_plans
     assert rows_of(table) == want and table.verify().problems == []

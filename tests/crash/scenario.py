@@ -89,9 +89,9 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
     table.upsert(rows(("c", "q", 2)))
     clock.leap(40)
     table.upsert(rows(("a", "p", 3)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     table.upsert(rows(("a", "p", 4)))
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     table.upsert(rows(("d", "q", 4)))
     table.upsert(rows(("d", "q", 5)))
     table.compact()
@@ -140,10 +140,10 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "delete where": lambda table: table.delete(where="city = 'q' OR ts = 4"),
     "insert_overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),
     "compact": lambda table: table.compact(),
-    "clean": lambda table: table.clean(retain_hours=0, retain_commits=1),
-    "rollback": lambda table: table.rollback(pending(table.handle.store)[0]),
-    "archive": lambda table: table.archive(keep_instants=2),
-    "savepoint": lambda table: table.savepoint("more"),
+    "clean": lambda table: table.maintenance.clean(retain_hours=0, retain_commits=1),
+    "rollback": lambda table: table.maintenance.rollback(pending(table.handle.store)[0]),
+    "archive": lambda table: table.maintenance.archive(keep_instants=2),
+    "savepoint": lambda table: table.savepoints.create("more"),
     "restore": lambda table: table.restore("kept"),
     "alter": lambda table: table.alter(
         [RenameColumn("v", "w"), AddColumn("n", pa.int32(), default=None)], rewrite=True
@@ -173,8 +173,8 @@ def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str,
         ACTIONS[name](table)  # the same again
     clock.leap(1)
     table.compact()
-    table.clean(retain_hours=0, retain_commits=1)
-    table.sweep(0)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.sweep(0)
     fresh = opened(store, clock)
     report = fresh.verify()
     assert report.problems == [], f"{name} {where}: {report.problems}"

@@ -13,8 +13,8 @@ from hoodoo.table import Table
 def recover(table: Table) -> None:
     """What brings a table in order: a write, a clean, a sweep."""
     table.upsert(rows(("r", "n", 1), value=value_of(table)))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.sweep(0)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.sweep(0)
 
 
 @pytest.mark.parametrize("name", ACTIONS)

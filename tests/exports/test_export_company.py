@@ -62,7 +62,7 @@ def logs_and_a_clean(path: Path) -> Callable[[], Any]:
         other = hoodoo.open(path)
         other.compact()
         other.upsert(some(2, v=2))
-        assert other.clean(retain_hours=0, retain_commits=1).files
+        assert other.maintenance.clean(retain_hours=0, retain_commits=1).files
 
     return clean
 
@@ -88,7 +88,7 @@ def test_an_export_that_a_purge_overtakes_leaves_no_purged_row(tmp_path: Path, f
     table.upsert(some(1, v=1))
 
     def purge() -> None:
-        assert hoodoo.open(path).purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
+        assert hoodoo.open(path).maintenance.purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
 
     overtaken(path, ("put_if_absent", OVERLAYS, purge), mode="merged", **formats)
     left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]
@@ -115,7 +115,7 @@ def versions_and_a_clean(path: Path) -> Callable[[], Any]:
     def clean() -> None:
         other = hoodoo.open(path)
         other.compact()
-        other.clean(retain_hours=0, retain_commits=1)
+        other.maintenance.clean(retain_hours=0, retain_commits=1)
         other.export(delta=True, mode="merged")
         assert min(slots_of_delta(path)) > 0
 
@@ -147,7 +147,7 @@ def test_an_export_goes_on_where_its_version_was_taken_and_deleted_since(tmp_pat
         other = hoodoo.open(path)
         other.compact()
         other.upsert(some(2, v=2))
-        other.clean(retain_hours=0, retain_commits=1)
+        other.maintenance.clean(retain_hours=0, retain_commits=1)
         other.export(delta=True, mode="merged")
         assert 0 not in slots_of_delta(path)
 
@@ -167,7 +167,7 @@ def test_an_export_goes_on_where_another_one_deletes_manifests_that_it_is_about_
     def sweep() -> None:
         other = hoodoo.open(path)
         other.upsert(rows(1))
-        other.clean(retain_hours=0, retain_commits=1)
+        other.maintenance.clean(retain_hours=0, retain_commits=1)
         later(hoodoo.open(path), 25).export(iceberg=True)
 
     done = overtaken(path, ("get", "metadata/snap-2", sweep), delta=False)
@@ -200,8 +200,8 @@ def test_an_export_that_archives_overtook_shows_the_newest_slot_and_none_twice(t
         for number in range(3):
             other.upsert(rows(number))
         other = later(hoodoo.open(path), 1_000)
-        other.clean(retain_hours=0, retain_commits=1)
-        assert other.archive(0, keep_instants=1).slots > 3
+        other.maintenance.clean(retain_hours=0, retain_commits=1)
+        assert other.maintenance.archive(0, keep_instants=1).slots > 3
 
     done = overtaken(path, ("get", "version-hint", archive), delta=False)
     slots = [json.loads(file.read_text())["properties"]["hoodoo.slot"] for file in (path / "metadata").glob("v*.json")]
@@ -221,7 +221,7 @@ def test_a_hint_at_a_checkpoint_that_another_export_deleted_is_taken_away(tmp_pa
         other.export(delta=True)
         for number in range(3):
             other.upsert(rows(number, number + 1))
-        other.clean(retain_hours=0, retain_commits=1)
+        other.maintenance.clean(retain_hours=0, retain_commits=1)
         other.export(delta=True)
 
     overtaken(path, ("put", "_last_checkpoint", go_on), iceberg=False)

@@ -29,7 +29,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table.upsert(rows(turn % 3, turn + 2, version=turn, part="ab"[turn % 2]))
         if turn == 6:
             table.export(delta=True, iceberg=True)
-    table.clean(retain_hours=0, retain_commits=3)
+    table.maintenance.clean(retain_hours=0, retain_commits=3)
     table.upsert(rows(90))
     return path
 

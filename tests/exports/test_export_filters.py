@@ -56,7 +56,7 @@ def test_filters_of_deltalake_and_polars_find_the_rows(table: hoodoo.Table, name
 
 def test_files_from_before_a_column_became_text_keep_no_bounds_of_numbers(table: hoodoo.Table) -> None:
     """9 and 10 are in order; as texts they are not, and a file between them had no "9"."""
-    table.retype_column("n", "string")
+    table.alter.retype_column("n", "string")
     table.export(delta=True)
     dataset = DeltaTable(table.path).to_pyarrow_table(filters=[("n", "=", "9")])
     assert dataset["id"].to_pylist() == ["𠮷野家"]

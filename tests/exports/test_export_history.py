@@ -27,10 +27,10 @@ def many_slots(path: Path, **options: Any) -> hoodoo.Table:
     table = make(path, **options)
     for turn in range(4):
         table.upsert(rows(*range(turn * 3, turn * 3 + 6), version=turn, part="ab"[turn % 2]))
-        table.savepoint(f"s{turn}")
+        table.savepoints.create(f"s{turn}")
     table.delete([{"id": 3, "part": "a"}, {"id": 0, "part": "a"}])
     table.insert_overwrite(rows(1, 2, version=9))
-    table.cluster(by="small")
+    table.maintenance.cluster(by="small")
     table.restore(table.handle.look().view.seq - 2)
     return table
 
@@ -86,7 +86,7 @@ def test_slots_that_cannot_be_read_any_more_have_no_snapshot(tmp_path: Path) -> 
     every(table)
     for turn in range(5):
         table.upsert(rows(turn, turn + 1, version=turn))
-    table.clean(retain_hours=0, retain_commits=2)
+    table.maintenance.clean(retain_hours=0, retain_commits=2)
     readable = table.handle.look().view.min_readable
     every(table)
     slots = check_iceberg(path)
@@ -99,12 +99,12 @@ def test_columns_that_came_went_and_changed_are_read_at_every_slot(tmp_path: Pat
     path = tmp_path / "t"
     table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32()), ("b", pa.string())]))
     table.upsert([{"id": 1, "part": "x", "a": 1, "b": "one"}, {"id": 2, "part": "y", "a": 2, "b": "two"}])
-    table.add_column("c", pa.int32())
+    table.alter.add_column("c", pa.int32())
     table.upsert([{"id": 3, "part": "x", "a": 3, "b": "three", "c": 3}])
-    table.rename_column("b", "label", rewrite=True)
+    table.alter.rename_column("b", "label", rewrite=True)
     table.upsert([{"id": 4, "part": "y", "a": 4, "label": "four", "c": 4}])
-    table.drop_column("a", rewrite=True)
-    table.widen_column("c", pa.int64())
+    table.alter.drop_column("a", rewrite=True)
+    table.alter.widen_column("c", pa.int64())
     every(table)
     assert len(check_iceberg(path)) > 4
 
@@ -113,10 +113,10 @@ def test_a_slot_whose_files_iceberg_cannot_promote_is_passed_over(tmp_path: Path
     path = tmp_path / "t"
     table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32())]))
     table.upsert([{"id": 1, "part": "x", "a": 1}])
-    table.widen_column("a", pa.float64())
+    table.alter.widen_column("a", pa.float64())
     table.upsert([{"id": 2, "part": "y", "a": 2.5}])
     wide = table.cursor.seq
-    table.cluster(by="a")
+    table.maintenance.cluster(by="a")
     every(table)
     slots = check_iceberg(path)
     assert slots[:2] == [1, 2] and wide not in slots and slots[-1] == table.cursor.seq > wide
@@ -142,7 +142,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     every(table)
     for turn in range(5):
         table.upsert(some(turn % 3, turn + 2, v=turn, part="ab"[turn % 2]))
-    table.clean(retain_hours=0, retain_commits=3)
+    table.maintenance.clean(retain_hours=0, retain_commits=3)
     table.upsert(some(90))
     return path
 

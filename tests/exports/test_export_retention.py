@@ -41,7 +41,7 @@ def test_what_a_clean_took_is_not_in_the_history_any_more(tmp_path: Path) -> Non
         upsert(table, number)
     both(table)
     assert min(slots_of_delta(path)) == 0
-    table.clean(retain_hours=0, retain_commits=2)
+    table.maintenance.clean(retain_hours=0, retain_commits=2)
     both(table)
     exported.check(path)
     kept = slots_of_delta(path)
@@ -57,7 +57,7 @@ def test_a_first_export_of_a_cleaned_table_begins_at_the_oldest_readable_slot(tm
     table = make(path, NARROW)
     for number in range(2, 9):
         upsert(table, number)
-    table.clean(retain_hours=0, retain_commits=3)
+    table.maintenance.clean(retain_hours=0, retain_commits=3)
     upsert(table, 9)
     both(table)
     readable = table.handle.look().view.min_readable
@@ -73,8 +73,8 @@ def test_an_export_that_fell_behind_archived_slots_shows_the_newest_one(tmp_path
     for number in range(3, 12):
         upsert(table, number)
     table = later(table, 1_000)
-    table.clean(retain_hours=0, retain_commits=1)
-    assert table.archive(0, keep_instants=1).slots > 3
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    assert table.maintenance.archive(0, keep_instants=1).slots > 3
     both(table)
     assert len(slots_of_delta(path)) == 1, "files of the versions before are gone"
     want = plain(table.scan().to_arrow())
@@ -162,7 +162,7 @@ def test_files_of_iceberg_that_nobody_names_go_when_they_are_a_day_old(tmp_path:
     foreign = path / "metadata/00000-of-a-catalog.metadata.json"
     foreign.write_text("{}")
     young = set(os.listdir(path / "metadata"))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     upsert(table, 9)
     table.export(iceberg=True)
     assert young <= set(os.listdir(path / "metadata"))
@@ -170,7 +170,7 @@ def test_files_of_iceberg_that_nobody_names_go_when_they_are_a_day_old(tmp_path:
     for name in os.listdir(path / "metadata"):
         os.utime(path / "metadata" / name, (day_ago, day_ago))
     upsert(table, 10)
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     upsert(table, 11)
     table.export(iceberg=True)
     exported.check_iceberg(path)
@@ -184,8 +184,8 @@ def test_slots_that_change_no_base_file_are_looked_at_once_in_a_while_only(tmp_p
     upsert(table, 2)
     both(table)
     for _ in range(102):
-        table.savepoint("s")
-        table.delete_savepoint("s")
+        table.savepoints.create("s")
+        table.savepoints.delete("s")
     done = table.export(delta=True, iceberg=True)
     assert (done.delta.versions, done.iceberg.snapshots) == (2, 0)
     assert table.export(delta=True, iceberg=True).delta.versions == 0
@@ -199,7 +199,7 @@ def test_a_purged_key_is_in_no_live_metadata_once_the_table_was_exported_again(t
     table.upsert([{"id": "a", "part": "x"}, {"id": "secret", "part": "x"}])
     both(table)
     assert b"secret" in (path / f"_delta_log/{1:020d}.json").read_bytes()
-    assert table.purge([{"id": "secret", "part": "x"}], older_than_hours=0).files_proved
+    assert table.maintenance.purge([{"id": "secret", "part": "x"}], older_than_hours=0).files_proved
     both(table)
     exported.check(path)
     for file in (path / "_delta_log").iterdir():
@@ -222,16 +222,16 @@ def test_a_purge_is_unproved_until_no_export_file_has_a_purged_value(
     folder = path / ("_delta_log" if format == "delta" else "metadata")
     if archived:
         table.delete(gone)
-        table.clean(retain_hours=0, retain_commits=1)
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
         table = later(table, 1_000)
-        table.archive(0, keep_instants=1)
+        table.maintenance.archive(0, keep_instants=1)
     for _ in range(2):
-        report = table.purge(gone, older_than_hours=0)
+        report = table.maintenance.purge(gone, older_than_hours=0)
         assert report.exports and not report.proved and report.files_proved
         assert all((path / key).parent == folder for key in report.exports)
     shutil.rmtree(folder)
     table.export(**{format: True}, rebuild=True)
-    assert table.purge(gone, older_than_hours=0).exports == ()
+    assert table.maintenance.purge(gone, older_than_hours=0).exports == ()
 
 
 def test_versions_that_another_exporter_deletes_meanwhile_are_passed_over(
@@ -243,7 +243,7 @@ def test_versions_that_another_exporter_deletes_meanwhile_are_passed_over(
     for number in range(2, 9):
         upsert(table, number)
     table.export(delta=True)
-    table.clean(retain_hours=0, retain_commits=2)
+    table.maintenance.clean(retain_hours=0, retain_commits=2)
     listed = delta_export.versions_among
 
     def gone_since(names: Sequence[str]) -> list[int]:

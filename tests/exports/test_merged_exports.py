@@ -143,7 +143,7 @@ def test_commits_that_are_no_news_to_readers_give_no_version(tmp_path: Path) -> 
     table.upsert(some(1, 2))
     table.upsert(some(1, v=1))
     merged(table)
-    table.savepoint("s")
+    table.savepoints.create("s")
     again = merged(table)
     assert (again.delta.versions, again.iceberg.snapshots) == (0, 0)
 
@@ -187,11 +187,11 @@ def test_columns_that_change_give_new_overlays(tmp_path: Path) -> None:
     table.upsert(some(1, 2, 3))
     table.upsert(some(1, v=1))
     merged(table)
-    table.add_column("more", pa.string())
+    table.alter.add_column("more", pa.string())
     merged(table)
     table.upsert([{"id": 2, "part": "a", "ts": 1, "v": 2, "more": "x"}])
     merged(table)
-    table.rename_column("v", "value", rewrite=True)
+    table.alter.rename_column("v", "value", rewrite=True)
     table.upsert([{"id": 3, "part": "a", "ts": 1, "value": 3, "more": "y"}])
     merged(table)
     assert merged_rows(path) == plain(table.scan().to_arrow())
@@ -236,7 +236,7 @@ def test_overlays_go_a_day_after_no_readable_slot_has_them(tmp_path: Path) -> No
     table.compact()
     table.upsert(some(1, v=9))
     merged(table)
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     merged(table)
     assert old < overlay_files(path)
     for turn in range(10):  # Iceberg's are looked for every ten metadata files
@@ -253,7 +253,7 @@ def test_a_purge_leaves_no_row_in_an_overlay(tmp_path: Path) -> None:
     table.upsert(some(1, 2, 3))
     table.upsert(some(1, 2, v=777))
     merged(table)
-    report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
+    report = table.maintenance.purge([{"id": 1, "part": "a"}], older_than_hours=0)
     assert report.files_proved
     left = [pa.parquet.read_table(file)["id"].to_pylist() for file in (path / OVERLAYS).glob("*.parquet")]
     assert all(1 not in ids for ids in left)
@@ -271,10 +271,10 @@ def test_an_overlay_that_holds_a_purged_key_is_named(tmp_path: Path) -> None:
     (rows_of,) = (path / OVERLAYS).glob("*.parquet")
     kept = tmp_path / "kept"
     shutil.copy(rows_of, kept)
-    assert table.purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
+    assert table.maintenance.purge([{"id": 1, "part": "a"}], older_than_hours=0).files_proved
     newer = rows_of.with_name(rows_of.name[:16] + "f" * 10 + rows_of.name[26:])
     shutil.copy(kept, newer)
-    report = table.purge([{"id": 1, "part": "a"}], older_than_hours=0)
+    report = table.maintenance.purge([{"id": 1, "part": "a"}], older_than_hours=0)
     assert not report.files_proved and [name.rpartition("/")[2] for name in report.holders] == [newer.name]
 
 

@@ -74,7 +74,7 @@ def test_an_entry_says_what_engines_that_read_hudi_ask_for(catalog: Catalog, tmp
     table = make(path, SCHEMA)
     table.upsert(some("a", "b c"))
     assert changes(table.register("lake.rides", catalog=catalog)) == [("lake.rides", "registered", 2, 0)]
-    found, newest = entry(catalog, "rides"), table.timeline()[-1]
+    found, newest = entry(catalog, "rides"), table.inspect.timeline()[-1]
     assert found["type"] == "EXTERNAL_TABLE" and found["location"].replace("///", "/") == f"file:{path}"
     assert found["columns"] == [*META, ("id", "bigint"), ("v", "bigint")]
     assert found["keys"] == [("part", "string")]
@@ -179,7 +179,7 @@ def test_partitions_that_come_are_added_and_those_that_go_are_dropped(catalog: C
     assert changes(table.register("lake.rides", catalog=catalog)) == [("lake.rides", "refreshed", 2, 1)]
     found = entry(catalog, "rides")
     assert folders(path, found) == ["part=b", "part=c", "part=d"]
-    assert found["parameters"]["last_commit_time_sync"] == table.timeline()[-1].instant
+    assert found["parameters"]["last_commit_time_sync"] == table.inspect.timeline()[-1].instant
     assert (path / "part=a").exists()  # its files are the table's, which still reads them as of before
 
 
@@ -187,7 +187,7 @@ def test_columns_that_come_show_in_the_entry_and_in_its_partitions(catalog: Cata
     table = make(tmp_path / "t", SCHEMA)
     table.upsert(some("a", "b"))
     table.register("lake.rides", catalog=catalog)
-    table.add_column("more", pa.list_(pa.string()))
+    table.alter.add_column("more", pa.list_(pa.string()))
     table.upsert([{"id": 9, "part": "c", "v": 1, "more": ["x"]}])
     assert changes(table.register("lake.rides", catalog=catalog)) == [("lake.rides", "refreshed", 1, 0)]
     found = entry(catalog, "rides")
@@ -389,14 +389,14 @@ def test_two_that_register_at_once_leave_the_partitions_of_the_newer_commit(
     table.register("lake.rides", catalog=metastore)
     found = entry(metastore, "rides")
     assert overtaken and folders(path, found) == ["part=a", "part=b", "part=c"]
-    assert found["parameters"]["last_commit_time_sync"] == hoodoo.open(path).timeline()[-1].instant
+    assert found["parameters"]["last_commit_time_sync"] == hoodoo.open(path).inspect.timeline()[-1].instant
 
 
 def test_a_handle_that_is_behind_registers_what_is_there_now(catalog: Catalog, tmp_path: Path) -> None:
     table = make(tmp_path / "t", SCHEMA)
     behind = hoodoo.open(tmp_path / "t")
     table.upsert(some("a"))
-    table.add_column("more", pa.string())
+    table.alter.add_column("more", pa.string())
     behind.register("lake.rides", catalog=catalog)
     found = entry(catalog, "rides")
     assert list(found["partitions"]) == [("a",)] and found["columns"][-1] == ("more", "string")
@@ -429,7 +429,7 @@ def test_a_column_that_moves_the_others_is_refused_with_what_to_do(metastore: Ca
     table = make(tmp_path / "t", schema)
     table.upsert([{"id": 1, "part": "a", "v": 1, "day": None, "name": "x"}])
     table.register("lake.rides", catalog=metastore)
-    table.drop_column("v", rewrite=True)
+    table.alter.drop_column("v", rewrite=True)
     with pytest.raises(hoodoo.CatalogRefused, match=r"disallow\.incompatible\.col\.type\.changes=false"):
         table.register("lake.rides", catalog=metastore)
 

@@ -88,7 +88,7 @@ def test_a_worker_that_runs_once_says_by_its_exit_code_that_a_catalog_refused(
     table = make(tmp_path / "t", SCHEMA)
     outcome = Worker([table], once=True, register_hudi="lake.rides", catalog=metastore).run()
     assert outcome.failed == (table.path,) and outcome.finished
-    (problem,) = hoodoo.open(table.path).services().problems
+    (problem,) = hoodoo.open(table.path).maintenance.services().problems
     assert "another table" in problem.message and problem.service == "register-hudi lake.rides"
 
 

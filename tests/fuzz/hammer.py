@@ -85,8 +85,8 @@ def table() -> Table:
     made.compact()
     made.upsert(pa.Table.from_pylist([{"id": "k9", "city": "q", "ts": 9, "v": 1.0, "tags": None}], SCHEMA))
     made.insert_overwrite(pa.Table.from_pylist([{"id": "k8", "city": "p", "ts": 9, "v": 1.0, "tags": None}], SCHEMA))
-    made.clean(retain_hours=0, retain_commits=1)
-    made.savepoint("kept")
+    made.maintenance.clean(retain_hours=0, retain_commits=1)
+    made.savepoints.create("kept")
     return made
 
 

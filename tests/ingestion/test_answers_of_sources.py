@@ -62,7 +62,7 @@ def test_an_answer_of_wrong_kinds_cannot_be_made(table: hoodoo.Table, make: Any,
 
     with pytest.raises(OptionError, match=f"'numbers' is not a valid source: .*{said}") as told:
         hoodoo.ingest(answering(plan=plan), table).run()
-    assert told.value.details["source"] == "numbers" and table.applications() == []
+    assert told.value.details["source"] == "numbers" and table.inspect.applications() == []
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -95,7 +95,7 @@ def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_writt
         with pytest.raises(HoodooError, match=said) as told:
             begin(hoodoo.ingest(source, table))
         assert type(told.value) in (DataError, OptionError) and told.value.details["source"] == "numbers"
-    assert table.applications() == [] and table.scan().count() == 0
+    assert table.inspect.applications() == [] and table.scan().count() == 0
 
 
 def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> None:

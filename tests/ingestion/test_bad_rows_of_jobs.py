@@ -75,7 +75,7 @@ def test_text_that_did_not_match_a_column_is_replayed_once_the_column_is_wider(
     put(landing, name, *(lines or [{"id": 1, "v": 1}, {"id": 2, "v": 5_000_000_000}]))
     assert job(landing, table).run().bad == 1
     assert table.quarantine().replay().bad == 1
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     assert table.quarantine().replay().replayed == 1 and table.quarantine().count() == 0
     assert table.get([2])["v"].to_pylist() == [5_000_000_000]
 

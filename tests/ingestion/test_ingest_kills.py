@@ -52,8 +52,11 @@ def test_each_row_is_in_one_commit_whoever_is_killed(tmp_path: Path) -> None:
     running = [start() for _ in range(PROCESSES)]
     try:
         for _ in range(KILLS):
-            before = table.application("job").version
-            wait_for(lambda seen=before: table.application("job").version > seen + 1 or done(table), "two more commits")
+            before = table.inspect.application("job").version
+            wait_for(
+                lambda seen=before: table.inspect.application("job").version > seen + 1 or done(table),
+                "two more commits",
+            )
             if done(table):
                 break
             time.sleep(rng.random() * 0.1)  # at any moment of what they do; nothing is said of how long that takes
@@ -75,13 +78,13 @@ def test_each_row_is_in_one_commit_whoever_is_killed(tmp_path: Path) -> None:
     assert sorted(one["id"] for one in changes["after"].to_pylist() if one) == good
     assert set(changes["op"].to_pylist()) == {"i"}
     assert len(table.quarantine().rows()) == bad
-    assert table.application("job").version == FILES - 1
-    table.sweep(older_than_hours=0)
+    assert table.inspect.application("job").version == FILES - 1
+    table.maintenance.sweep(older_than_hours=0)
     assert table.verify().problems == []
 
 
 def done(table: hoodoo.Table) -> bool:
-    return table.application("job").version == FILES - 1
+    return table.inspect.application("job").version == FILES - 1
 
 
 def test_a_batch_that_does_not_end_in_time_is_given_up_with_exit_code_6(tmp_path: Path) -> None:
@@ -112,4 +115,4 @@ def test_a_batch_that_does_not_end_in_time_is_given_up_with_exit_code_6(tmp_path
         process.send_signal(signal.SIGTERM)
         assert "GAVE_UP" in process.stderr.read()
     assert process.returncode == 6
-    assert hoodoo.open(table.path).application(f"files:{landing}").version == -1
+    assert hoodoo.open(table.path).inspect.application(f"files:{landing}").version == -1

@@ -71,7 +71,7 @@ def test_too_many_values_that_do_not_fit_stop_the_job(folder: Path, table: hoodo
     )
     with pytest.raises(TooManyBadRows, match="200 of 200 rows are bad|of 200 rows are bad"):
         hoodoo.ingest(files(folder), table).run()
-    assert len(table.quarantine().rows()) == 100 and table.application(f"files:{folder}").version == -1
+    assert len(table.quarantine().rows()) == 100 and table.inspect.application(f"files:{folder}").version == -1
 
 
 def test_a_batch_that_lacks_a_column_keeps_overwrites_or_is_refused(folder: Path, table: hoodoo.Table) -> None:
@@ -101,7 +101,7 @@ def test_a_file_without_a_key_column_stops_the_job_and_is_not_taken(
     (folder / name).write_text(text)
     with pytest.raises(ColumnError, match=said):
         hoodoo.ingest(files(folder), table).run()
-    assert table.application(f"files:{folder}").version == -1
+    assert table.inspect.application(f"files:{folder}").version == -1
 
 
 def test_an_object_without_a_key_is_kept_as_it_came(folder: Path, table: hoodoo.Table) -> None:
@@ -168,4 +168,4 @@ def test_a_transform_that_raises_is_named_with_the_line_and_stops_the_job_before
         hoodoo.ingest(files(folder), table, transform=refused).run()
     with pytest.raises(DataError, match="transform raised TypeError: .* on rows of"):
         hoodoo.ingest(files(folder), table, transform=int).run()  # type: ignore[arg-type]
-    assert table.applications() == [] and ids(table) == []
+    assert table.inspect.applications() == [] and ids(table) == []

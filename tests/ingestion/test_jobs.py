@@ -65,7 +65,7 @@ def test_a_source_of_three_methods_is_a_source(table: hoodoo.Table) -> None:
     report = hoodoo.ingest(Numbers(95), table, max_rows=10).run()
     assert (report.batches, report.rows, report.position) == (10, 95, "95")
     assert inserts(table) == list(range(95))
-    assert table.application("numbers").version == 9
+    assert table.inspect.application("numbers").version == 9
     assert [one.position for one in table.history()][:2] == ["95", "90"]
 
 
@@ -78,7 +78,7 @@ def test_several_processes_of_one_job_commit_each_row_once(table: hoodoo.Table) 
     for thread in threads:
         thread.join()
     assert inserts(table) == list(range(200))
-    assert sum(each.report.batches for each in runs) == 20 and table.application("numbers").version == 19
+    assert sum(each.report.batches for each in runs) == 20 and table.inspect.application("numbers").version == 19
 
 
 @pytest.mark.both
@@ -109,7 +109,7 @@ def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_pa
         assert inserts(healed) == [1, 2]
         [position] = healed.quarantine().rows()["position"].to_pylist()
         assert position.startswith("a.jsonl:line:2:")
-        assert healed.application(f"files:{folder}").version == 0
+        assert healed.inspect.application(f"files:{folder}").version == 0
         assert healed.verify().problems == []
     assert number > 8
 
@@ -138,7 +138,7 @@ def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Pat
     assert table.quarantine().original(position).to_pylist() == [{"payload": '{"id": 5'}]
     done = table.quarantine().replay()
     assert (done.replayed, done.bad) == (0, 2) and "cannot be decoded as a row" in str(done.details)
-    report_of_purge = table.purge([{"id": 1, "part": "b"}], older_than_hours=0)
+    report_of_purge = table.maintenance.purge([{"id": 1, "part": "b"}], older_than_hours=0)
     assert report_of_purge.quarantine_unread == 1 and not report_of_purge.files_proved
     assert table.quarantine().drop(position) == 1
 
@@ -149,7 +149,7 @@ def test_too_many_bad_rows_stop_the_job_before_their_batch(folder: Path, table: 
         hoodoo.ingest(files(folder), table).run()
     with pytest.raises(TooManyBadRows):
         hoodoo.ingest(files(folder), table, max_bad_rows=1, max_bad_share=1).run()
-    assert ids(table) == [] and table.application(f"files:{folder}").version == -1
+    assert ids(table) == [] and table.inspect.application(f"files:{folder}").version == -1
     assert len(table.quarantine().rows()) == 2  # to be looked at
     assert hoodoo.ingest(files(folder), table, max_bad_share=0.5).run().bad == 2
     assert len(table.quarantine().rows()) == 2 and len(ids(table)) == 100
@@ -185,11 +185,11 @@ def test_a_position_that_is_too_long_for_a_slot_lies_in_a_file_that_a_sweep_keep
         put(folder, f"{number:050d}.jsonl", row(number))
     hoodoo.ingest(files(folder), table, max_bytes=1 << 15).run()
     assert ids(table) == list(range(1_200))
-    kept = table.application(f"files:{folder}").position
+    kept = table.inspect.application(f"files:{folder}").position
     assert kept.startswith("sha256:")
     store = table.handle.store
     assert len(list(store.list(POSITIONS))) > 1
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     assert [key for key, _ in store.list(POSITIONS)] == [POSITIONS + kept.removeprefix("sha256:")]
     assert hoodoo.ingest(files(folder), table).run().batches == 0
     assert table.verify().problems == []
@@ -222,7 +222,7 @@ def test_a_job_that_always_comes_second_says_so(table: hoodoo.Table) -> None:
     class Second(Numbers):
         def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
             yield from super().read(planned, columns, unknown)
-            at = table.application("numbers")
+            at = table.inspect.application("numbers")
             table.upsert([], transaction=at.next(f"{int(at.position or 0) + 1}"))
 
     job = hoodoo.ingest(Second(10_000), hoodoo.open(table.path))
@@ -295,7 +295,7 @@ def test_the_second_signal_ends_a_job_at_once(folder: Path, table: hoodoo.Table)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert table.application("numbers").version == -1
+    assert table.inspect.application("numbers").version == -1
 
 
 def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table: hoodoo.Table) -> None:
@@ -365,7 +365,7 @@ def test_a_source_that_does_not_move_on_is_not_read_for_ever(table: hoodoo.Table
 
     with pytest.raises(DataError, match=r"plan\(\) has to move on"):
         hoodoo.ingest(Standing(1), table).run()
-    assert table.application("numbers").version == 0
+    assert table.inspect.application("numbers").version == 0
 
 
 def test_bad_rows_of_a_source_have_the_columns_that_it_says() -> None:

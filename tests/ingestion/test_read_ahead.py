@@ -110,7 +110,7 @@ def test_a_part_that_was_read_for_other_columns_is_read_again(table: hoodoo.Tabl
 
     def widened() -> None:
         assert source.reading[2].wait(PATIENCE_S)
-        hoodoo.open(table.path).add_column("w", "double")
+        hoodoo.open(table.path).alter.add_column("w", "double")
 
     before_write(job, 1, widened)
     job.run()

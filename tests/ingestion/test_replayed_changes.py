@@ -45,7 +45,7 @@ def test_an_event_is_replayed_with_its_own_order_once_its_column_is_wider(table:
     events = [row("c", 1, 1, "a", 1), row("u", 1, BIG, "b", 2), row("c", 2, BIG, "c", 3), row("c", 3, BIG, "d", 4)]
     assert take(table, *events, row("u", 3, 7, "e", 5), at_once=at_once).bad == 3
     assert table.quarantine().replay().bad == 3
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     done = table.quarantine().replay()
     assert (done.replayed, done.bad, table.quarantine().count()) == (3, 0, 0)
     assert stored(table) == [(1, BIG, "b", 2), (2, BIG, "c", 3), (3, 7, "e", 5)]
@@ -65,7 +65,7 @@ def test_a_delete_is_replayed_once_its_position_in_the_log_is_not_needed(tmp_pat
     table = hoodoo.create(tmp_path / "t", pa.schema([ID, LSN]), key="id")
     inserts = [change("c", {"id": one}, {"id": one}, lsn=one) for one in (1, 2)]
     assert take(table, *inserts, change("d", {"id": 1}, before={"id": 1}, lsn=None)).bad == 1
-    table.drop_column("_event_lsn")
+    table.alter.drop_column("_event_lsn")
     assert table.quarantine().replay(overwrite=True).replayed == 1 and table.scan().to_arrow()["id"].to_pylist() == [2]
 
 
@@ -73,7 +73,7 @@ def test_a_delete_is_replayed_once_its_position_in_the_log_is_not_needed(tmp_pat
 def test_an_event_whose_row_was_deleted_later_does_not_bring_the_row_back(table: hoodoo.Table, at_once: int) -> None:
     events = [row("c", 1, 1, "a", 1), row("u", 1, BIG, "b", 2), gone(1, 3), row("c", 2, BIG, "c", 4), gone(2, 5)]
     assert take(table, *events, at_once=at_once).bad == 2
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     table.quarantine().replay()
     assert table.count() == 0 and table.quarantine().count() == 0
 
@@ -81,7 +81,7 @@ def test_an_event_whose_row_was_deleted_later_does_not_bring_the_row_back(table:
 def test_a_row_that_came_again_after_its_delete_waits_and_is_replayed(table: hoodoo.Table) -> None:
     take(table, row("c", 1, 1, "a", 1), gone(1, 2), row("c", 1, BIG, "b", 3))
     assert table.quarantine().count() == 1
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     assert table.quarantine().replay().replayed == 1 and stored(table) == [(1, BIG, "b", 3)]
 
 
@@ -119,7 +119,7 @@ def test_an_avro_event_is_replayed_without_a_registry(table: hoodoo.Table) -> No
     event = {"after": {"id": 1, "v": BIG}, "source": {"lsn": 1}, "op": "c"}
     source = Changes([(wire(0, key, {"id": 1}), wire(1, value, event))], registry=KnownSchemas(key, value))
     assert hoodoo.ingest(source, table, name="job", max_bad_share=1).run().bad == 1
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     assert table.quarantine().replay().replayed == 1 and stored(table) == [(1, BIG, None, 1)]
 
 
@@ -136,7 +136,7 @@ def test_without_an_order_an_event_replaces_a_row_only_if_told(tmp_path: Path) -
     table = hoodoo.create(tmp_path / "t", pa.schema([ID, ("v", pa.int32())]), key="id")
     events = [change("c", {"id": one}, {"id": one, "v": BIG}) for one in (1, 2)]
     take(table, *events, change("u", {"id": 1}, {"id": 1, "v": 7}))
-    table.widen_column("v", "bigint")
+    table.alter.widen_column("v", "bigint")
     with pytest.raises(hoodoo.OptionError, match="no order_by"):
         table.quarantine().replay()
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "v": 7}]
@@ -146,7 +146,7 @@ def test_without_an_order_an_event_replaces_a_row_only_if_told(tmp_path: Path) -
 
 def test_a_purge_finds_the_events_of_a_key(table: hoodoo.Table) -> None:
     take(table, row("c", 1, 1, "a", 1), row("u", 1, BIG, "b", 2), row("c", 2, BIG, "c", 3))
-    table.purge([{"id": 1}], older_than_hours=0)
+    table.maintenance.purge([{"id": 1}], older_than_hours=0)
     left = table.quarantine().rows().to_pylist()
     assert len(left) == 1 and sent({"id": 2}) in left[0]["payload"]
 

@@ -40,7 +40,7 @@ def test_what_each_batch_brought_is_told_after_its_commit(table: hoodoo.Table) -
     told = list[BatchReport]()
 
     def tell(batch: BatchReport) -> None:
-        assert hoodoo.open(table.path).application("numbers").version == batch.version
+        assert hoodoo.open(table.path).inspect.application("numbers").version == batch.version
         told.append(batch)
 
     report = hoodoo.ingest(Numbers(25), table).run(each_batch=tell)
@@ -72,10 +72,13 @@ def test_metrics_say_what_a_job_did_and_what_waits(table: hoodoo.Table, caplog: 
 
 
 def test_the_applications_of_a_table_are_listed(table: hoodoo.Table) -> None:
-    assert table.applications() == []
+    assert table.inspect.applications() == []
     hoodoo.ingest(Numbers(10), table, name="b").run()
     table.upsert([row(70)], transaction=("a", 3))
-    assert [(one.name, one.version, one.position) for one in table.applications()] == [("a", 3, ""), ("b", 0, "10")]
+    assert [(one.name, one.version, one.position) for one in table.inspect.applications()] == [
+        ("a", 3, ""),
+        ("b", 0, "10"),
+    ]
 
 
 def test_bad_rows_are_counted_by_what_is_wrong_with_them(table: hoodoo.Table) -> None:

@@ -60,7 +60,7 @@ def test_of_two_who_reset_a_job_one_is_told(landing: Path, table: hoodoo.Table) 
     job.reset("earliest", 0)
     with pytest.raises(CommitConflict, match="has the number 1, not 0"):
         job.reset("earliest", 0)
-    assert table.application("job").version == 1
+    assert table.inspect.application("job").version == 1
 
 
 def test_a_position_of_before_is_a_place_and_one_of_another_source_is_none(
@@ -76,7 +76,7 @@ def test_a_position_of_before_is_a_place_and_one_of_another_source_is_none(
     for wrong in ("yesterday", "", '{"source":"files"}', '{"source":"kafka","id":"","offsets":"t,0:1"}', "{"):
         with pytest.raises((OptionError, SourceLost)):
             again.reset(wrong, again.reported().version)
-    assert table.application("job").version == 1
+    assert table.inspect.application("job").version == 1
 
 
 def test_a_table_that_follows_another_one_is_reset_by_time_or_to_all_of_it(tmp_path: Path, table: hoodoo.Table) -> None:
@@ -97,7 +97,7 @@ def test_a_table_that_follows_another_one_is_reset_by_time_or_to_all_of_it(tmp_p
 
 
 def table_version(table: hoodoo.Table) -> int:
-    return table.application("job").version
+    return table.inspect.application("job").version
 
 
 class Numbers(Source):

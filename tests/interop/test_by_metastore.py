@@ -85,7 +85,7 @@ def changed(table: hoodoo.Table, name: str, catalog: Catalog) -> None:
     first = pa.Table.from_pylist([row(n, "oslo" if n % 2 else "rome") for n in range(6)], SCHEMA)
     table.upsert(first)
     table.register(f"lake.{name}", catalog=catalog)
-    table.add_column("more", pa.string())
+    table.alter.add_column("more", pa.string())
     gone = {"small": 1, "day": dt.date(2026, 1, 2)} if name == "trips" else {"city": "oslo"}
     table.upsert(pa.Table.from_pylist([row(n, "bonn") for n in (10, 11)], SCHEMA).append_column("more", [["x", "y"]]))
     table.upsert(pa.Table.from_pylist([row(n, "rome", Fare=99.0, more="z") for n in (0, 2)], table.schema))
@@ -168,7 +168,7 @@ def same_partitions(asked: Asked) -> None:
         assert sorted(one["partition"] for one in shown) == ["city=bonn", "city=rome"], name
     trips = hoodoo.open(asked.folder / "trips")
     shown = {one["partition"] for one in asked.rows["show partitions lake.trips"]}
-    assert shown == set(trips.files().to_pydict()["partition"]) and "small=1/day=2026-01-02" not in shown
+    assert shown == set(trips.inspect.files().to_pydict()["partition"]) and "small=1/day=2026-01-02" not in shown
     count = trips.scan(where="day = '2026-01-01' AND small = 0").count()
     assert asked.rows[OF_TWO] == [{"n": count}] and count
 

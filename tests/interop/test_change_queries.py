@@ -170,7 +170,7 @@ def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_s
         require_same(hudi, table, path, 1)
         table.compact()
     else:
-        assert table.cluster(by=["fare"]).units
+        assert table.maintenance.cluster(by=["fare"]).units
     table.upsert(batch(("k2", "sf", 40, 2.9)))
     table.upsert(batch(("k7", "la", 50, 7.9), ("k9", "la", 50, 9.9)))
     table.insert_overwrite(batch(("k7", "la", 60, 7.0), ("z", "la", 60, 7.0)))
@@ -270,8 +270,8 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
     table.upsert(batch(("a", "p", 5, 9.0), ("f", "q", 2, 6.5)))
     require_same(hudi, table, path, 1)
     assert table.verify().problems == []
-    assert table.purge(batch(("b", "p", 0, 0.0))).files_proved
-    table.clean(retain_hours=0, retain_commits=1)
+    assert table.maintenance.purge(batch(("b", "p", 0, 0.0))).files_proved
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert logs_in(path) == live_logs(table)
     assert table.verify().problems == []
 
@@ -325,9 +325,9 @@ def test_hudis_cleaner_takes_change_logs_with_their_base_files_and_we_know(
     assert not there & logs_in(path)
     table.upsert(batch(("k1", "sf", 30, 1.0), ("n30", "sf", 30, 1.0)))
     assert table.verify().problems == []
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert logs_in(path) == live_logs(table)
-    assert set(table.sweep(older_than_hours=0).kinds) <= {"index_entries"}
+    assert set(table.maintenance.sweep(older_than_hours=0).kinds) <= {"index_entries"}
 
 
 @KINDS
@@ -340,7 +340,7 @@ def test_hudis_change_query_goes_on_after_our_cleaner(hudi: SparkSession, tmp_pa
         if kind == "merge_on_read":
             table.upsert(batch(("k2", "sf", ts, 1.0)))
             table.compact()
-    cleaned = table.clean(retain_hours=0, retain_commits=3)
+    cleaned = table.maintenance.clean(retain_hours=0, retain_commits=3)
     assert cleaned.files
     wanted = ours(table, cleaned.min_readable, table.cursor.seq - 1)
     assert hudis(hudi, path, completed(table, cleaned.min_readable), completed(table, table.cursor.seq)) == wanted

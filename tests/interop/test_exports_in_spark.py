@@ -157,7 +157,7 @@ def test_no_upkeep_of_iceberg_or_delta_deletes_a_file_and_no_write_gets_in(spark
     with pytest.raises(Exception, match="hoodoo"):
         more.write.format("delta").mode("append").save(str(path))
     assert before <= {file for file in path.rglob("*") if file.is_file()}
-    for key in table.sweep(0).external:  # what a refused write left
+    for key in table.maintenance.sweep(0).external:  # what a refused write left
         assert path / key not in before
         (path / key).unlink()
     assert table.verify().ok
@@ -169,11 +169,11 @@ def test_spark_sees_columns_that_changed(spark: SparkSession, path: Path) -> Non
     table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32()), ("b", pa.string())]))
     table.upsert([{"id": 1, "part": "x", "a": 1, "b": "one"}, {"id": 2, "part": "y", "a": 2, "b": "two"}])
     table.export(delta=True, iceberg=True)
-    table.add_column("c", pa.int64())
+    table.alter.add_column("c", pa.int64())
     table.upsert([{"id": 3, "part": "x", "a": 3, "b": "three", "c": 3}])
     table.export(delta=True, iceberg=True)
-    table.rename_column("b", "label", rewrite=True)
-    table.drop_column("a")
+    table.alter.rename_column("b", "label", rewrite=True)
+    table.alter.drop_column("a")
     table.upsert([{"id": 4, "part": "y", "label": "four", "c": None}])
     table.export(delta=True, iceberg=True)
     check(spark, path)
@@ -206,7 +206,7 @@ def test_spark_starts_at_a_checkpoint_once_a_clean_took_versions(spark: SparkSes
         table.upsert(rows(turn, turn + 1, version=turn, part="ab"[turn % 2]))
         table.compact()
     table.export(delta=True, iceberg=True)
-    table.clean(retain_hours=0, retain_commits=2)
+    table.maintenance.clean(retain_hours=0, retain_commits=2)
     table.upsert(rows(2, 77))
     table.export(delta=True, iceberg=True)
     check(spark, path)

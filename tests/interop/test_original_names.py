@@ -33,7 +33,7 @@ def test_hudi_reads_and_writes_a_table_of_renamed_columns(
 ) -> None:
     path = tmp_path / "t"
     table = hoodoo.create(path, SCHEMA, key="Order ID", partition_by="day", type=kind, rename="snake")
-    originals = table.original_names
+    originals = table.inspect.original_names
     table.upsert([ROW | {"Order ID": 1}, ROW | {"Order ID": 2}])
     table.update({"größe": '"größe" + 1'}, where='"Order ID" = 1')
     found = sorted((row["order_id"], row["grosse"], row["say"], row["s_x"]["zip_code"]) for row in hudi_rows(path))
@@ -41,7 +41,7 @@ def test_hudi_reads_and_writes_a_table_of_renamed_columns(
     ddl = "order_id bigint, grosse double, say string, s_x struct<zip_code: string>, day string"
     hudi_write(path, [(3, 9.0, "y", ("20121",), "mon")], ddl, "upsert", hudi_session.NO_METADATA_TABLE)
     again = hoodoo.open(path)
-    assert again.original_names == originals
+    assert again.inspect.original_names == originals
     again.upsert([ROW | {"Order ID": 2, "größe": 7.0}])
     back = again.scan(names="original").to_arrow().sort_by("Order ID").to_pylist()
     assert [(row["Order ID"], row["größe"], row["s x"]["Zip Code"]) for row in back] == [

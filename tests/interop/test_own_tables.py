@@ -202,7 +202,7 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     assert compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs == 5
     assert same() == before
     table.upsert(batch(("k19", "sf", 50, 19.5)))
-    table.clean(retain_hours=0, retain_commits=1)  # the five logs go, the one that stands for them stays
+    table.maintenance.clean(retain_hours=0, retain_commits=1)  # the five logs go, the one that stands for them stays
     logged = same()
     hudi_write(
         path,
@@ -218,11 +218,11 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     assert same() == expected
     table.compact()
     assert same() == expected
-    report = table.purge(batch(("k3", "sf", 0, 0.0), ("k5", "la", 0, 0.0)))
+    report = table.maintenance.purge(batch(("k3", "sf", 0, 0.0), ("k5", "la", 0, 0.0)))
     assert report.files_proved
     assert same() == [row for row in expected if row[:2] not in (("k3", "sf"), ("k5", "la"))]
     table.set_options(partition_ttl_hours=1e-6)
-    assert table.expire().partitions
+    assert table.maintenance.expire().partitions
     assert same() == []
 
 

@@ -267,11 +267,11 @@ def test_hudi_reads_partial_blocks_through_changes_of_columns_but_pulls_whole_ro
     began = completed(whole)
     whole.upsert([{"id": "a", "note": "p", "city": "rome"}], columns="given")
     assert hudi_rows(tmp_path / "whole", begin=began) == [row("a", 1, 1.0, "p")]
-    table.add_column("more", pa.int64())
+    table.alter.add_column("more", pa.int64())
     table.upsert([{"id": "b", "more": 7, "city": "rome"}, {"id": "c", "more": 8, "city": "rome"}], columns="given")
     wanted["b"]["more"], wanted["c"]["more"] = 7, 8
     same([*SCHEMA.names, "more"])
-    table.drop_column("fare")
+    table.alter.drop_column("fare")
     table.upsert([{"id": "c", "ts": 5, "note": "q", "city": "rome"}], columns="given")
     wanted["c"] |= {"ts": 5, "note": "q"}
     same([name for name in (*SCHEMA.names, "more") if name != "fare"])

@@ -106,7 +106,7 @@ def test_hudi_reads_a_restored_table_at_every_instant(
     table = make(path, kind)
     first = table.upsert(batch(("k1", "sf", 11, 1.0)))
     before = ours(table)
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     changed = table.insert_overwrite(batch(("z", "la", 1, 0.0)))
     table.delete(batch(("k2", "sf", 0, 0.0)))
     other = ours(table)
@@ -125,7 +125,7 @@ def test_hudis_cleaner_leaves_what_our_savepoint_keeps(
     path = tmp_path / "t"
     table = make(path, "copy_on_write")
     before = ours(table)
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     hard = NO_METADATA_TABLE | {
         "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
         "hoodie.clean.fileversions.retained": "1",
@@ -189,8 +189,8 @@ def test_hudi_reads_on_over_the_timeline_that_we_archived(
     table.upsert(batch(("k1", "sf", 90, 1.0)))
     moment[0] += 60 * DAY_MS
     table.upsert(batch(("k2", "sf", 95, 2.0)))
-    table.clean(retain_hours=0, retain_commits=1)
-    assert table.archive(keep_instants=2).instants >= 8
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    assert table.maintenance.archive(keep_instants=2).instants >= 8
     assert archived_timeline.newest(table.handle.store)
     now = ours(table)
     assert plain(hudi_rows(path)) == now

@@ -156,20 +156,20 @@ def told(request: pytest.FixtureRequest, hudi: SparkSession, tmp_path: Path) -> 
 
 
 def test_everybody_reads_the_same_after_each_change_that_only_touches_slots_and_logs(told: Told) -> None:
-    told.changed(lambda table: table.add_column("n", pa.int32()))
-    told.changed(lambda table: table.widen_column("a", pa.int64()))
-    told.changed(lambda table: table.drop_column("b"))
-    told.changed(lambda table: table.move_column("n", first=True))
-    told.changed(lambda table: table.widen_column("amount", pa.decimal128(14, 3)))
-    told.changed(lambda table: table.add_column("s.z", pa.int32()))
+    told.changed(lambda table: table.alter.add_column("n", pa.int32()))
+    told.changed(lambda table: table.alter.widen_column("a", pa.int64()))
+    told.changed(lambda table: table.alter.drop_column("b"))
+    told.changed(lambda table: table.alter.move_column("n", first=True))
+    told.changed(lambda table: table.alter.widen_column("amount", pa.decimal128(14, 3)))
+    told.changed(lambda table: table.alter.add_column("s.z", pa.int32()))
     told.goes_back()
     told.spark_writes(told.ours()[0] | {"ts": 99, "n": 7, "a": 2**40, "s": {"x": 1, "y": None, "z": 5}})
 
 
 def test_everybody_reads_the_same_after_each_change_that_rewrites_files(told: Told) -> None:
-    told.changed(lambda table: table.rename_column("g", "gg", rewrite=True))
-    told.changed(lambda table: table.rename_column("s.y", "yy", rewrite=True))
-    told.changed(lambda table: table.widen_column("f", pa.float64(), rewrite=True))
+    told.changed(lambda table: table.alter.rename_column("g", "gg", rewrite=True))
+    told.changed(lambda table: table.alter.rename_column("s.y", "yy", rewrite=True))
+    told.changed(lambda table: table.alter.widen_column("f", pa.float64(), rewrite=True))
     told.changed(lambda table: table.alter([hoodoo.DropColumn("b"), hoodoo.AddColumn("b", pa.int64())], rewrite=True))
     told.goes_back()
     told.spark_writes(told.ours()[0] | {"ts": 99, "gg": 7, "b": 2**40, "s": {"x": 1, "yy": "by spark"}})
@@ -177,17 +177,17 @@ def test_everybody_reads_the_same_after_each_change_that_rewrites_files(told: To
 
 def test_everybody_reads_the_same_after_columns_got_types_that_their_values_fit(told: Told) -> None:
     told.table.update({"b": "CAST(a AS VARCHAR)"})
-    told.changed(lambda table: table.retype_column("b", pa.int64(), rewrite=True))
-    told.changed(lambda table: table.retype_column("amount", pa.decimal128(6, 2), rewrite=True))
-    told.changed(lambda table: table.retype_column("f", pa.decimal128(10, 2), rewrite=True))
+    told.changed(lambda table: table.alter.retype_column("b", pa.int64(), rewrite=True))
+    told.changed(lambda table: table.alter.retype_column("amount", pa.decimal128(6, 2), rewrite=True))
+    told.changed(lambda table: table.alter.retype_column("f", pa.decimal128(10, 2), rewrite=True))
     told.goes_back()
     told.spark_writes(told.ours()[0] | {"ts": 99, "b": 2**40, "f": Decimal("0.5")})
 
 
 def test_everybody_reads_the_same_after_a_restore_over_a_change(told: Told) -> None:
     position, names = told.table.cursor, told.table.schema.names
-    told.changed(lambda table: table.rename_column("b", "bb", rewrite=True))
-    told.changed(lambda table: table.add_column("n", pa.int32()))
+    told.changed(lambda table: table.alter.rename_column("b", "bb", rewrite=True))
+    told.changed(lambda table: table.alter.add_column("n", pa.int32()))
     told.table.restore(position)
     told.table = hoodoo.open(told.path)
     assert told.table.schema.names == names
@@ -214,7 +214,7 @@ def test_everybody_reads_what_salvage_kept_of_a_table_with_changed_columns(told:
     assert group.base
     base = told.path / group.base.file.path
     base.write_bytes(base.read_bytes()[:-200])
-    report = told.table.salvage(accept_loss=True)
+    report = told.table.maintenance.salvage(accept_loss=True)
     assert report.lost
     told.table = hoodoo.open(told.path)
     told.same()
@@ -266,10 +266,10 @@ def test_columns_that_spark_changes_by_names_on_our_table_are_read_before_and_af
     assert told.ours() == told.theirs()
     values = {row["id"]: row["a"] for row in told.ours()}
     assert (values["k4"], values["k5"]) == (44, 24)  # the old value is back
-    unadopted = [(one.changes, one.ids) for one in hoodoo.open(told.path).schemas()]
+    unadopted = [(one.changes, one.ids) for one in hoodoo.open(told.path).inspect.schemas()]
     told.table = hoodoo.open(told.path)
     told.write(("adopts", "ny"))
-    assert [(one.changes, one.ids) for one in hoodoo.open(told.path).schemas()] == unadopted
+    assert [(one.changes, one.ids) for one in hoodoo.open(told.path).inspect.schemas()] == unadopted
     assert in_order(told.table.scan(as_of=position).to_arrow().to_pylist()) == then
     assert told.ours() == told.theirs()
     assert told.table.verify().problems == []

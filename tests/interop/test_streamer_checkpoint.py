@@ -66,14 +66,14 @@ def test_hudis_streamer_finds_our_newest_place_behind_every_commit(
     table = make(path, kind)
     table.upsert(row("k1"))
     assert place(hudi, path) == ""
-    table.upsert(row("k2"), transaction=table.application("orders").next("a", "shop.orders,0:123,1:456"))
+    table.upsert(row("k2"), transaction=table.inspect.application("orders").next("a", "shop.orders,0:123,1:456"))
     assert place(hudi, path) == "shop.orders,0:123,1:456"
     table.upsert(row("k1", 2))
     table.delete(pa.table({"id": ["k2"], "city": ["sf"], "ts": [3], "fare": [0.0]}))
-    table.cluster()
+    table.maintenance.cluster()
     table.compact()
     assert place(hudi, path) == "shop.orders,0:123,1:456"
-    table.upsert([], transaction=table.application("orders").next("b", "shop.orders,0:200,1:456"))
+    table.upsert([], transaction=table.inspect.application("orders").next("b", "shop.orders,0:200,1:456"))
     assert place(hudi, path) == "shop.orders,0:200,1:456"
     assert [one["id"] for one in hudi_rows(path)] == ["k1"]
     words = hudi.sparkContext._jvm.org.apache.hudi.common.util.CheckpointUtils  # type: ignore[union-attr]
@@ -87,17 +87,17 @@ def test_a_place_that_hudi_committed_is_found_repeated_and_respected(
 ) -> None:
     path = tmp_path / "t"
     table = make(path, kind)
-    table.upsert(row("k1"), transaction=table.application("orders").next("a", "orders,0:1"))
+    table.upsert(row("k1"), transaction=table.inspect.application("orders").next("a", "orders,0:1"))
     hudi_write(path, [("k1", "sf", 2, 2.0)], DDL, "upsert", NO_METADATA_TABLE)  # a writer that says nothing
-    table.upsert(row("k1", 3), transaction=table.application("orders").next("b", "orders,0:2"))
+    table.upsert(row("k1", 3), transaction=table.inspect.application("orders").next("b", "orders,0:2"))
     hudi_write(path, [("k1", "sf", 4, 4.0)], DDL, "upsert", says("orders,0:9"))
-    assert hoodoo.open(path).application("hudi-streamer").position == "orders,0:9"
+    assert hoodoo.open(path).inspect.application("hudi-streamer").position == "orders,0:9"
     with pytest.raises(Overtaken):
-        table.upsert(row("k1", 5), transaction=table.application("orders").next("c", "orders,0:3"))
+        table.upsert(row("k1", 5), transaction=table.inspect.application("orders").next("c", "orders,0:3"))
     table.upsert(row("k1", 6))
     assert place(hudi, path) == "orders,0:9"
     hudi_write(path, [("k1", "sf", 7, 7.0)], DDL, "upsert", says("orders,0:12"))
-    found = hoodoo.open(path).application("hudi-streamer")
+    found = hoodoo.open(path).inspect.application("hudi-streamer")
     assert (found.version, found.position) == (1, "orders,0:12")
     assert hoodoo.open(path).scan().to_arrow()["fare"].to_pylist() == [7.0]
     table.upsert(row("k1", 8))

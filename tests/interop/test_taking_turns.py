@@ -108,8 +108,8 @@ def our_delete(turns: Turns, table: Table) -> None:
 def our_services(turns: Turns, table: Table) -> None:
     our_upsert(turns, table)
     table.compact()
-    table.cluster(by="fare")
-    table.clean(retain_hours=0, retain_commits=0)
+    table.maintenance.cluster(by="fare")
+    table.maintenance.clean(retain_hours=0, retain_commits=0)
 
 
 def our_overwrite(turns: Turns, table: Table) -> None:

@@ -42,7 +42,7 @@ def test_apache_hudi_reads_and_writes_a_table_that_hoodoo_upgraded(
 ) -> None:
     path, facts = golden.unpack(name, tmp_path), golden.facts(name)
     table = hoodoo.open(path)
-    table.adopt()
+    table.maintenance.adopt()
     upgraded = (path / PROPERTIES).read_text()
     before = plain(facts["snapshot"])
 
@@ -76,6 +76,6 @@ def test_apache_hudi_reads_what_a_crashed_upgrade_left(hudi: SparkSession, tmp_p
     step = {"the compaction's commit": r"\.hoodie/\d+\.commit", "the timeline": ".*clean", "the properties": PROPERTIES}
     store.fault = lambda number, operation, key: "die after" if re.fullmatch(step[where], key) else None
     with pytest.raises(Died):
-        dying.adopt()
+        dying.maintenance.adopt()
     rows = hudi_session.hudi_frame(hudi, path).collect()
     assert plain([row.asDict(recursive=True) for row in rows]) == plain(facts["snapshot"])

@@ -45,12 +45,12 @@ def test_each_message_is_in_one_commit_whoever_is_killed(kafka: Broker, tmp_path
     commits = last // KILLS
 
     def done() -> bool:
-        return table.application("job").version == last
+        return table.inspect.application("job").version == last
 
     running = [start() for _ in range(PROCESSES)]
     try:
         for kill in range(KILLS):
-            wait_for(lambda few=commits * kill: table.application("job").version >= few, "some more commits")
+            wait_for(lambda few=commits * kill: table.inspect.application("job").version >= few, "some more commits")
             time.sleep(rng.random() * 0.1)  # at any moment of what they do; nothing is said of how long that takes
             victim = running.pop(rng.randrange(PROCESSES))
             victim.kill()
@@ -75,6 +75,6 @@ def test_each_message_is_in_one_commit_whoever_is_killed(kafka: Broker, tmp_path
     assert sorted(one.rpartition(":")[0] for one in positions) == sorted(
         f"{number % PARTITIONS}:{number // PARTITIONS}" for number in range(0, MESSAGES, BAD_EVERY)
     )
-    assert table.application("job").version == last
-    table.sweep(older_than_hours=0)
+    assert table.inspect.application("job").version == last
+    table.maintenance.sweep(older_than_hours=0)
     assert table.verify().problems == []

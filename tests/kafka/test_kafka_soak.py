@@ -143,7 +143,7 @@ def test_a_job_that_goes_on_loses_nothing_and_repeats_nothing(kafka: Broker, tmp
         "kafka-soak",
         seconds=SECONDS,
         messages=source.sent,
-        commits=table.application("job").version + 1,
+        commits=table.inspect.application("job").version + 1,
         kills=killed,
         mb=mb,
         mapped_mb=mapped_mb,

@@ -197,7 +197,7 @@ def test_messages_that_were_deleted_after_the_plan_are_lost(kafka: Broker, table
     source.meanwhile = lambda: delete_before(kafka, topic, 5)
     with pytest.raises(SourceLost, match="on_loss='skip'"):
         hoodoo.ingest(source, table).run()
-    assert table.scan().count() == 0 and table.application(source.name).version == -1
+    assert table.scan().count() == 0 and table.inspect.application(source.name).version == -1
 
 
 def test_a_job_that_skips_what_is_lost_plans_again_if_it_was_deleted_after_the_plan(
@@ -255,7 +255,7 @@ def test_a_bad_message_of_a_recreated_topic_is_kept_beside_that_of_the_old_one(
     job().run()
     make_anew(kafka, topic)
     kafka.put(topic, b"bad")
-    job().reset("earliest", table.application("job").version)
+    job().reset("earliest", table.inspect.application("job").version)
     assert job().run().bad == 1 and table.quarantine().count() == 2
 
 

@@ -49,15 +49,15 @@ def table(tmp_path: Path) -> hoodoo.Table:
 
 def test_a_commit_and_a_slot_are_positions_in_every_form_that_people_have_them(table: hoodoo.Table) -> None:
     first = table.history()[1]
-    entry = next(one for one in table.timeline() if one.slot == 2)
+    entry = next(one for one in table.inspect.timeline() if one.slot == 2)
     for written in (first, entry, 2, np.int64(2), "2", first.cursor, first.instant, table.scan(as_of=2)):
         assert table.scan(as_of=written).to_arrow().to_pylist() == [{"id": 1}]
         assert table.incremental(written).to_arrow().to_pylist() == [{"id": 2}]
         assert table.changes("earliest", until=written).count() == 1
     result = table.delete([{"id": 1}])
     assert table.scan(as_of=result).to_arrow().to_pylist() == [{"id": 2}]
-    table.savepoint("then", as_of=first)
-    assert table.savepoints()["then"].seq == 2
+    table.savepoints.create("then", as_of=first)
+    assert table.savepoints.list()["then"].seq == 2
     with pytest.raises(hoodoo.CommitConflict):
         table.upsert([{"id": 3}], if_head=first)
     table.upsert([{"id": 3}], if_head=result)
@@ -108,9 +108,9 @@ def test_a_time_without_zone_is_refused_with_a_line_that_works(table: hoodoo.Tab
 def test_whoever_wants_to_undo_a_commit_by_a_rollback_is_led_to_restore(table: hoodoo.Table) -> None:
     last = table.history()[0]
     with pytest.raises(hoodoo.AlreadyCommitted, match=r"restore\(2\)"):
-        table.rollback(last.instant)
+        table.maintenance.rollback(last.instant)
     with pytest.raises(hoodoo.PositionError, match=r"restore\(position\)"):
-        table.rollback(last)  # type: ignore[arg-type]
+        table.maintenance.rollback(last)  # type: ignore[arg-type]
     table.restore(2)
     assert table.scan().to_arrow().to_pylist() == [{"id": 1}]
 
@@ -118,5 +118,5 @@ def test_whoever_wants_to_undo_a_commit_by_a_rollback_is_led_to_restore(table: h
 def test_whoever_reads_as_of_a_pending_instant_is_led_to_rollback(table: hoodoo.Table) -> None:
     with table.handle.context().timeline.attempt("deltacommit", b"", b"") as pending:
         for call in (lambda: table.scan(as_of=pending.instant), lambda: table.restore(pending.instant)):
-            with pytest.raises(hoodoo.PositionError, match=r"rollback\(\) removes this write"):
+            with pytest.raises(hoodoo.PositionError, match=r"maintenance\.rollback\(\) removes this write"):
                 call()

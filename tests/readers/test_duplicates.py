@@ -1,4 +1,4 @@
-"""Keys that have more than one row: `Table.duplicates`, on the command line too, and what a table says of it."""
+"""Keys that have more than one row: `inspect.duplicates`, on the command line too, and what a table says of it."""
 
 from __future__ import annotations
 
@@ -45,20 +45,23 @@ def test_keys_of_several_partitions_are_named_with_their_count_and_folders(
         {"id": 2, "partition": "p2", "count": 2, "partitions": ["city=oslo", "city=rome"]},
         {"id": 3, "partition": "p3", "count": 3, "partitions": ["city=bonn", "city=oslo", "city=rome"]},
     ]
-    assert table.duplicates().to_pylist() == expected
+    assert table.inspect.duplicates().to_pylist() == expected
     config, history, view = table.handle.at(None)
     assert duplicates(history, config, view, part_rows).to_pylist() == expected
     earlier = table.history()[-3]  # the upsert to oslo
-    assert table.duplicates(as_of=earlier)["id"].to_pylist() == [2, 3, 4, 5]
-    assert table.duplicates(as_of="earliest").num_rows == 0
-    assert table.duplicates().schema.field("partitions").type == pa.list_(pa.string())
+    assert table.inspect.duplicates(as_of=earlier)["id"].to_pylist() == [2, 3, 4, 5]
+    assert table.inspect.duplicates(as_of="earliest").num_rows == 0
+    assert table.inspect.duplicates().schema.field("partitions").type == pa.list_(pa.string())
 
 
 def test_a_table_without_duplicates_has_none_and_the_columns_all_the_same(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
-    assert table.duplicates().num_rows == 0
+    assert table.inspect.duplicates().num_rows == 0
     table.insert(rows(*range(100), city="rome"))
-    assert table.duplicates().schema.names == ["id", "count", "partitions"] and table.duplicates().num_rows == 0
+    assert (
+        table.inspect.duplicates().schema.names == ["id", "count", "partitions"]
+        and table.inspect.duplicates().num_rows == 0
+    )
 
 
 def test_a_new_table_says_once_what_a_key_is_where_keys_may_move(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_snapshot_that_was_cleaned_away_is_an_error_of_the_query(tmp_path: Pat
     assert isinstance(frame, pl.LazyFrame)
     for ts in (2, 3, 4):
         table.upsert(wide(range(10), ts))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     for ask in (dataset.to_table, dataset.head, frame.collect, lambda *_: next(dataset.get_fragments()).to_table()):
         with pytest.raises(hoodoo.SnapshotExpired):
             ask(5) if ask == dataset.head else ask()
@@ -411,8 +411,8 @@ def test_a_condition_of_duckdb_in_the_scan_runs_within_a_query_of_duckdb(table: 
 def test_renamed_and_new_columns_and_deletes_are_seen(tmp_path: Path, reads: Reads) -> None:
     table = hoodoo.create(tmp_path / "t", WIDE, key="id", partition_by="day", order_by="ts", compact_after_logs=None)
     table.upsert(wide(range(300)))
-    table.rename_column("c1", "first", rewrite=True)
-    table.add_column("late", pa.string())
+    table.alter.rename_column("c1", "first", rewrite=True)
+    table.alter.add_column("late", pa.string())
     table.delete([{"id": 150, "day": "d1"}])
     reads.clear()
     assert asked_of_duckdb(table.scan(), "first BETWEEN 149 AND 151 AND late IS NULL") == [149, 151]

@@ -197,10 +197,10 @@ def test_all_versions_up_to_an_old_savepoint_are_its_rows(tmp_path: Path) -> Non
     """They were the rows of the earliest readable snapshot, which came later."""
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", clean_every=None)
     table.upsert([row(1)])
-    table.savepoint("s")
+    table.savepoints.create("s")
     for number in range(5):
         table.upsert([row(1, fare=float(number)), row(number + 2)])
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     found = table.changes("earliest", "s", versions="all").to_arrow().to_pylist()
     assert [(one["op"], one["after"]) for one in found] == [("i", row(1))]
 
@@ -289,7 +289,7 @@ def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(
     table.compact()
     table.upsert([row(40)])
     view = table.handle.history.view(then.seq)
-    assert hoodoo.open(table.path).clean(retain_hours=0, retain_commits=0).files
+    assert hoodoo.open(table.path).maintenance.clean(retain_hours=0, retain_commits=0).files
     seen = table.handle.look()._replace(view=view)
     monkeypatch.setattr(table.handle, "at", lambda position: seen)
     with pytest.raises(hoodoo.SnapshotExpired):
@@ -367,7 +367,7 @@ def test_a_key_that_came_back_elsewhere_and_was_clustered_is_one_update(tmp_path
     source.upsert([{"id": 10, "v": "x"}, {"id": 11, "v": "x"}])
     for step in (None, "v"):
         if step:
-            source.cluster(by=step)
+            source.maintenance.cluster(by=step)
         for rows in (source.changes(since), source.diff(since)):
             found = [(row["op"], row["after"]["id"]) for row in rows.to_arrow().to_pylist()]
             assert sorted(found) == [("i", 10), ("u", 11)]
@@ -411,14 +411,14 @@ def test_all_versions_from_the_earliest_are_read_after_cleaning_forgot_a_schema(
     how = {"type": "copy_on_write", "clean_every": None}
     table = hoodoo.create(tmp_path / "t", columns, key="id", partition_by="p", **how)
     table.insert([{"id": 1, "p": "a", "n": 1}])
-    table.add_column("x", pa.int64(), default=None)
+    table.alter.add_column("x", pa.int64(), default=None)
     table.upsert([{"id": 1, "p": "a", "n": 2, "x": 1}])
-    table.add_column("y", pa.int64(), default=None)
+    table.alter.add_column("y", pa.int64(), default=None)
     for number in range(3):
         table.upsert([{"id": 2, "p": "b", "n": number, "x": 1, "y": 1}])
     table.upsert([{"id": 1, "p": "a", "n": 3, "x": 1, "y": 1}])
     table.upsert([{"id": 2, "p": "b", "n": 9, "x": 1, "y": 1}])
-    table.clean(retain_hours=0, retain_commits=3)
+    table.maintenance.clean(retain_hours=0, retain_commits=3)
     table = hoodoo.open(table.path)
     first = table.handle.history.head().min_readable
     found = table.changes("earliest", versions="all").to_arrow()

@@ -162,7 +162,7 @@ def test_rows_over_logs_of_older_columns_are_read_with_and_without_their_keys(tm
     """A rewrite of such a slice named the record key twice and ended in a KeyError."""
     table = make(tmp_path / "t", "avro", "ts")
     table.upsert(batch([1, 2], 6, random.Random(1)))
-    table.add_column("later", pa.int64())
+    table.alter.add_column("later", pa.int64())
     assert slices.lies_over_rows(group(table))
     assert table.scan(columns=["later"]).to_arrow()["later"].null_count == 1000
     keyed = table.scan(columns=["_hoodie_record_key", "later"], meta=True).to_arrow()

@@ -91,7 +91,7 @@ def test_columns_that_the_condition_does_not_look_at_are_decoded_where_a_row_mat
 
 
 def test_a_condition_on_a_column_that_the_file_lacks_sees_nulls_or_its_default(table: hoodoo.Table) -> None:
-    table.add_column("late", pa.int64())
+    table.alter.add_column("late", pa.int64())
     assert table.scan(where="late is null").count() == ROWS
     assert table.scan(where="late is not null or n = 5").to_arrow()["n"].to_pylist() == [5]
     assert table.update({"late": "n"}, where="late is null AND n < 3").updated == 3

@@ -397,7 +397,7 @@ def test_every_kind_of_problem_is_planted_once_at_least() -> None:
 def test_a_file_that_only_a_savepoint_needs_is_looked_at_too(tmp_path: Path) -> None:
     """It was cut to ten bytes, and the table called sound; restoring the savepoint then failed."""
     table = make(tmp_path / "t")
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     table.compact()
     old = next(one.path for one in table.handle.history.head().superseded if one.path.endswith(".parquet"))
     (Path(table.path) / old).write_bytes(b"PAR1 short")
@@ -428,7 +428,7 @@ def test_a_table_that_changes_during_the_check_is_not_called_damaged(
         for n in range(times):
             other.upsert([{"id": n % 9, "n": n}])
             if n % 3 == 0:
-                other.compact(logs_min=1), other.clean()
+                other.compact(logs_min=1), other.maintenance.clean()
 
     work(20)
     for step in ("_checkpoint", "_planted", "_shortened", "_superseded", "_partition"):

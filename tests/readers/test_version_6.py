@@ -82,8 +82,8 @@ WRITES: dict[str, Callable[[hoodoo.Table], Any]] = {
     "delete": lambda table: table.delete(table.scan().to_arrow()),
     "delete where": lambda table: table.delete(where="id = 'k1'"),
     "compact": lambda table: table.compact(),
-    "clean": lambda table: table.clean(),
-    "savepoint": lambda table: table.savepoint("here"),
+    "clean": lambda table: table.maintenance.clean(),
+    "savepoint": lambda table: table.savepoints.create("here"),
     "verify": lambda table: table.verify(),
 }
 
@@ -154,9 +154,9 @@ def test_changes_of_version_6_are_those_of_its_instants(tmp_path: Path) -> None:
 
 def test_the_timeline_of_version_6_shows_what_is_pending(tmp_path: Path) -> None:
     table, facts, _ = opened(tmp_path, "v6_mor_rolled_back")
-    (pending,) = (entry for entry in table.timeline() if entry.state in ("requested", "inflight"))
+    (pending,) = (entry for entry in table.inspect.timeline() if entry.state in ("requested", "inflight"))
     assert pending.action == "deltacommit" and pending.instant > facts["instants"][-1]["instant"]
-    plans = hoodoo.open(golden.unpack("v6_mor_pending_compaction", tmp_path)).timeline()
+    plans = hoodoo.open(golden.unpack("v6_mor_pending_compaction", tmp_path)).inspect.timeline()
     assert [entry.action for entry in plans if entry.state == "planned"] == ["compaction"]
 
 
@@ -335,7 +335,7 @@ def test_instants_of_14_digits_are_read(tmp_path: Path) -> None:
     assert table.scan(as_of=first, where="id = 'k1'").to_arrow()["fare"].to_pylist() == [1.0]
     assert table.scan(where="id = 'k1'").to_arrow()["fare"].to_pylist() == [11.0]
     with pytest.raises(hoodoo.UnsupportedTable, match="14 digits"):
-        table.adopt()
+        table.maintenance.adopt()
 
 
 def test_deletes_that_java_serialised_are_refused(tmp_path: Path) -> None:

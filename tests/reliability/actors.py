@@ -126,7 +126,7 @@ def write(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, n
             result = apply(table, kind, rows, (name, number))
         except hoodoo.CommitUnknown as problem:
             notes.note(unknown=number, instant=problem.details["instant"])
-            notes.note(resolved=number, committed=table.resolve(problem.details["instant"]))
+            notes.note(resolved=number, committed=table.maintenance.resolve(problem.details["instant"]))
         except HoodooError as problem:
             notes.note(failed=number, code=problem.code, text=str(problem)[:300])
         else:
@@ -198,7 +198,7 @@ def move(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, na
         if rng.random() < 0.5:
             notes.note(merged=compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs)
         else:
-            done = table.cluster(by=rng.choice((None, ["ts"])))
+            done = table.maintenance.cluster(by=rng.choice((None, ["ts"])))
             notes.note(clustered=done.units, yielded=done.yielded)
         time.sleep(0.2)
 
@@ -208,9 +208,9 @@ def clean(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, n
     included.
     """
     while not place.over:
-        notes.note(cleaned=table.clean(retain_hours=0, retain_commits=rng.randint(8, 20)).files)
+        notes.note(cleaned=table.maintenance.clean(retain_hours=0, retain_commits=rng.randint(8, 20)).files)
         if rng.random() < 0.3:
-            swept = table.sweep(older_than_hours=place.dead_after_s / 3600)
+            swept = table.maintenance.sweep(older_than_hours=place.dead_after_s / 3600)
             notes.note(swept=swept.files, rolled_back=swept.rolled_back)
         time.sleep(0.2)
 

@@ -205,10 +205,10 @@ def _tidied(table: hoodoo.Table, judge: Judge, outcome: Outcome, folder: Path) -
         table.handle.store.delete(key)
     table.compact()  # first: what a dead worker wrote for a plan that is open still is no orphan
     time.sleep(0.01)
-    swept = table.sweep(older_than_hours=0)
+    swept = table.maintenance.sweep(older_than_hours=0)
     outcome.counts |= {"orphans swept": swept.files, "rolled back at the end": swept.rolled_back}
     outcome.violations += [f"after one sweep an orphan is left: {key}" for key in orphans(table)]
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     outcome.violations += [f"verify: {problem}" for problem in table.verify().problems]
     if actors.fingerprint(table.scan().to_arrow().to_pylist()) != wanted:
         outcome.violations.append("compaction, clean and sweep changed the rows")

@@ -100,5 +100,5 @@ def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(
     )
     assert judge.violations == []
     assert judge.counts["commits acknowledged"] >= KILLS
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     assert table.verify().problems == []

@@ -136,7 +136,7 @@ def _while_stopped(pid: int, act: Callable[[], bool]) -> bool:
 
 def roll_back(table: hoodoo.Table, instant: str) -> bool:
     try:
-        table.rollback(instant)
+        table.maintenance.rollback(instant)
         return True
     except hoodoo.AlreadyCommitted:
         return False
@@ -144,7 +144,7 @@ def roll_back(table: hoodoo.Table, instant: str) -> bool:
 
 def sweep(table: hoodoo.Table, instant: str) -> bool:
     time.sleep(0.005)
-    return table.sweep(older_than_hours=0).rolled_back > 0
+    return table.maintenance.sweep(older_than_hours=0).rolled_back > 0
 
 
 def test_without_hours_a_sweep_ends_a_write_that_is_dated_ahead_of_the_clock(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_without_hours_a_sweep_ends_a_write_that_is_dated_ahead_of_the_clock(tmp
     table.upsert(rows("a", 1, 2, 3))
     dead = table.handle.timeline.begin("commit")
     assert dead.instant > instant_of_ms(started)
-    assert table.sweep(older_than_hours=1).rolled_back == 0
-    assert table.sweep(older_than_hours=0).rolled_back == 1
+    assert table.maintenance.sweep(older_than_hours=1).rolled_back == 0
+    assert table.maintenance.sweep(older_than_hours=0).rolled_back == 1
 
 
 @pytest.mark.parametrize("end", [roll_back, sweep])
@@ -202,7 +202,7 @@ def _one_won(path: Path, life: Run) -> None:
         ), context
     wanted = {1: "zombie", 2: "zombie", 3: "a", 9: "zombie"} if life.told == "committed" else {1: "a", 2: "a", 3: "a"}
     time.sleep(0.005)
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     assert kill_loop.orphans(table) == [], context
     assert {row["id"]: row["who"] for row in table.scan().to_arrow().to_pylist()} == wanted, context
     assert {row["id"]: row["who"] for row in hudi_rows(path)} == wanted, context

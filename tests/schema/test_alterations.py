@@ -64,7 +64,7 @@ def still(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     seq = table.cursor.seq
     yield table
     assert hoodoo.open(table.path).cursor.seq == seq
-    assert len(table.schemas()) == 1 and table.verify().problems == []
+    assert len(table.inspect.schemas()) == 1 and table.verify().problems == []
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -257,9 +257,12 @@ def test_a_change_costs_what_its_class_says_and_shows_no_change_of_rows(
     assert table.diff(since).to_arrow().num_rows == 0
     old = table.scan(as_of=since).to_arrow()
     assert old.schema.remove_metadata() == pa.schema([(f.name, f.type) for f in SCHEMA])
-    assert table.schema_at(since).names == SCHEMA.names
-    assert [version.id for version in table.schemas()] == [1, 2]
-    assert table.schemas()[1].cursor == done.cursor and table.schemas()[1].schema.names == table.schema.names
+    assert table.inspect.schema_at(since).names == SCHEMA.names
+    assert [version.id for version in table.inspect.schemas()] == [1, 2]
+    assert (
+        table.inspect.schemas()[1].cursor == done.cursor
+        and table.inspect.schemas()[1].schema.names == table.schema.names
+    )
 
 
 def meta(table: hoodoo.Table) -> list[dict[str, Any]]:
@@ -272,7 +275,7 @@ def test_schemas_say_in_words_what_each_change_was_and_ids_stay(tmp_path: Path) 
     table.alter([AddColumn("new", pa.int32()), DropColumn("d"), MakeNullable("must")])
     table.alter([RenameColumn("a", "aa"), WidenColumn("f", pa.float64()), RenameColumn("s.x", "xx")], rewrite=True)
     table.alter([RenameColumn("aa", "a"), MoveColumn("a", first=True), AddColumn("d", pa.string())], rewrite=True)
-    first, second, third, fourth = table.schemas()
+    first, second, third, fourth = table.inspect.schemas()
     assert first.changes[0].startswith("create id, part") and first.cursor.seq == 0
     assert sorted(second.changes) == ["add new int32", "drop d", "make must nullable"]
     assert sorted(third.changes) == ["rename a to aa", "rename s.x to xx", "widen f from float to double"]
@@ -286,7 +289,7 @@ def test_a_column_that_was_made_nullable_takes_nulls_from_then_on(tmp_path: Path
     table = make(tmp_path / "t", "merge_on_read")
     with pytest.raises(hoodoo.ColumnError):
         table.upsert(batch(row(3, must=None)))
-    table.make_nullable("must")
+    table.alter.make_nullable("must")
     table.upsert(batch(row(3, must=None)))
     assert table.schema.field("must").nullable
     assert table.get([3])["must"].to_pylist() == [None]
@@ -316,10 +319,10 @@ def test_a_default_is_what_later_batches_without_the_column_mean_also_once_it_is
     """A float's default became another number where the column was widened to double, as its values do not."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id", type="copy_on_write")
     table.upsert([{"id": 1}])
-    table.add_column("n", kind, default=default)
+    table.alter.add_column("n", kind, default=default)
     table.upsert([{"id": 2}])
     if wider:
-        table.widen_column("n", wider, rewrite=True)
+        table.alter.widen_column("n", wider, rewrite=True)
         table.upsert([{"id": 3}])
     found = {one["id"]: one["n"] for one in table.scan().to_arrow().to_pylist()}
     if pa.types.is_float32(kind):
@@ -330,7 +333,7 @@ def test_a_default_is_what_later_batches_without_the_column_mean_also_once_it_is
 
 def test_a_column_added_without_a_default_is_asked_for_in_every_batch(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
-    table.add_column("new", pa.int32())
+    table.alter.add_column("new", pa.int32())
     with pytest.raises(hoodoo.ColumnError, match="'new'"):
         table.upsert(batch(row(3)))
     table.upsert(batch(row(3)), missing="null")
@@ -340,15 +343,15 @@ def test_a_column_added_without_a_default_is_asked_for_in_every_batch(tmp_path: 
 def test_a_restore_brings_the_columns_of_its_position_back_and_ids_are_not_given_twice(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     then = table.cursor
-    table.savepoint("before")
+    table.savepoints.create("before")
     table.alter([DropColumn("a"), AddColumn("new", pa.int32())])
-    used = table.schemas()[-1].ids["new"]
+    used = table.inspect.schemas()[-1].ids["new"]
     table.restore("before")
     assert table.schema.names == SCHEMA.names and table.get([1])["a"].to_pylist() == [5]
     assert table.diff(then).to_arrow().num_rows == 0
-    table.add_column("other", pa.int32())
-    assert table.schemas()[-1].ids["other"] > used
-    assert [version.id for version in table.schemas()] == [1, 2, 3, 4]
+    table.alter.add_column("other", pa.int32())
+    assert table.inspect.schemas()[-1].ids["other"] > used
+    assert [version.id for version in table.inspect.schemas()] == [1, 2, 3, 4]
 
 
 def test_a_diff_to_an_earlier_snapshot_has_the_columns_of_that_one(tmp_path: Path) -> None:
@@ -371,13 +374,13 @@ def test_changes_since_a_snapshot_whose_schemas_the_newest_has_forgotten(tmp_pat
     still had it: changes since then called them damaged.
     """
     table = make(tmp_path / "t", "copy_on_write")
-    table.add_column("n1", pa.int32(), default=1)
+    table.alter.add_column("n1", pa.int32(), default=1)
     table.upsert(batch(row(1, a=6), row(2, part="q")))  # files of schema 2
-    table.add_column("n2", pa.int32(), default=2)
+    table.alter.add_column("n2", pa.int32(), default=2)
     since = table.upsert(batch(row(3))).cursor
     table.upsert(batch(row(1, a=7), row(2, part="q", a=7), row(3, a=7)))
-    table.clean(retain_hours=0, retain_commits=2)
-    assert [version.id for version in table.schemas()] == [3]
+    table.maintenance.clean(retain_hours=0, retain_commits=2)
+    assert [version.id for version in table.inspect.schemas()] == [3]
     found = table.changes(since).to_arrow().to_pylist()
     assert sorted((one["op"], one["before"]["a"], one["after"]["a"]) for one in found) == [
         ("u", 2, 7),

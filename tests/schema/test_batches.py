@@ -77,7 +77,7 @@ def test_a_column_that_is_filled_with_null_replaces_the_stored_value_as_rows_are
 
 @pytest.mark.parametrize("write", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
 def test_every_write_fills_what_is_missing(table: hoodoo.Table, write: str) -> None:
-    table.add_column("n", pa.string(), default="none")
+    table.alter.add_column("n", pa.string(), default="none")
     getattr(table, write)(arrow([{"id": 1, "part": "p", "ts": 2, "must": 2}]), missing="null")
     assert one(table) == FULL | {"ts": 2, "must": 2, "a": None, "s": None, "n": "none"}
 
@@ -136,7 +136,7 @@ FORMS: list[Callable[[list[dict[str, Any]]], Any]] = [
 def test_rows_of_any_form_may_lack_columns_and_bring_new_ones(tmp_path: Path, form: int) -> None:
     schema = pa.schema([("id", pa.int64()), ("a", pa.int32()), ("t", pa.timestamp("us", "UTC"))])
     table = hoodoo.create(tmp_path / "t", schema, key="id", type="copy_on_write")
-    table.add_column("n", pa.string(), default="d")
+    table.alter.add_column("n", pa.string(), default="d")
     rows = [{"id": 1, "new": 1.5}, {"id": 2, "new": 2.5}]
     table.upsert(FORMS[form](rows), evolve=True, missing="null")
     found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
@@ -156,7 +156,7 @@ def test_without_evolve_a_new_column_a_new_field_or_a_wider_value_is_refused(tab
     ):
         with pytest.raises(hoodoo.ColumnError):
             table.upsert(arrow([row], **kinds))
-    assert len(table.schemas()) == 1
+    assert len(table.inspect.schemas()) == 1
 
 
 def test_evolve_adds_columns_and_fields_and_widens_in_one_write(table: hoodoo.Table) -> None:
@@ -170,12 +170,12 @@ def test_evolve_adds_columns_and_fields_and_widens_in_one_write(table: hoodoo.Ta
     assert one(table) == FULL | {"s": {"x": 1, "y": "y", "z": None}, "new": None}
     table.upsert(arrow([FULL | {"id": 3}]))  # who knows nothing of new columns goes on
     assert one(table, 3)["new"] is None
-    assert len(table.schemas()) == 2
+    assert len(table.inspect.schemas()) == 2
 
 
 def test_pythons_integers_widen_a_column_only_where_one_of_them_needs_it(table: hoodoo.Table) -> None:
     table.upsert([FULL | {"a": 5}], evolve=True)
-    assert len(table.schemas()) == 1 and table.schema.field("a").type == pa.int32()
+    assert len(table.inspect.schemas()) == 1 and table.schema.field("a").type == pa.int32()
     table.upsert([FULL | {"id": 2, "a": 2**40}], evolve=True)
     assert table.schema.field("a").type == pa.int64() and one(table, 2)["a"] == 2**40
 
@@ -203,7 +203,7 @@ def test_what_is_not_exact_or_has_no_good_name_is_refused_with_evolve_too(
     with pytest.raises((hoodoo.ColumnError, hoodoo.SchemaError)) as refused:
         table.upsert([row], evolve=True)
     assert str(refused.value.details["column"]).strip("'").startswith(column)
-    assert len(table.schemas()) == 1 and table.scan().count() == 0
+    assert len(table.inspect.schemas()) == 1 and table.scan().count() == 0
 
 
 def test_a_field_in_which_a_batch_has_only_nulls_is_no_news(table: hoodoo.Table) -> None:
@@ -213,7 +213,7 @@ def test_a_field_in_which_a_batch_has_only_nulls_is_no_news(table: hoodoo.Table)
     row = FULL | {"s": {"x": None, "y": None}, "l": [], "m": None}
     table.upsert([row], evolve=True)
     table.upsert([row | {"id": 2}])
-    assert one(table) == row and len(table.schemas()) == 1
+    assert one(table) == row and len(table.inspect.schemas()) == 1
 
 
 def test_a_column_of_another_kind_is_refused_though_it_has_the_name(table: hoodoo.Table) -> None:
@@ -221,7 +221,7 @@ def test_a_column_of_another_kind_is_refused_though_it_has_the_name(table: hoodo
         table.upsert([FULL | {"s": 1}], evolve=True)
     with pytest.raises(hoodoo.ColumnError):
         table.upsert([FULL | {"a": {"x": 1}}], evolve=True)
-    assert len(table.schemas()) == 1
+    assert len(table.inspect.schemas()) == 1
 
 
 def test_a_wider_nested_value_is_refused_rather_than_made_null(table: hoodoo.Table) -> None:
@@ -233,11 +233,11 @@ def test_a_wider_nested_value_is_refused_rather_than_made_null(table: hoodoo.Tab
 
 def test_a_name_that_files_still_hold_is_not_added_by_a_batch(table: hoodoo.Table) -> None:
     table.upsert(arrow([FULL]))
-    table.drop_column("a")
+    table.alter.drop_column("a")
     with pytest.raises(hoodoo.RewriteNeeded):
         table.upsert(arrow([FULL | {"id": 2, "a": 7}]), evolve=True)
     assert "a" not in one(table)
-    table.add_column("a", pa.int32(), rewrite=True)
+    table.alter.add_column("a", pa.int32(), rewrite=True)
     table.upsert(arrow([FULL | {"id": 2, "a": 7}]), evolve=True)
     assert (one(table)["a"], one(table, 2)["a"]) == (None, 7)
 

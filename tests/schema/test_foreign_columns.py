@@ -49,7 +49,7 @@ def require_all(table: hoodoo.Table, facts: dict[str, Any]) -> None:
     for instant in facts["instants"]:
         scan = table.scan(as_of=instant["instant"])
         assert rows_of(scan) == own(instant["rows"])
-        assert sorted(table.schema_at(instant["instant"]).names) == sorted(instant["columns"])
+        assert sorted(table.inspect.schema_at(instant["instant"]).names) == sorted(instant["columns"])
 
 
 @pytest.mark.parametrize("name", golden.CHANGED_COLUMNS)
@@ -67,10 +67,10 @@ def a_newer_row(table: hoodoo.Table) -> pa.Table:
 @pytest.mark.parametrize("name", BY_NAMES)
 def test_a_table_changed_by_names_is_written_on_without_a_rewrite(tmp_path: Path, name: str) -> None:
     table, facts = hoodoo.open(golden.unpack(name, tmp_path)), golden.facts(name)
-    changes = [version.changes for version in table.schemas()]
+    changes = [version.changes for version in table.inspect.schemas()]
     table.upsert(a_newer_row(table))
     table = hoodoo.open(tmp_path / name)
-    assert [version.changes for version in table.schemas()] == changes
+    assert [version.changes for version in table.inspect.schemas()] == changes
     for instant in facts["instants"]:
         assert rows_of(table.scan(as_of=instant["instant"])) == own(instant["rows"])
     expected = [row | ({"ts": 99} if row["id"] == "k3" else {}) for row in own(facts["snapshot"])]
@@ -81,8 +81,8 @@ def test_a_table_changed_by_names_is_written_on_without_a_rewrite(tmp_path: Path
 @pytest.mark.parametrize("name", BY_NAMES)
 def test_a_column_that_comes_back_has_its_id_and_its_old_values(tmp_path: Path, name: str) -> None:
     table = hoodoo.open(golden.unpack(name, tmp_path))
-    born, *_, now = table.schemas()
-    dropped = next(version for version in table.schemas() if version.changes == ("drop a",))
+    born, *_, now = table.inspect.schemas()
+    dropped = next(version for version in table.inspect.schemas() if version.changes == ("drop a",))
     assert "a" not in dropped.ids and now.ids["a"] == born.ids["a"]
     values = {row["id"]: row["a"] for row in rows_of(table.scan())}
     assert values == {"k1": "11", "k2": str(2**40), "k3": "3", "k4": "four", "k5": "5"}
@@ -98,7 +98,11 @@ def test_the_first_write_to_a_table_with_an_internal_schema_asks_for_a_rewrite_a
     table, facts = hoodoo.open(golden.unpack(name, tmp_path)), golden.facts(name)
     batch = a_newer_row(table)
     head = rows_of(table.scan())
-    for write in (lambda: table.upsert(batch), lambda: table.delete(batch), lambda: table.add_column("x", pa.int32())):
+    for write in (
+        lambda: table.upsert(batch),
+        lambda: table.delete(batch),
+        lambda: table.alter.add_column("x", pa.int32()),
+    ):
         with pytest.raises(hoodoo.RewriteNeeded, match="rewrite=True") as refused:
             write()
         assert refused.value.details["groups"] > 0
@@ -132,9 +136,9 @@ def test_positions_and_ids_are_the_same_before_and_after_adoption(tmp_path: Path
     path = golden.unpack(name, tmp_path)
     shutil.copytree(path, tmp_path / "unadopted")
     table = hoodoo.open(path)
-    before = [(version.cursor.seq, version.ids) for version in table.schemas()]
+    before = [(version.cursor.seq, version.ids) for version in table.inspect.schemas()]
     table.alter([], rewrite=True) if name in BY_IDS else table.upsert(a_newer_row(table))
-    after = [(version.cursor.seq, version.ids) for version in hoodoo.open(path).schemas()]
+    after = [(version.cursor.seq, version.ids) for version in hoodoo.open(path).inspect.schemas()]
     assert after[: len(before)] == before
 
 
@@ -182,7 +186,7 @@ def test_a_type_that_another_engine_widened_stands_in_no_change_of_ours(tmp_path
     table = hoodoo.open(tmp_path / "t")
     assert table.schema.field("f").type == pa.float64()
     assert table.scan().to_arrow()["f"].to_pylist() == [0.1]
-    assert table.add_column("n", pa.int32(), default=None).groups == 0
+    assert table.alter.add_column("n", pa.int32(), default=None).groups == 0
     assert table.alter([], rewrite=True).groups == 1
     assert table.alter([], rewrite=True).instant == ""
     table.upsert(pa.table({"id": ["k2"], "f": [0.2], "m": [1]}), evolve=True)

@@ -42,7 +42,7 @@ def test_slots_and_checkpoints_of_a_table_whose_columns_never_changed_say_nothin
     table = make(tmp_path / "t", checkpoint_every=2)
     table.compact()
     table.delete([{"id": 2}])
-    table.cluster()
+    table.maintenance.cluster()
     for path in (tmp_path / "t" / SLOTS).iterdir():
         said = json.loads(path.read_bytes())
         assert "columns" not in said.get("needs", ())
@@ -58,12 +58,12 @@ def test_slots_and_checkpoints_of_a_table_whose_columns_never_changed_say_nothin
 
 def test_a_table_whose_columns_changed_is_refused_by_who_does_not_know_of_it(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    done = table.add_column("n", pa.int32(), default=None)
+    done = table.alter.add_column("n", pa.int32(), default=None)
     table.upsert([{"id": 3, "a": 3}])
     for seq in (done.cursor.seq, done.cursor.seq + 1):
         said = json.loads(encode(table.handle.history.slot(seq)))
         assert said["v"] == 3 and "columns" in said["needs"]
-    table.move_column("n", first=True)
+    table.alter.move_column("n", first=True)
     assert table.handle.history.head().needs == {"columns", "order"}
 
 
@@ -149,11 +149,11 @@ def test_a_table_that_was_changed_many_times_reads_right_and_opens_by_parsing_fe
     table = make(tmp_path / "t", type="copy_on_write", checkpoint_every=5)
     for number in range(changes):
         if number % 3 == 0:
-            table.add_column(f"n{number}", pa.int32(), default=number)
+            table.alter.add_column(f"n{number}", pa.int32(), default=number)
         elif number % 3 == 1:
-            table.move_column(f"n{number - 1}", first=True)
+            table.alter.move_column(f"n{number - 1}", first=True)
         else:
-            table.drop_column(f"n{number - 2}")
+            table.alter.drop_column(f"n{number - 2}")
     table.upsert([{"id": 3, "a": 3}])
     schema_history._parsed.cache_clear()
     again = hoodoo.open(table.path)
@@ -161,6 +161,6 @@ def test_a_table_that_was_changed_many_times_reads_right_and_opens_by_parsing_fe
     names = ["id", "a"]
     assert again.scan(columns=names).to_arrow().sort_by("id").to_pylist() == want
     assert schema_history._parsed.cache_info().misses <= 8
-    assert len(again.schemas()) == changes + 1
-    assert again.schema_at(hoodoo.Cursor(again.cursor.table, 3)).names == ["id", "a"]
+    assert len(again.inspect.schemas()) == changes + 1
+    assert again.inspect.schema_at(hoodoo.Cursor(again.cursor.table, 3)).names == ["id", "a"]
     assert again.verify().problems == []

@@ -64,7 +64,7 @@ def test_a_dataframe_may_lack_columns_and_bring_new_ones(
     if large and way == "upsert":
         monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
     table = make(tmp_path / "t", "merge_on_read")
-    table.add_column("n", pa.int32(), default=4)
+    table.alter.add_column("n", pa.int32(), default=4)
     frame = spark.sql("select 2L id, 5L a, named_struct('x', 6, 'y', 'new') s, date'2026-01-01' d")
     if way == "upsert":
         table.upsert(frame, evolve=True, missing="null")
@@ -98,9 +98,9 @@ def test_staged_rows_are_brought_to_the_columns_that_the_table_has_by_then(
         if change == "rename":
             other.alter([RenameColumn("a", "aa"), RenameColumn("s.x", "xx")], rewrite=True)
         elif change == "drop":
-            other.drop_column("a")
+            other.alter.drop_column("a")
         else:
-            other.add_column("m", pa.int32(), default=1)
+            other.alter.add_column("m", pa.int32(), default=1)
         return complete(self, draft)
 
     monkeypatch.setattr(Transaction, "complete", late)

@@ -77,8 +77,8 @@ def test_renamed_fields_keep_their_values(table: hoodoo.Table) -> None:
 
 def test_a_value_of_a_dropped_column_does_not_come_back_under_one_of_its_name(table: hoodoo.Table) -> None:
     set_aside(table, row(1, a="secret"), row(2, a=None))
-    table.drop_column("a")
-    table.add_column("a", pa.string(), default="new", rewrite=True)
+    table.alter.drop_column("a")
+    table.alter.add_column("a", pa.string(), default="new", rewrite=True)
     assert replayed(table) == (1, 1)
     assert found(table) == {2: row(2, a="new") | {"l": [{"x": 2, "y": "y"}, None]}}
     assert "dropped" in table.quarantine().replay().details[0]
@@ -86,8 +86,8 @@ def test_a_value_of_a_dropped_column_does_not_come_back_under_one_of_its_name(ta
 
 def test_a_column_added_since_is_its_default_or_null_where_the_caller_says_so(table: hoodoo.Table) -> None:
     set_aside(table, row(1))
-    table.add_column("d", pa.int32(), default=7)
-    table.add_column("e", pa.int32())
+    table.alter.add_column("d", pa.int32(), default=7)
+    table.alter.add_column("e", pa.int32())
     assert replayed(table) == (0, 1)
     assert "missing" in table.quarantine().replay().details[0]
     assert replayed(table, missing="null") == (1, 0)
@@ -98,8 +98,8 @@ def test_a_column_added_since_is_its_default_or_null_where_the_caller_says_so(ta
 
 def test_a_row_is_kept_once_also_where_columns_were_renamed_between_two_tries(table: hoodoo.Table) -> None:
     set_aside(table, row(1))
-    table.rename_column("b", "bb", rewrite=True)
-    table.rename_column("bb", "b", rewrite=True)
+    table.alter.rename_column("b", "bb", rewrite=True)
+    table.alter.rename_column("bb", "b", rewrite=True)
     set_aside(table, row(1))
     assert table.quarantine().count() == 1
     assert table.quarantine().original(table.quarantine().rows()["position"][0].as_py()).schema.metadata is None
@@ -107,7 +107,7 @@ def test_a_row_is_kept_once_also_where_columns_were_renamed_between_two_tries(ta
 
 def test_a_purge_looks_into_rows_of_older_columns(table: hoodoo.Table) -> None:
     set_aside(table, row(1), row(2))
-    table.drop_column("a")
-    table.purge(pa.table({"id": [1]}), older_than_hours=0)
+    table.alter.drop_column("a")
+    table.maintenance.purge(pa.table({"id": [1]}), older_than_hours=0)
     left = table.quarantine().rows()["position"].to_pylist()
     assert len(left) == 1 and table.quarantine().original(left[0])["id"].to_pylist() == [2]

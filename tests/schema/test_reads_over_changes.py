@@ -30,7 +30,7 @@ def make(path: Path, kind: str, **options: Any) -> hoodoo.Table:
     quiet: dict[str, Any] = {"compact_after_logs": None, "clean_every": None}
     table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", type=kind, **quiet | options)
     table.upsert(pa.Table.from_pylist([row(key) for key in range(9)], schema=SCHEMA))
-    table.savepoint("first")
+    table.savepoints.create("first")
     table.alter([DropColumn("f"), AddColumn("n", pa.int32(), default=7), MoveColumn("b", first=True)])
     write(table, *(row(key, n=key) for key in (1, 4, 7)))
     table.alter([AddColumn("s", pa.struct([("x", pa.int32())]))])
@@ -83,7 +83,7 @@ def test_a_read_of_bases_only_has_the_columns_of_now(table: hoodoo.Table) -> Non
 
 def test_snapshots_and_savepoints_have_the_columns_of_their_time(table: hoodoo.Table) -> None:
     assert rows_of(table, as_of="first") == [row(key) for key in range(9)]
-    assert table.schema_at("first").names == SCHEMA.names
+    assert table.inspect.schema_at("first").names == SCHEMA.names
     with table.pin(as_of="first") as pin:
         assert sorted(pin.scan().to_arrow()["f"].to_pylist()) == [0.5] * 9
     assert table.get([3], as_of="first").to_pylist() == [row(3)]
@@ -95,7 +95,7 @@ def test_snapshots_and_savepoints_have_the_columns_of_their_time(table: hoodoo.T
 
 
 def test_filters_find_rows_whatever_the_file_calls_the_column_and_whatever_its_bounds_say(table: hoodoo.Table) -> None:
-    table.widen_column("a", pa.int64())
+    table.alter.widen_column("a", pa.int64())
     write(table, row(9, a=2**40))
     table.alter([RenameColumn("a", "z"), RenameColumn("n", "a")], rewrite=True)
     write(table, row(10, a=10, z=3))
@@ -121,8 +121,8 @@ def test_the_head_is_verified_under_all_its_schemas(table: hoodoo.Table) -> None
 
 
 def test_a_purge_finds_its_keys_in_files_of_every_schema(table: hoodoo.Table) -> None:
-    table.delete_savepoint("first")
-    done = table.purge(pa.table({"id": [0, 1, 2], "part": ["p", "q", "r"]}), older_than_hours=0)
+    table.savepoints.delete("first")
+    done = table.maintenance.purge(pa.table({"id": [0, 1, 2], "part": ["p", "q", "r"]}), older_than_hours=0)
     assert done.files_proved and done.rows_deleted == 3
     assert rows_of(table) == want()[3:]
 
@@ -141,7 +141,7 @@ def test_salvage_of_a_file_of_an_older_schema_keeps_its_sound_rows(tmp_path: Pat
     file.write_bytes(data)
     with pytest.raises(hoodoo.CorruptTable):
         rows_of(table)
-    found = table.salvage(accept_loss=True)
+    found = table.maintenance.salvage(accept_loss=True)
     assert len(found.lost) == 1
     lost = int(found.lost[0].key or "-1")
     assert lost in (0, 3, 6)
@@ -157,7 +157,7 @@ def test_salvage_of_a_log_of_an_older_schema_keeps_its_sound_rows(tmp_path: Path
     data = bytearray(file.read_bytes())
     data[-14] ^= 1
     file.write_bytes(data)
-    found = table.salvage(accept_loss=True)
+    found = table.maintenance.salvage(accept_loss=True)
     assert found.instant
     assert [one["id"] for one in rows_of(table)] == list(range(9))
     assert rows_of(table)[2] == want()[2] and rows_of(table)[0] == want()[0]
@@ -165,7 +165,7 @@ def test_salvage_of_a_log_of_an_older_schema_keeps_its_sound_rows(tmp_path: Path
 
 
 def test_clustering_brings_files_of_several_schemas_together(table: hoodoo.Table) -> None:
-    table.cluster(by="a")
+    table.maintenance.cluster(by="a")
     assert rows_of(table) == want()
     assert {e.file.schema for g in table.handle.history.head().groups() for e in g.files()} == {3}
     assert rows_of(table, where="a = 4") == [want()[4]]
@@ -195,13 +195,13 @@ def test_changes_of_a_table_with_a_change_log_have_the_columns_of_their_end(
 def test_the_error_that_asks_for_a_rewrite_tells_what_becomes_of_change_logs(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write", change_log="before_after")
     with pytest.raises(hoodoo.RewriteNeeded, match="Change logs are not rewritten"):
-        table.rename_column("a", "z")
+        table.alter.rename_column("a", "z")
 
 
 def test_a_follower_gets_each_step_with_the_columns_of_its_end(table: hoodoo.Table) -> None:
     since = table.cursor
     write(table, row(0, a=50))
-    table.add_column("late", pa.int32(), default=None)
+    table.alter.add_column("late", pa.int32(), default=None)
     write(table, row(0, a=51, late=1))
     steps = [one.to_arrow() for one in table.follow(since, most_commits=1, timeout_s=0)]
     images = [(step.schema.field("after").type, step.to_pylist()) for step in steps if len(step)]

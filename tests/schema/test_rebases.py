@@ -67,7 +67,7 @@ def found(table: hoodoo.Table) -> dict[int, dict[str, Any]]:
 def test_a_column_that_was_added_meanwhile_gets_its_default_in_the_batch(
     table: hoodoo.Table, between: Between, write: str
 ) -> None:
-    between(lambda: other(table).add_column("n", pa.int32(), default=7))
+    between(lambda: other(table).alter.add_column("n", pa.int32(), default=7))
     getattr(table, write)([row(3)])
     assert found(table)[3] == row(3, n=7)
 
@@ -75,13 +75,13 @@ def test_a_column_that_was_added_meanwhile_gets_its_default_in_the_batch(
 def test_a_column_that_was_added_meanwhile_without_a_default_is_null_in_the_batch(
     table: hoodoo.Table, between: Between
 ) -> None:
-    between(lambda: other(table).add_column("n", pa.int32(), first=True))
+    between(lambda: other(table).alter.add_column("n", pa.int32(), first=True))
     table.upsert([row(2, a=5), row(3)])
     assert found(table) == {1: row(1, n=None), 2: row(2, a=5, n=None), 3: row(3, n=None)}
 
 
 def test_a_field_that_was_added_meanwhile_is_null_in_the_batch(table: hoodoo.Table, between: Between) -> None:
-    between(lambda: other(table).add_column("s.z", pa.int32(), first=True))
+    between(lambda: other(table).alter.add_column("s.z", pa.int32(), first=True))
     table.upsert([row(3), row(4, s=None)])
     assert found(table)[3]["s"] == {"z": None, "x": 3, "y": "y3"}
     assert found(table)[4]["s"] is None
@@ -90,7 +90,7 @@ def test_a_field_that_was_added_meanwhile_is_null_in_the_batch(table: hoodoo.Tab
 def test_values_of_a_column_that_was_renamed_meanwhile_go_on_under_the_new_name(
     table: hoodoo.Table, between: Between
 ) -> None:
-    between(lambda: other(table).rename_column("a", "aa", rewrite=True))
+    between(lambda: other(table).alter.rename_column("a", "aa", rewrite=True))
     table.upsert([row(2, a=9), row(3)])
     assert {key: one["aa"] for key, one in found(table).items()} == {1: 1, 2: 9, 3: 3}
 
@@ -98,13 +98,13 @@ def test_values_of_a_column_that_was_renamed_meanwhile_go_on_under_the_new_name(
 def test_values_of_a_field_that_was_renamed_meanwhile_go_on_under_the_new_name(
     table: hoodoo.Table, between: Between
 ) -> None:
-    between(lambda: other(table).rename_column("s.x", "xx", rewrite=True))
+    between(lambda: other(table).alter.rename_column("s.x", "xx", rewrite=True))
     table.upsert([row(3)])
     assert found(table)[3]["s"] == {"xx": 3, "y": "y3"}
 
 
 def test_values_of_a_column_that_was_widened_meanwhile_are_cast(table: hoodoo.Table, between: Between) -> None:
-    between(lambda: other(table).widen_column("a", pa.string()))
+    between(lambda: other(table).alter.widen_column("a", pa.string()))
     table.upsert([row(3)])
     assert {key: one["a"] for key, one in found(table).items()} == {1: "1", 2: "2", 3: "3"}
 
@@ -126,7 +126,7 @@ def test_a_batch_with_values_for_what_was_dropped_meanwhile_is_refused_and_nothi
     """A field of a struct that went while the batch was written took the batch's values with it, and nobody was told:
     only columns at the top were asked.
     """
-    between(lambda: other(table).drop_column("a" if how == "column" else "s.x"))
+    between(lambda: other(table).alter.drop_column("a" if how == "column" else "s.x"))
     seq = table.cursor.seq
     with pytest.raises(hoodoo.ColumnError) as refused:
         table.upsert([row(3)])
@@ -147,11 +147,11 @@ def test_a_batch_without_a_column_that_was_dropped_meanwhile_has_no_values_for_i
     table: hoodoo.Table, between: Between, default: int | None
 ) -> None:
     """The default that preparation had filled in was taken for a value of the batch."""
-    table.add_column("n", pa.int32(), default=default)
-    between(lambda: other(table).drop_column("n"))
+    table.alter.add_column("n", pa.int32(), default=default)
+    between(lambda: other(table).alter.drop_column("n"))
     table.upsert([row(3)])
     assert found(table)[3] == row(3)
-    table.add_column("n", pa.int32(), default=1, rewrite=True)
+    table.alter.add_column("n", pa.int32(), default=1, rewrite=True)
     change = [hoodoo.DropColumn("n"), hoodoo.AddColumn("n", pa.int32(), default=2)]
     between(lambda: other(table).alter(change, rewrite=True))
     table.upsert([row(4)])
@@ -163,7 +163,7 @@ def test_a_new_column_of_a_batch_that_somebody_else_added_meanwhile_is_theirs_wh
     table: hoodoo.Table, between: Between, kind: pa.DataType, value: int | None
 ) -> None:
     """Where text had been added, the batch's numbers became text."""
-    between(lambda: other(table).add_column("n", kind))
+    between(lambda: other(table).alter.add_column("n", kind))
     batch = pa.Table.from_pylist([row(3, n=7)], SCHEMA.append(pa.field("n", pa.int32())))
     if value is not None:
         table.upsert(batch, evolve=True)
@@ -193,8 +193,8 @@ def test_a_delete_goes_on_whatever_was_dropped_added_or_renamed_meanwhile(
 
 
 def test_two_changes_at_once_end_in_both(table: hoodoo.Table, between: Between) -> None:
-    between(lambda: other(table).rename_column("b", "bb", rewrite=True))
-    table.add_column("n", pa.int32())
+    between(lambda: other(table).alter.rename_column("b", "bb", rewrite=True))
+    table.alter.add_column("n", pa.int32())
     assert other(table).schema.names == ["id", "a", "bb", "s", "n"]
     assert found(table)[1] == {"id": 1, "a": 1, "bb": "b1", "s": {"x": 1, "y": "y1"}, "n": None}
 
@@ -213,7 +213,7 @@ def test_a_change_whose_column_is_gone_or_whose_name_is_taken_by_then_is_refused
     between(lambda: other(table).alter([first], rewrite=True))
     with pytest.raises(hoodoo.SchemaError):
         table.alter([second], rewrite=True)
-    assert len(table.schemas()) == 2
+    assert len(table.inspect.schemas()) == 2
 
 
 # ---------------------------------------------------------------- two batches that change the columns
@@ -223,7 +223,7 @@ def test_a_second_writer_that_brings_the_same_column_finds_nothing_to_do(table: 
     between(lambda: other(table).upsert(pa_rows([row(3, n=3)]), evolve=True))
     table.upsert(pa_rows([row(4, n=4)]), evolve=True)
     assert {key: one["n"] for key, one in found(table).items()} == {1: None, 2: None, 3: 3, 4: 4}
-    assert len(table.schemas()) == 2
+    assert len(table.inspect.schemas()) == 2
 
 
 def test_a_second_writer_that_brings_the_same_column_of_a_wider_type_widens_it(
@@ -285,7 +285,7 @@ def test_a_new_field_of_a_batch_is_found_by_its_name_whatever_id_it_was_given_me
 def test_a_batch_that_evolves_goes_on_where_its_base_is_renamed_meanwhile(
     table: hoodoo.Table, between: Between
 ) -> None:
-    between(lambda: other(table).rename_column("b", "bb", rewrite=True))
+    between(lambda: other(table).alter.rename_column("b", "bb", rewrite=True))
     table.upsert(pa_rows([row(4, n=4)], n=pa.int32()), evolve=True)
     assert found(table)[4] == {"id": 4, "a": 4, "bb": "b4", "s": {"x": 4, "y": "y4"}, "n": 4}
 
@@ -315,7 +315,7 @@ def test_s1_a_change_whose_instant_is_smaller_than_that_of_a_commit_before_it_be
     table: hoodoo.Table, between: Between
 ) -> None:
     between(lambda: other(table).upsert([row(3)]))
-    done = table.add_column("n", pa.int32())
+    done = table.alter.add_column("n", pa.int32())
     before = table.handle.history.slot(done.cursor.seq - 1)
     assert before.operation != ALTER and before.instant < done.instant
 
@@ -323,7 +323,7 @@ def test_s1_a_change_whose_instant_is_smaller_than_that_of_a_commit_before_it_be
 def test_s2_a_writer_that_finds_a_change_takes_a_larger_instant_and_says_the_new_columns(
     table: hoodoo.Table, between: Between
 ) -> None:
-    between(lambda: other(table).add_column("n", pa.int32()))
+    between(lambda: other(table).alter.add_column("n", pa.int32()))
     done = table.upsert([row(3)])
     change = next(s for s in table.handle.history.slots(0, done.cursor.seq) if s.operation == ALTER)
     assert change.seq < done.cursor.seq and change.instant < done.instant
@@ -340,13 +340,13 @@ def test_s2_a_service_that_finds_a_change_does_not_bring_the_old_columns_back(
     if service == "clean":
         table.compact()
         table.upsert([row(1)])
-    between(lambda: other(table).add_column("n", pa.int32(), default=1))
+    between(lambda: other(table).alter.add_column("n", pa.int32(), default=1))
     if service == "cluster":
-        table.cluster(by=["a"])
+        table.maintenance.cluster(by=["a"])
     elif service == "logs":
         compact_logs(table.handle.context(), lambda view: behind(view, 2))
     else:
-        table.clean(retain_hours=0, retain_commits=1)
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert other(table).schema.names == [*SCHEMA.names, "n"]
     assert found(table) == {key: row(key, n=None) for key in (1, 2, 3)}
     head = hoodoo.open(table.path).schema
@@ -407,7 +407,7 @@ def test_s4_a_plan_that_is_made_while_a_change_rewrites_is_run_before_it(tmp_pat
     table.upsert([row(1), row(2)])
     table.upsert([row(2, a=5)])
     between(lambda: plans.schedule(other(table).handle.context(), plans.plan_behind))
-    table.rename_column("a", "aa", rewrite=True)
+    table.alter.rename_column("a", "aa", rewrite=True)
     assert not table.handle.history.head().plans
     assert {key: one["aa"] for key, one in found(table).items()} == {1: 1, 2: 5}
 
@@ -418,7 +418,7 @@ def test_s5_logs_that_came_while_a_change_merged_others_are_merged_too(tmp_path:
     table.upsert([row(1, p="x"), row(2, p="y")])
     table.upsert([row(1, p="x", a=5)])
     between(lambda: other(table).upsert([row(2, p="y", a=6)]))
-    done = table.widen_column("a", pa.int64())
+    done = table.alter.widen_column("a", pa.int64())
     assert done.groups == 2 and not any(group.logs for group in table.handle.history.head().groups())
     assert {key: one["a"] for key, one in found(table).items()} == {1: 5, 2: 6}
 
@@ -427,14 +427,14 @@ def test_s6_a_name_that_comes_back_costs_only_the_groups_that_still_hold_the_old
     schema = pa.schema([*SCHEMA, pa.field("p", pa.string())])
     table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by="p", type="copy_on_write", clean_every=None)
     table.upsert([row(1, p="x"), row(2, p="y")])
-    table.drop_column("a")
+    table.alter.drop_column("a")
     one = row(1, p="x")
     del one["a"]
     table.upsert([one])  # its group has no `a` any more
     with pytest.raises(hoodoo.RewriteNeeded) as needed:
-        table.add_column("a", pa.string())
+        table.alter.add_column("a", pa.string())
     assert needed.value.details["groups"] == 1 and needed.value.details["rows"] == 1
-    assert table.add_column("a", pa.string(), rewrite=True).groups == 1
+    assert table.alter.add_column("a", pa.string(), rewrite=True).groups == 1
     assert {key: one["a"] for key, one in found(table).items()} == {1: None, 2: None}
 
 
@@ -456,6 +456,6 @@ def test_a_change_that_writers_always_overtake_says_so_and_changes_nothing(
 
     monkeypatch.setattr(Transaction, "complete", overtaken)
     with pytest.raises(hoodoo.CommitConflict):
-        table.rename_column("a", "aa", rewrite=True)
+        table.alter.rename_column("a", "aa", rewrite=True)
     monkeypatch.setattr(Transaction, "complete", complete)
     assert table.schema.names == SCHEMA.names and table.verify().problems == []

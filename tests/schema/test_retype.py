@@ -59,7 +59,7 @@ def test_values_that_fit_are_the_same_under_the_new_type(
 ) -> None:
     table = made(tmp_path, old, before)
     start = table.cursor
-    done = table.retype_column("v", new, rewrite=True)
+    done = table.alter.retype_column("v", new, rewrite=True)
     assert done.cursor.seq == start.seq + 1
     found = values(table)
     assert found == (pytest.approx(after) if new == "float" else after)
@@ -106,7 +106,7 @@ def test_one_value_that_does_not_fit_leaves_the_column_as_it_is(tmp_path: Path, 
     with pytest.raises(
         hoodoo.SchemaError, match="1 stored value does not match that type; the first is .* of key 'k1'"
     ):
-        table.retype_column("v", new, rewrite=True)
+        table.alter.retype_column("v", new, rewrite=True)
     assert table.cursor == head and str(table.schema.field("v").type) != new
     assert sorted(one.name for one in Path(table.path).rglob("*.parquet")) == files
 
@@ -116,10 +116,10 @@ def test_values_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path: Pat
     with pytest.raises(
         hoodoo.SchemaError, match="2 stored values do not match that type; the first is 0.5, of key 'k1'"
     ):
-        table.retype_column("v", "int64", rewrite=True)
+        table.alter.retype_column("v", "int64", rewrite=True)
     many = made(tmp_path / "many", "double", [0.5] * 1_500)
     with pytest.raises(hoodoo.SchemaError, match="more than 1,000 stored values"):
-        many.retype_column("v", "int64", rewrite=True)
+        many.alter.retype_column("v", "int64", rewrite=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,7 +128,7 @@ def test_what_an_update_corrected_stands_in_no_ones_way(tmp_path: Path, kind: st
     table = made(tmp_path, "double", [1.0, 1.5, 2.0], kind)
     start = table.cursor
     table.update({"v": "2"}, where="v = 1.5")
-    table.retype_column("v", "int64", rewrite=True)
+    table.alter.retype_column("v", "int64", rewrite=True)
     assert values(table) == [1, 2, 2] and values(table, as_of=start) == [1.0, 1.5, 2.0]
     assert table.verify().ok
     with pytest.raises(hoodoo.UnsupportedTable, match="double"):  # it cannot be shown as a whole number
@@ -139,7 +139,7 @@ def test_what_an_update_corrected_stands_in_no_ones_way(tmp_path: Path, kind: st
 def test_without_rewrite_it_says_what_it_costs(tmp_path: Path) -> None:
     table = made(tmp_path, "double", [1.0])
     with pytest.raises(hoodoo.RewriteNeeded, match="rewrite=True") as told:
-        table.retype_column("v", "int64")
+        table.alter.retype_column("v", "int64")
     assert (told.value.details["groups"], told.value.details["rows"]) == (1, 1)
 
 
@@ -162,9 +162,9 @@ def test_columns_and_types_that_cannot_be_are_refused(tmp_path: Path, name: str,
     table = hoodoo.create(
         tmp_path / "t", columns, key="id", partition_by="p", order_by="w", checks={"few": "checked < 9"}
     )
-    table.add_column("filled", "int64", default=1)
+    table.alter.add_column("filled", "int64", default=1)
     with pytest.raises(hoodoo.SchemaError, match=words):
-        table.retype_column(name, new, rewrite=True)
+        table.alter.retype_column(name, new, rewrite=True)
 
 
 # ---- beside writers
@@ -194,11 +194,11 @@ def test_a_write_between_the_look_and_the_commit_is_looked_at_too(
 
     monkeypatch.setattr(altering, "require_fit", looked)
     if fits:
-        table.retype_column("v", "int64", rewrite=True)
+        table.alter.retype_column("v", "int64", rewrite=True)
         assert values(table) == [1, 7] and str(table.schema.field("v").type) == "int64"
     else:
         with pytest.raises(hoodoo.SchemaError, match=r"7\.5, of key 'k1'"):
-            table.retype_column("v", "int64", rewrite=True)
+            table.alter.retype_column("v", "int64", rewrite=True)
         assert values(table) == [1.0, 7.5]
     assert table.verify().ok
 
@@ -210,7 +210,7 @@ def test_a_batch_that_was_prepared_before_the_change_fits_or_is_refused(
 ) -> None:
     table = made(tmp_path, "double", [1.0, 2.0], kind)
     other = hoodoo.open(table.path)
-    meanwhile = once(lambda: other.retype_column("v", "int64", rewrite=True))
+    meanwhile = once(lambda: other.alter.retype_column("v", "int64", rewrite=True))
     prepare = writing.prepared
 
     def prepared(*arguments: Any) -> Any:
@@ -233,25 +233,25 @@ def test_a_batch_that_was_prepared_before_the_change_fits_or_is_refused(
 def test_a_restore_brings_the_former_type_back(tmp_path: Path) -> None:
     table = made(tmp_path, "double", [1.0, 2.0])
     start = table.cursor
-    table.retype_column("v", "int64", rewrite=True)
+    table.alter.retype_column("v", "int64", rewrite=True)
     table.upsert([{"id": "k1", "p": "x", "v": 9, "w": 1}])
     back = table.restore(start)
     assert (back.updated, values(table), table.schema.field("v").type) == (1, [1.0, 2.0], pa.float64())
     table.upsert([{"id": "k1", "p": "x", "v": 0.5, "w": 1}])
     assert values(table) == [1.0, 0.5]
     table.update({"v": "3"}, where="v = 0.5")
-    table.retype_column("v", "int64", rewrite=True)
+    table.alter.retype_column("v", "int64", rewrite=True)
     assert values(table) == [1, 3] and table.verify().ok
 
 
 def test_schemas_say_what_happened_and_a_type_may_go_back_and_forth(tmp_path: Path) -> None:
     table = made(tmp_path, "string", ["1", "2"])
     start = table.cursor
-    table.retype_column("v", "int64", rewrite=True)
-    table.retype_column("v", "int32", rewrite=True)
-    table.widen_column("v", "string")
+    table.alter.retype_column("v", "int64", rewrite=True)
+    table.alter.retype_column("v", "int32", rewrite=True)
+    table.alter.widen_column("v", "string")
     table.upsert([{"id": "k0", "p": "x", "v": "5", "w": 0}])
-    told = [", ".join(one.changes) for one in table.schemas()]
+    told = [", ".join(one.changes) for one in table.inspect.schemas()]
     assert told[1:] == ["retype v from string to int64", "retype v from int64 to int32", "widen v from int32 to string"]
     assert values(table) == ["5", "2"] and values(table, as_of=start) == ["1", "2"]
     changed = table.changes(start).to_arrow().to_pylist()

@@ -79,14 +79,14 @@ NULL = dict.fromkeys(OLD)
 def a_name_that_comes_back_is_another_column(table: hoodoo.Table) -> None:
     """prestodb#20621, auron#2321, paimon#8126, ClickHouse#113324"""
     since = table.cursor
-    table.drop_column("a")
-    table.add_column("a", pa.int32(), rewrite=True)
+    table.alter.drop_column("a")
+    table.alter.add_column("a", pa.int32(), rewrite=True)
     assert column(table, "a") == by_hudi(table, "a") == NULL
-    table.drop_column("a")
-    table.add_column("a", pa.string(), rewrite=True)
+    table.alter.drop_column("a")
+    table.alter.add_column("a", pa.string(), rewrite=True)
     assert column(table, "a") == by_hudi(table, "a") == NULL
-    table.rename_column("b", "bb", rewrite=True)
-    table.add_column("b", pa.int32(), default=None)
+    table.alter.rename_column("b", "bb", rewrite=True)
+    table.alter.add_column("b", pa.int32(), default=None)
     assert column(table, "b") == by_hudi(table, "b") == NULL
     assert column(table, "bb") == by_hudi(table, "bb") == {1: 10, 2: 20, 3: 30, 4: 40}
     table.compact()
@@ -98,7 +98,7 @@ def two_columns_swap_their_names(table: hoodoo.Table) -> None:
     since = table.cursor
     table.alter([DropColumn("c"), RenameColumn("b", "c")], rewrite=True)
     assert column(table, "c") == by_hudi(table, "c") == {1: 10, 2: 20, 3: 30, 4: 40}
-    table.rename_column("a", "spare", rewrite=True)
+    table.alter.rename_column("a", "spare", rewrite=True)
     table.alter([RenameColumn("c", "a"), RenameColumn("spare", "c")], rewrite=True)
     assert column(table, "c") == by_hudi(table, "c") == OLD
     assert column(table, "a") == by_hudi(table, "a") == {1: 10, 2: 20, 3: 30, 4: 40}
@@ -111,7 +111,7 @@ def a_field_gets_the_name_that_another_had(table: hoodoo.Table) -> None:
     want = {key: {"x": -key} for key in OLD}
     assert column(table, "s") == by_hudi(table, "s") == want
     table.upsert(now(table, {**row(4), "s": {"x": 7}}))
-    table.add_column("s.y", pa.int32(), rewrite=True)
+    table.alter.add_column("s.y", pa.int32(), rewrite=True)
     want = {key: {"x": -key if key < 4 else 7, "y": None} for key in OLD}
     assert column(table, "s") == by_hudi(table, "s") == want
 
@@ -131,7 +131,7 @@ def a_float_is_one_double_wherever_it_stands(table: hoodoo.Table) -> None:
 
 def filters_on_a_widened_column_lose_no_row_to_old_bounds(table: hoodoo.Table) -> None:
     """trino#30544, hudi#19467, iceberg#2232, iceberg-rust#3122, SPARK-46092, velox#16895"""
-    table.widen_column("a", pa.int64())
+    table.alter.widen_column("a", pa.int64())
     table.upsert(now(table, row(5, a=2**40)))
     table.alter([WidenColumn("f", pa.float64()), WidenColumn("b", pa.decimal128(14, 2))], rewrite=True)
     table.alter([RenameColumn("c", "z"), RenameColumn("a", "c"), RenameColumn("z", "a")], rewrite=True)
@@ -144,18 +144,18 @@ def filters_on_a_widened_column_lose_no_row_to_old_bounds(table: hoodoo.Table) -
     assert keys("a = 100") == [1] and keys("a > 300") == [4, 5] and keys("a = 53") == []
     assert keys("b = 10.00") == [1] and keys("b > 10.5 AND b < 30.01") == [2, 3]
     assert keys("f = 0.1") == [1, 2, 3, 4, 5] and keys("f > 0.1") == [] and keys("f < 0.10000000149") == [1, 2, 3, 4, 5]
-    table.widen_column("c", pa.string())
+    table.alter.widen_column("c", pa.string())
     assert keys("c = '53'") == [3] and keys("c >= '2'") == [2, 3, 4] and keys("c < '2'") == [1, 5]
 
 
 def logs_and_bases_with_and_without_a_column_are_merged(table: hoodoo.Table) -> None:
     """hudi#2675, #11833, #10138"""
-    table.drop_column("a")
+    table.alter.drop_column("a")
     table.alter([AddColumn("a", pa.int32(), default=9)], rewrite=True)
     one = {key: value for key, value in row(2).items() if key != "a"}
     table.upsert(batch(one, schema=SCHEMA.remove(1)))  # its writer knows of no column
     assert column(table, "a") == {1: None, 2: 9, 3: None, 4: None}
-    table.add_column("n", pa.int32(), default=None)
+    table.alter.add_column("n", pa.int32(), default=None)
     table.upsert(now(table, {**row(3), "a": 3, "n": 3}))
     table.compact()
     table.upsert(now(table, {**row(4), "a": 4, "n": 4}))
@@ -165,14 +165,14 @@ def logs_and_bases_with_and_without_a_column_are_merged(table: hoodoo.Table) -> 
 
 def clustering_copies_no_row_groups_of_other_columns(table: hoodoo.Table) -> None:
     """HUDI-9685 #13674"""
-    table.drop_column("a")
+    table.alter.drop_column("a")
     table.bulk_insert(now(table, row(5), row(6)))
-    table.add_column("n", pa.int32(), first=True)
+    table.alter.add_column("n", pa.int32(), first=True)
     table.bulk_insert(now(table, row(7, n=7), row(8, n=8)))
-    table.cluster()
+    table.maintenance.cluster()
     assert column(table, "n") == by_hudi(table, "n") == {**NULL, 5: None, 6: None, 7: 7, 8: 8}
-    table.add_column("a", pa.int32(), rewrite=True)
-    table.cluster(by="id")
+    table.alter.add_column("a", pa.int32(), rewrite=True)
+    table.maintenance.cluster(by="id")
     assert column(table, "a") == by_hudi(table, "a") == dict.fromkeys(range(1, 9))
     assert column(table, "b") == {key: 10 * key for key in range(1, 9)}
     assert table.verify().problems == []

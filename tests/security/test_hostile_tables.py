@@ -152,11 +152,11 @@ def test_a_planted_symbolic_link_is_not_followed_by_anything_that_deletes_or_wri
     link.symlink_to(target)
     before = {path: path.read_bytes() for path in sorted(outside.rglob("*")) if path.is_file()}
     for call in (
-        lambda: hoodoo.open(tmp_path / "t").clean(retain_hours=0, retain_commits=1),
-        lambda: hoodoo.open(tmp_path / "t").sweep(0),
+        lambda: hoodoo.open(tmp_path / "t").maintenance.clean(retain_hours=0, retain_commits=1),
+        lambda: hoodoo.open(tmp_path / "t").maintenance.sweep(0),
         lambda: hoodoo.open(tmp_path / "t").insert_overwrite(pa.table({"id": [9], "city": ["p"], "ts": [9]}, SCHEMA)),
-        lambda: hoodoo.open(tmp_path / "t").clean(retain_hours=0, retain_commits=1),
-        lambda: hoodoo.open(tmp_path / "t").archive(older_than_hours=0, keep_instants=1),
+        lambda: hoodoo.open(tmp_path / "t").maintenance.clean(retain_hours=0, retain_commits=1),
+        lambda: hoodoo.open(tmp_path / "t").maintenance.archive(older_than_hours=0, keep_instants=1),
     ):
         try:
             call()

@@ -162,7 +162,7 @@ def test_a_secret_is_in_no_log_no_output_no_table_and_no_error(
     table.upsert(pa.table({"id": [1], "ts": [1]}, SCHEMA))
     said += [
         repr(table),
-        str(table.timeline()),
+        str(table.inspect.timeline()),
         *(table.handle.store.get(key).decode("latin-1") for key, _ in table.handle.store.list("")),
     ]
     for command in (

@@ -148,7 +148,7 @@ def drop(player: Player) -> str:
 
 def compaction(player: Player) -> str:
     done = player.table.compact()
-    if not done.groups and player.table.lag().open_plans:
+    if not done.groups and player.table.maintenance.lag().open_plans:
         return "yields, the plan stays"
     return "ok" if done.groups else "done, nothing was left of it" if done.instants else "nothing to do"
 
@@ -159,23 +159,23 @@ def log_compaction(player: Player) -> str:
 
 
 def clustering(player: Player) -> str:
-    done = player.table.cluster(partitions=["p"])
+    done = player.table.maintenance.cluster(partitions=["p"])
     return "ok" if done.units else "yields" if done.yielded else "nothing to do"
 
 
 def clean(player: Player) -> str:
-    return "ok" if player.table.clean(retain_hours=0, retain_commits=1).instant else "nothing to do"
+    return "ok" if player.table.maintenance.clean(retain_hours=0, retain_commits=1).instant else "nothing to do"
 
 
 def savepoint(player: Player) -> str:
-    player.table.savepoint(player.actor.name)
+    player.table.savepoints.create(player.actor.name)
     if player.actor.name not in player.world.oracle.savepoints:
         player.world.oracle.wrong("I7 acknowledgement", "a savepoint was made, but no slot says so")
     return "ok"
 
 
 def restore(player: Player) -> str:
-    return player.write("restore", position=player.savepoint)
+    return player.write("restore", position=player.savepoints.create)
 
 
 def purge(player: Player) -> str:
@@ -183,7 +183,7 @@ def purge(player: Player) -> str:
     intent = Intent(len(oracle.intents), player.actor.name, "delete", player.rows(("p", "z", 0)), repeats=True)
     oracle.intents.append(intent)
     with owning(player.world, player.actor, intent):
-        report = player.table.purge(pa.Table.from_pylist(intent.rows, schema=SCHEMA))
+        report = player.table.maintenance.purge(pa.Table.from_pylist(intent.rows, schema=SCHEMA))
     intent.known = "ok"
     return ("ok" if report.instants else "nothing to do") + ("" if report.files_proved else ", not proved")
 
@@ -253,7 +253,7 @@ def start(kind: str) -> Start:
     player.write("upsert", ("p", "a", 2), ("q", "x", 2))
     # where there are logs: what it replaced is superseded; else the upsert's own rewrites did that
     player.table.compact()
-    saved = player.table.savepoint(SAVED).seq
+    saved = player.table.savepoints.create(SAVED).seq
     player.write("bulk insert", *(("p", key, 2) for key in "zuvw"))
     for ts in (3, 4):
         player.write("upsert", ("p", "a", ts), ("p", "z", ts))
@@ -319,7 +319,7 @@ def run(kind: str, a: str, b: str, first: int, second: int = TO_THE_END) -> Told
     """A up to its `first` store operation, B up to its `second`, A to its end, B to its end. b '': A alone."""
     origin, stage, told = start(kind), Stage(first, second), Told()
     world = _twin(origin, stage)
-    players = [_player(world, name, origin.savepoint, value) for name, value in (("A", 100), ("B", 200))]
+    players = [_player(world, name, origin.savepoints.create, value) for name, value in (("A", 100), ("B", 200))]
     opened = len(stage.history)
     for player, operation in zip(players, (a, b) if b else (a,), strict=False):
         stage.start(player.actor, functools.partial(_play, player, OPERATIONS[operation], told))
@@ -373,7 +373,7 @@ def _judge(world: World) -> None:
         if (why := left_over(oracle, key)) and not any(instant in key for instant in planned):
             oracle.wrong("I11 recovery", f"{key} was left behind: {why}")
     table = world.table_of(Actor("heir", random.Random("heir"), sound=True))
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     for key in world.objects.keys:
         if why := left_over(oracle, key):
             oracle.wrong("I11 recovery", f"{key} was not swept: {why}")

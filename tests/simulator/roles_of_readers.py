@@ -96,13 +96,13 @@ def keeper(world: World, actor: Actor, table: Table) -> None:
             if what == "save":
                 seq, name = rng.randint(oracle.min_readable, oracle.head), f"s{world.next_value()}"
                 world.scheduler.note(actor, f"savepoint {name} of slot {seq}")
-                table.savepoint(name, as_of=Cursor(oracle.slots[1]["table"], seq))
+                table.savepoints.create(name, as_of=Cursor(oracle.slots[1]["table"], seq))
                 if name not in oracle.saved:
                     oracle.wrong("I7 acknowledgement", f"savepoint {name} was made, but no slot says so")
             elif what == "give up" and oracle.savepoints:
                 name = rng.choice(sorted(oracle.savepoints))
                 world.scheduler.note(actor, f"gives up savepoint {name}")
-                table.delete_savepoint(name)
+                table.savepoints.delete(name)
             elif what == "restore":
                 intent = Intent(len(oracle.intents), actor.name, "restore", [])
                 intent.position = rng.choice(

@@ -82,7 +82,7 @@ def clusterer(world: World, actor: Actor, table: Table) -> None:
         value = value_name(table.schema.names)
         by = by and [value if name == "v" else name for name in by]
         with suppress(CommitUnknown, StoreUnavailable, ColumnError):  # called otherwise by now
-            done = table.cluster(by=by, order=order)
+            done = table.maintenance.cluster(by=by, order=order)
             world.scheduler.note(actor, f"clustered by {by}: {done}")
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
 
@@ -98,7 +98,7 @@ def purger(world: World, actor: Actor, table: Table) -> None:
         world.scheduler.note(actor, f"purge {intent}")
         try:
             with owning(world, actor, intent):
-                report = table.purge(pa.Table.from_pylist(rows, schema=SCHEMA))
+                report = table.maintenance.purge(pa.Table.from_pylist(rows, schema=SCHEMA))
         except (CommitUnknown, StoreUnavailable, CommitConflict, Fenced, PurgeBlocked, SnapshotExpired) as problem:
             world.scheduler.note(actor, f"no purge: {type(problem).__name__} {problem}")
             continue
@@ -127,7 +127,7 @@ def cleaner(world: World, actor: Actor, table: Table) -> None:
         commits = actor.rng.choice((1, 1, 2, 3))
         world.scheduler.note(actor, f"clean, keep {commits}")
         with suppress(CommitUnknown, StoreUnavailable):
-            table.clean(retain_hours=0, retain_commits=commits)
+            table.maintenance.clean(retain_hours=0, retain_commits=commits)
 
 
 @role
@@ -141,7 +141,7 @@ def archiver(world: World, actor: Actor, table: Table) -> None:
                 break
         world.scheduler.leap(actor, 30)
         with suppress(CommitUnknown, StoreUnavailable):
-            done = table.archive(older_than_hours=0, keep_instants=_ALL_INSTANTS)
+            done = table.maintenance.archive(older_than_hours=0, keep_instants=_ALL_INSTANTS)
             world.scheduler.note(actor, f"archived {done}")
 
 
@@ -151,7 +151,7 @@ def sweeper(world: World, actor: Actor, table: Table) -> None:
     for _ in range(actor.rng.randint(1, 3)):
         world.scheduler.sleep(actor, actor.rng.random() * 0.2)
         world.scheduler.note(actor, "sweep")
-        table.sweep(older_than_hours=0)
+        table.maintenance.sweep(older_than_hours=0)
 
 
 @role

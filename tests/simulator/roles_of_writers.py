@@ -219,7 +219,7 @@ def ingester(world: World, actor: Actor, table: Table) -> None:
     all of them are.
     """
     for _ in range(actor.rng.randint(2, 4)):
-        at = table.application("job")
+        at = table.inspect.application("job")
         intent = new_intent(world, actor)
         intent.operation, intent.begins = "upsert", int(at.position or 0)
         intent.reaches = intent.begins + actor.rng.randint(1, 3)
@@ -278,7 +278,7 @@ def end(world: World, actor: Actor, table: Table, instant: str, intent: Intent |
     oracle = world.oracle
     world.scheduler.note(actor, f"roll back {instant}")
     try:
-        table.rollback(instant)
+        table.maintenance.rollback(instant)
         want = "rolled_back"
     except AlreadyCommitted:
         want = ""

@@ -368,12 +368,12 @@ class Simulation:
                 )
             if "alterer" in self.scene.crew:  # plans may have been left open
                 value = value_name(table.schema.names)
-                table.rename_column(value, next(name for name in VALUES if name != value), rewrite=True)
+                table.alter.rename_column(value, next(name for name in VALUES if name != value), rewrite=True)
             table.compact()
-            table.clean(retain_hours=0, retain_commits=1)
-            table.sweep(older_than_hours=0)
+            table.maintenance.clean(retain_hours=0, retain_commits=1)
+            table.maintenance.sweep(older_than_hours=0)
             if self.rng.random() < 0.3:
-                table.archive(older_than_hours=0, keep_instants=1)
+                table.maintenance.archive(older_than_hours=0, keep_instants=1)
             report = table.verify()
             rows = table.scan(meta=True).to_arrow().to_pylist()
             self._export(table)

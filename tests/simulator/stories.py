@@ -62,14 +62,14 @@ def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
     store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
     with pytest.raises(BaseException):  # noqa: B017 - the process ends here
         dying.upsert(rows(("dead", "p", 1)))
-    dead = table.timeline()[-1].instant
+    dead = table.inspect.timeline()[-1].instant
     for number in range(3):
         table.upsert(rows(("a", "p", number)))
         now[0] += 2 * 86_400_000
     last = table.upsert(rows(("a", "p", 9)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     now[0] += 40 * 86_400_000
-    table.archive(older_than_hours=0, keep_instants=1_000_000)
+    table.maintenance.archive(older_than_hours=0, keep_instants=1_000_000)
     assert table.handle.history.oldest_slot() == last.cursor.seq
     return table, last.instant, dead
 
@@ -78,7 +78,7 @@ def a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back(folder: Path) -> 
     """The search for slots newer than the instant began after the oldest slot, although that one was newer."""
     table, committed, _ = archived_up_to_the_last_slot(folder)
     with pytest.raises(hoodoo.AlreadyCommitted):
-        table.rollback(committed)
+        table.maintenance.rollback(committed)
     assert ids(table) == ["a"]
 
 

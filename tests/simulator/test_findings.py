@@ -67,24 +67,24 @@ def pending_write(table: Table) -> str:
     store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
     with pytest.raises(BaseException):  # noqa: B017 - the process ends here
         mine.upsert(rows(("dead", "p", 1)))
-    return table.timeline()[-1].instant
+    return table.inspect.timeline()[-1].instant
 
 
 def test_a_dead_write_can_be_rolled_back_after_a_clean_took_the_key_sets_of_slots_that_came_since(table: Table) -> None:
     instant = pending_write(table)
     for number in range(3):
         table.insert_overwrite(rows(("a", "p", number)))
-    assert table.clean(retain_hours=0, retain_commits=1).files == 2
-    Table(FaultyStore(table.path)).rollback(instant)
+    assert table.maintenance.clean(retain_hours=0, retain_commits=1).files == 2
+    Table(FaultyStore(table.path)).maintenance.rollback(instant)
     assert ids(table) == ["a"]
 
 
 def test_a_sweep_deletes_what_a_rolled_back_writer_put_when_its_request_came_late(table: Table) -> None:
     instant = pending_write(table)
-    table.rollback(instant)
+    table.maintenance.rollback(instant)
     late = f"{TIMELINE}{instant}.deltacommit.inflight"
     table.handle.store.put(late, b"")
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     assert not table.handle.store.exists(late)
 
 
@@ -95,10 +95,10 @@ def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_inst
     store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
     with pytest.raises(BaseException):  # noqa: B017 - the process ends here
         mine.upsert(rows(("dead", "p", 1)))
-    instant = table.timeline()[-1].instant
-    table.rollback(instant)
+    instant = table.inspect.timeline()[-1].instant
+    table.maintenance.rollback(instant)
     with pytest.raises(hoodoo.AlreadyCommitted, match="already rolled back"):
-        Table(FaultyStore(table.path)).rollback(instant)
+        Table(FaultyStore(table.path)).maintenance.rollback(instant)
 
 
 def test_a_base_file_that_a_clean_takes_while_it_is_rewritten_costs_a_retry(table: Table) -> None:
@@ -113,7 +113,7 @@ def test_a_base_file_that_a_clean_takes_while_it_is_rewritten_costs_a_retry(tabl
             reads.append(key)
             if len(reads) == 2:
                 table.insert_overwrite(rows(("b", "p", 1)))
-                table.clean(retain_hours=0, retain_commits=1)
+                table.maintenance.clean(retain_hours=0, retain_commits=1)
 
     inside, opened = store._around, store.open_input
     store.open_input = lambda key: inside("open_input", key, lambda: opened(key))  # type: ignore[method-assign]
@@ -152,20 +152,20 @@ def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp
     table = Table(FaultyStore(str(tmp_path / "t")), clock)
     for number in range(9):
         table.upsert(rows(("a", "p", number)))
-    table.clean(retain_hours=0, retain_commits=1)
-    assert table.archive(older_than_hours=0, keep_instants=1_000_000).slots > 0
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    assert table.maintenance.archive(older_than_hours=0, keep_instants=1_000_000).slots > 0
     for number in range(3):
         table.upsert(rows(("a", "p", number)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert table.verify().problems == []
     again = Table(FaultyStore(table.path), clock)
-    again.archive(older_than_hours=0, keep_instants=1_000_000)
+    again.maintenance.archive(older_than_hours=0, keep_instants=1_000_000)
     assert ids(again) == ["a"]
 
 
 def test_a_sweep_ends_a_dead_write_whose_claim_was_archived(tmp_path: Path) -> None:
     table, _, dead = archived_up_to_the_last_slot(tmp_path)
-    table.sweep(older_than_hours=0)
+    table.maintenance.sweep(older_than_hours=0)
     assert [key for key, _ in table.handle.store.list("") if dead in key] == []
     assert table.verify().problems == []
 

@@ -113,7 +113,7 @@ def test_workers_that_are_killed_every_moment_cost_nothing_but_their_work(tmp_pa
     assert max(writer.logs_seen, default=0) <= 2 * writer.table.options.slow_after_logs  # type: ignore[operator]
     writer.table.compact()
     writer.check()
-    writer.table.sweep(older_than_hours=0)
+    writer.table.maintenance.sweep(older_than_hours=0)
     report = writer.table.verify()
     assert report.ok, report
     record("soak-killed", commits=commits, kills=kills, logs_max=max(writer.logs_seen, default=0))

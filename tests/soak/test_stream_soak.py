@@ -149,7 +149,7 @@ def test_a_reader_behind_the_cleaner_is_told_the_earliest_position_and_gets_no_r
     first = writer.table.cursor
     for _ in range(8):
         writer.commit()
-    writer.table.clean(retain_hours=0, retain_commits=2)
+    writer.table.maintenance.clean(retain_hours=0, retain_commits=2)
     earliest = writer.table.handle.history.head().min_readable
     calls: list[Any] = [
         lambda: writer.table.changes(first),

@@ -133,7 +133,7 @@ def test_new_rows_get_the_default_of_an_absent_column(tmp_path: Path, avro: bool
     if avro:
         registry, events = as_avro(events)
     table = hoodoo.create(tmp_path / "t", pa.schema([ID, LSN]), key="id", order_by="_event_lsn", clean_every=None)
-    table.add_column("n", "int", default=5)
+    table.alter.add_column("n", "int", default=5)
     hoodoo.ingest(Changes(events, at_once, registry=registry), table, name="job").run()
     assert {one["id"]: one["n"] for one in table.scan().to_arrow().to_pylist()} == {1: 5, 2: None, 3: 3, 4: 5}
 

@@ -427,5 +427,5 @@ def test_whatever_the_client_raises_is_an_error_that_names_the_topic_and_nothing
             with pytest.raises((DataError, SourceUnavailable)) as found:
                 hoodoo.ingest(Kafka(cluster, topic), table, name="job").take()
         assert topic in found.value.message and pickle.loads(pickle.dumps(found.value)).code
-        assert not table.count() and not table.application("job").position
+        assert not table.count() and not table.inspect.application("job").position
     assert hoodoo.ingest(Kafka(cluster, topic), table, name="job").run().rows == 1

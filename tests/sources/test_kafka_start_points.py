@@ -93,7 +93,7 @@ def test_a_job_is_never_reset_to_offsets_that_a_topic_does_not_have(
     job = hoodoo.ingest(Kafka(cluster, "named"), table, name="job")
     with pytest.raises(OptionError, match=why) as refused:
         job.reset(place, -1)
-    assert refused.value.details["option"] == "start" and table.application("job").version == -1
+    assert refused.value.details["option"] == "start" and table.inspect.application("job").version == -1
 
 
 @pytest.mark.parametrize(

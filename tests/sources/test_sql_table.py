@@ -209,7 +209,7 @@ def test_a_table_with_nulls_only_in_the_growing_column_waits_and_is_named(
 ) -> None:
     put(database, (1, "a", None))
     orders = source(tmp_path)
-    assert orders.plan("", Limits()) is None and orders.passed_over and orders.lag("").waiting == 1
+    assert orders.plan("", Limits()) is None and orders.passed_over and orders.maintenance.lag("").waiting == 1
 
 
 class Broken:
@@ -243,5 +243,5 @@ def test_whatever_a_driver_raises_is_an_error_that_names_the_source_and_nothing_
         with pytest.raises((SourceUnavailable, DataError)) as found:
             hoodoo.ingest(broken, table, name="orders").take()
         assert "some orders" in found.value.message and pickle.loads(pickle.dumps(found.value)).code
-        assert not table.count() and not table.application("orders").position
+        assert not table.count() and not table.inspect.application("orders").position
     assert hoodoo.ingest(source(tmp_path), table, name="orders").run().rows == 2

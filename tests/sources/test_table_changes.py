@@ -61,9 +61,9 @@ def test_a_table_that_follows_has_the_rows_of_the_other_one_after_each_run(
             elif what == "overwrite":
                 origin.insert_overwrite([row(2, 10 * step, "x", "o")])
             elif what == "clean":
-                origin.clean(retain_hours=0, retain_commits=30)
+                origin.maintenance.clean(retain_hours=0, retain_commits=30)
             else:
-                origin.savepoint(f"s{step}")
+                origin.savepoints.create(f"s{step}")
                 origin.upsert([row(1, 10 * step, "y", "s")])
                 origin.restore(f"s{step}")
         source = TableChanges(origin, moves=["driver"])
@@ -71,7 +71,7 @@ def test_a_table_that_follows_has_the_rows_of_the_other_one_after_each_run(
         assert content(copy) == content(origin)
         if rng.random() < 0.2:
             copy.compact()
-    assert TableChanges(origin).lag(copy.application("copy").position).waiting == 0
+    assert TableChanges(origin).lag(copy.inspect.application("copy").position).waiting == 0
 
 
 def test_without_moves_a_row_that_changed_its_partition_is_in_both(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_batches_are_whole_commits_and_services_make_none(tmp_path: Path) -> Non
     report = hoodoo.ingest(TableChanges(origin), copy, max_rows=6).run()
     assert report.batches == 3
     origin.compact()
-    origin.clean(retain_hours=0, retain_commits=1)
+    origin.maintenance.clean(retain_hours=0, retain_commits=1)
     source = TableChanges(origin)
     assert source.plan(report.position, Limits()) is None and hoodoo.ingest(source, copy).run().batches == 0
     origin.upsert([row(7, 9)])
@@ -131,11 +131,11 @@ def test_what_was_cleaned_away_before_it_was_read_is_lost_unless_it_is_held(tmp_
     for ts in range(2, 6):
         origin.upsert([row(1, ts)])
         origin.compact()
-    origin.clean(retain_hours=0, retain_commits=1)
+    origin.maintenance.clean(retain_hours=0, retain_commits=1)
     hoodoo.ingest(TableChanges(origin, hold="held"), held).run()
     assert content(held) == content(origin)
     origin.consumer("held").drop()
-    origin.clean(retain_hours=0, retain_commits=1)
+    origin.maintenance.clean(retain_hours=0, retain_commits=1)
     with pytest.raises(SourceLost, match="no longer has the changes after the position"):
         hoodoo.ingest(TableChanges(origin), plain).run()
     hoodoo.ingest(TableChanges(origin), plain, name="anew").run()

@@ -32,5 +32,9 @@ def test_one_table_is_read_by_every_engine_with_no_row_copied(spark: Any, tmp_pa
     found = example["main"](str(tmp_path))
     assert {"pyarrow", "pandas", "polars", "DuckDB", "Spark", "deltalake", "polars, Delta", "hudi"} <= set(found)
     table = hoodoo.open(tmp_path / "trips")
-    named = {path for seq in range(1, table.cursor.seq + 1) for path in table.files(as_of=seq)["base_file"].to_pylist()}
+    named = {
+        path
+        for seq in range(1, table.cursor.seq + 1)
+        for path in table.inspect.files(as_of=seq)["base_file"].to_pylist()
+    }
     assert {path.relative_to(table.path).as_posix() for path in tmp_path.rglob("*.parquet")} == named

@@ -172,7 +172,7 @@ def test_a_purge_names_the_source_rows_that_a_merge_has_staged(
         found = planned(self, *arguments)
         if not pending:
             keys = pa.table({"id": [7], "city": ["c1"]})
-            pending.extend(hoodoo.open(table.path).purge(keys).pending)
+            pending.extend(hoodoo.open(table.path).maintenance.purge(keys).pending)
         return found
 
     monkeypatch.setattr(StagedMerge, "plan", plan)

@@ -144,7 +144,7 @@ def test_sql_reads_views_of_the_source_and_table_functions(session: Any, table: 
     counts = {row["op"]: row["n"] for row in session.sql("SELECT op, count(*) n FROM moves GROUP BY op").collect()}
     assert counts == {"i": 2, "u": 5, "d": 2}
     timeline = session.sql(f"SELECT * FROM hoodoo_timeline('{table.path}')").toArrow()
-    assert timeline.to_pylist() == table.timeline().to_arrow().to_pylist()
+    assert timeline.to_pylist() == table.inspect.timeline().to_arrow().to_pylist()
     asked = (
         f"SELECT op, before.fare b, after.fare a FROM hoodoo_changes('{table.path}', since => "
         f"'{cursor(table, 3)}', columns => 'fare', where => 'id < 1')"
@@ -322,7 +322,7 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
         .options(mode="changes", startingPosition=str(cursor(made, 2)))
         .load(made.path)
     )
-    made.clean(retain_hours=0, retain_commits=1)
+    made.maintenance.clean(retain_hours=0, retain_commits=1)
     earliest = made.handle.history.head().min_readable
     query = (
         stream.writeStream.format("noop")

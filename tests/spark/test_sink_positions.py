@@ -46,7 +46,7 @@ def offsets(checkpoint: Path) -> dict[int, list[Any]]:
 
 
 def said(table: hoodoo.Table, name: str = "files") -> tuple[int, Any]:
-    at = table.application(name)
+    at = table.inspect.application(name)
     return at.version, json.loads(at.position)
 
 
@@ -84,7 +84,7 @@ def test_a_sink_that_had_no_positions_before_gets_them(spark: Any, table: hoodoo
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     put(folder, 0)
     run(spark, folder, table.sink("files"), checkpoint)
-    assert table.application("files").position == ""
+    assert table.inspect.application("files").position == ""
     put(folder, 1)
     run(spark, folder, table.sink("files", positions=True), checkpoint)
     assert said(table) == (1, {"source": "spark", "offsets": offsets(checkpoint)[1]})
@@ -108,7 +108,7 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
     with pytest.raises(Exception, match="Sink 'new' is at batch -1"):
         put(others, 9)
         run(spark, others, table.sink("new", positions=True), tmp_path / "of others")
-    assert table.application("new").version == -1 and table.cursor.seq == at.seq + 2
+    assert table.inspect.application("new").version == -1 and table.cursor.seq == at.seq + 2
 
 
 def test_a_new_checkpoint_under_the_name_of_a_sink_with_several_batches_is_told_what_to_do(
@@ -137,4 +137,4 @@ def test_what_comes_from_no_stream_has_no_position(spark: Any, connected: Any, t
         sink(connected.sql("SELECT 1L id, 'a' v"), 0)
     with pytest.raises(OptionError, match="positions"):
         table.sink("files", positions="yes")  # type: ignore[arg-type]
-    assert table.application("files").version == -1
+    assert table.inspect.application("files").version == -1

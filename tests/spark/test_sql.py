@@ -327,7 +327,11 @@ def test_create_table_takes_transforms_by_sparks_names(session: Any, tmp_path: P
         "TBLPROPERTIES ('key' = 'id')",
     )
     made = hoodoo.open(path)
-    assert list(made.transforms.values()) == [hoodoo.day("at"), hoodoo.bucket(4, "id"), hoodoo.truncate(2, "city")]
+    assert list(made.inspect.transforms.values()) == [
+        hoodoo.day("at"),
+        hoodoo.bucket(4, "id"),
+        hoodoo.truncate(2, "city"),
+    ]
     assert made.partition_by == ("at_day", "id_bucket", "city_trunc", "city")
     for part in ("date(at)", "upper(city)", "bucket(id)"):
         with pytest.raises((hoodoo.OptionError, hoodoo.ExpressionError)):

@@ -183,7 +183,7 @@ def test_a_stream_starts_where_it_is_told_to(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     first = table.upsert(rows(range(3)))
     second = table.upsert(rows(range(3, 6)))
-    table.savepoint("here", second.cursor)
+    table.savepoints.create("here", second.cursor)
     table.upsert(rows(range(6, 9)))
     for start, ids in (
         ("earliest", range(9)),
@@ -224,7 +224,7 @@ def test_commits_of_services_make_no_batches_and_cost_no_position(tmp_path: Path
     assert len(query.drain()) == 1
     table.compact()
     assert query.drain() == []
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     table.upsert(rows(range(3), 3))
     assert [change["op"] for change in flat(query.drain())] == ["u", "u", "u"]
 
@@ -239,7 +239,7 @@ def test_a_stream_behind_what_is_readable_gets_an_error_that_names_the_earliest_
     Query(checkpoint, table.path, **mode).drain()
     for number in range(4):
         table.upsert(rows(range(9), 2 + number))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     earliest = table.handle.history.head().min_readable
     late = Query(checkpoint, table.path, **mode)
     with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {earliest}"):
@@ -254,7 +254,7 @@ def test_an_incremental_stream_that_is_behind_goes_on_with_the_first_snapshot_th
     Query(checkpoint, table.path).drain()
     for number in range(4):
         table.upsert(rows(range(number * 3, 9), 2 + number))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     batches = Query(checkpoint, table.path, maxCommitsPerTrigger=1).drain()
     assert plain(flat(batches)) == plain(table.incremental(hoodoo.Cursor(table.cursor.table, 2)).to_arrow().to_pylist())
 
@@ -266,7 +266,7 @@ def test_files_that_a_clean_takes_after_planning_are_an_expired_snapshot_for_the
     assert query.decide()
     parts = query.parts(0)
     table.upsert(rows(range(9), 2))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     for part in parts:
         with pytest.raises(hoodoo.SnapshotExpired, match="was cleaned"):
             list(query.reader.read(part))
@@ -280,7 +280,7 @@ def test_a_first_snapshot_that_takes_several_batches_is_held_while_it_is_read(tm
     assert query.trigger()
     table.upsert(rows(range(30), 2))
     table.upsert(rows(range(30), 3))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     query.trigger()
     query.stop()
     query = Query(checkpoint, table.path, maxFilesPerTrigger=1)
@@ -300,7 +300,7 @@ def test_the_first_snapshot_of_changes_is_held_as_well_and_what_came_after_it_is
     assert query.trigger()
     table.upsert(rows(range(30), 2))
     table.upsert(rows(range(30), 3))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     query.trigger()
     query.trigger()
     assert sorted(
@@ -332,7 +332,7 @@ def test_a_consumer_moves_with_the_stream_and_keeps_what_it_has_not_read(tmp_pat
     assert table.consumer("board").position == table.cursor
     for number in range(4):
         table.upsert(rows(range(9), 2 + number))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     late = Query(checkpoint, table.path, mode="changes", consumer="board", maxCommitsPerTrigger=1)
     assert [len(batch) for batch in late.drain()] == [9, 9, 9, 9]
     fresh = Query(Checkpoint(), table.path, mode="changes", consumer="board")

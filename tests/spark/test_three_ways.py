@@ -206,7 +206,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     known = rows(*({"id": n, "part": part} for n in range(5) for part in "pq"))
     made.upsert(known, transaction=("job", 3))
     made.upsert(rows({"id": 3, "ts": 6}))
-    made.add_column("late", pa.int32(), default=4)
+    made.alter.add_column("late", pa.int32(), default=4)
     return path
 
 
@@ -339,12 +339,12 @@ def test_a_column_that_a_batch_left_out_may_be_dropped_before_its_commit(
 ) -> None:
     """Its default had been filled in; staged rows forgot that, and the batch was told that it has values for it."""
     made = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", pa.string())]), key="id")
-    made.add_column("late", pa.int64(), **({} if how else {"default": 5}))
+    made.alter.add_column("late", pa.int64(), **({} if how else {"default": 5}))
     prepared = staged.bytes_of
 
     def meanwhile(collected: Any) -> int:
         monkeypatch.setattr(staged, "bytes_of", prepared)
-        hoodoo.open(made.path).drop_column("late")
+        hoodoo.open(made.path).alter.drop_column("late")
         return prepared(collected)
 
     monkeypatch.setattr(staged, "bytes_of", meanwhile)

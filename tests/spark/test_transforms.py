@@ -169,7 +169,7 @@ def test_keys_of_a_dataframe_without_a_column_that_tells_a_partition_are_deleted
     assert made.delete(frame_of(spark, keys)).deleted == 2
     frame = frame_of(spark, rows({"id": 5, "ts": at(2)}, {"id": 6, "ts": at(2)}))
     assert made.delete(frame).deleted == 1, "6 is in another partition"
-    made.purge(frame_of(spark, rows({"id": 6, "ts": at(1)})), older_than_hours=0)
+    made.maintenance.purge(frame_of(spark, rows({"id": 6, "ts": at(1)})), older_than_hours=0)
     only = hoodoo.create(tmp_path / "b", SCHEMA, key="id", partition_by=hoodoo.bucket(4, "id"))
     only.upsert(rows(*({"id": n} for n in range(8))))
     assert only.delete(frame_of(spark, keys)).deleted == 2

@@ -81,7 +81,7 @@ def test_each_commit_of_a_stream_has_the_offsets_of_the_topic(
     topic = kafka.topic(2)
     put(kafka, topic, range(250))
     stream(spark, kafka, topic, table.sink("stream", positions=True), tmp_path / "checkpoint")
-    at = table.application("stream")
+    at = table.inspect.application("stream")
     assert at.version == 2
     assert json.loads(at.position) == {"source": "spark", "offsets": [{topic: {"0": 125, "1": 125}}]}
     assert inserts(table) == list(range(250))

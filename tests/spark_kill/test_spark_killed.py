@@ -165,8 +165,8 @@ def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
                     f"{driver.name} {note['ok']} was acknowledged and is not there"
                 )
     table.compact()
-    table.sweep(0)
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.sweep(0)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     rows = table.scan().to_arrow().to_pylist()
     assert sorted(rows, key=lambda row: row["id"]) == [expected[key] for key in sorted(expected)]
     assert sorted((row["id"], row["ts"], row["who"]) for row in hudi_rows(path)) == sorted(

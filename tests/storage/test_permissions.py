@@ -18,12 +18,12 @@ def table(tmp_path: Path) -> hoodoo.Table:
     table = hoodoo.create(tmp_path / "t", "id bigint, n bigint, city string", key="id", partition_by="city")
     for n in range(3):
         table.upsert([{"id": 1, "n": n, "city": "a"}])
-    table.savepoint("s")
+    table.savepoints.create("s")
     table.compact(logs_min=1)
     (
         table.scan().count(),
-        table.clean(retain_hours=99),
-        table.sweep(),
+        table.maintenance.clean(retain_hours=99),
+        table.maintenance.sweep(),
     )  # to import all modules
     return table
 
@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> hoodoo.Table:
         ("", 0o000, lambda table: table.count()),
         (".hoodie", 0o000, lambda table: table.count()),
         (".hoodie/.hoodoo/checkpoints", 0o444, lambda table: table.count()),
-        ("city=a", 0o444, lambda table: table.sweep()),
+        ("city=a", 0o444, lambda table: table.maintenance.sweep()),
         ("city=a", 0o000, lambda table: table.scan().to_arrow()),
     ],
 )
@@ -55,13 +55,13 @@ def test_a_folder_without_permission_is_an_error_of_hoodoo(
 
 def test_cleaning_counts_only_the_files_that_it_deleted(table: hoodoo.Table) -> None:
     """A user without permission to delete was told how many files were deleted."""
-    table.delete_savepoint("s")
+    table.savepoints.delete("s")
     partition = Path(table.path) / "city=a"
     with another_user(Path(table.path)):
         partition.chmod(0o555)
         before = sorted(os.listdir(partition))
         try:
-            done = hoodoo.open(table.path).clean(retain_hours=0, retain_commits=1, retain_versions=1)
+            done = hoodoo.open(table.path).maintenance.clean(retain_hours=0, retain_commits=1, retain_versions=1)
         finally:
             partition.chmod(0o755)
         assert (done.files, done.bytes, sorted(os.listdir(partition))) == (0, 0, before)

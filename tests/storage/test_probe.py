@@ -140,7 +140,7 @@ def test_a_disk_is_asked_when_a_table_is_created_only(tmp_path: Path, monkeypatc
 def test_what_a_killed_probe_left_is_swept(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.handle.store.put(f"{probe.PROBES}dead/b", b"first")
-    assert table.sweep(older_than_hours=1).files == 0
+    assert table.maintenance.sweep(older_than_hours=1).files == 0
     assert sweep(table.handle.context().timeline, -1).files == 1  # as if an hour had passed
     assert not table.handle.store.exists(f"{probe.PROBES}dead/b")
 

@@ -116,7 +116,7 @@ def test_a_table_on_s3_takes_every_operation(s3: dict[str, Any], kind: str) -> N
     assert again.scan(as_of=first.cursor).count() == 2
     assert again.incremental(first.instant).count() == 2
     again.compact()
-    again.clean(retain_hours=0, retain_commits=1)
+    again.maintenance.clean(retain_hours=0, retain_commits=1)
     assert hoodoo.open(path, storage=s3).scan().to_arrow().sort_by("id").to_pylist() == rows
     assert again.verify().problems == []
     with pytest.raises(hoodoo.TableExists):

@@ -92,7 +92,7 @@ class ColumnChecks:
         past = table.scan(as_of=self._cursor(at)).to_arrow()
         assert past.schema.remove_metadata() == pa.schema([(c.name, c.arrow) for c in then.columns]), at
         same(self.found(past), [model.named(row, then.columns) for _, (row, _) in sorted(then.rows.items())])
-        assert table.schema_at(self._cursor(at)).remove_metadata() == past.schema.remove_metadata()
+        assert table.inspect.schema_at(self._cursor(at)).remove_metadata() == past.schema.remove_metadata()
         one, two = at, rng.choice(self._readable())
         self._check_changes(one, two, diff=True)  # in either order
         readable = [seq for seq in self._readable() if seq >= head.min_readable]

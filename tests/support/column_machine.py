@@ -332,10 +332,10 @@ class ColumnMachine(ColumnChecks):
         plans.schedule(self.table.handle.context(), plans.plan_behind)
 
     def clean(self) -> None:
-        self.table.clean(retain_hours=0, retain_commits=self.rng.randint(2, 6))
+        self.table.maintenance.clean(retain_hours=0, retain_commits=self.rng.randint(2, 6))
 
     def cluster(self) -> None:
-        self.table.cluster()
+        self.table.maintenance.cluster()
 
     def merge_logs(self) -> None:
         if self.table.type == "merge_on_read":
@@ -343,18 +343,18 @@ class ColumnMachine(ColumnChecks):
 
     def save(self) -> None:
         at = self.rng.choice(self._readable())
-        saved = {cursor.seq for cursor in self.table.savepoints().values()}
+        saved = {cursor.seq for cursor in self.table.savepoints.list().values()}
         try:
-            self.table.savepoint(f"s{self.last}", self._cursor(at))
+            self.table.savepoints.create(f"s{self.last}", self._cursor(at))
         except hoodoo.OptionError as refused:  # a commit takes one, whichever of the slots up to the next names it
             assert "under a savepoint already" in refused.message and any(seq <= at for seq in saved)
 
     def forget(self) -> None:
-        if names := sorted(self.table.savepoints()):
-            self.table.delete_savepoint(self.rng.choice(names))
+        if names := sorted(self.table.savepoints.list()):
+            self.table.savepoints.delete(self.rng.choice(names))
 
     def restore(self) -> None:
-        saved = [cursor.seq for cursor in self.table.savepoints().values()]
+        saved = [cursor.seq for cursor in self.table.savepoints.list().values()]
         at = self.rng.choice([*saved, *self._readable()[-5:]])
         self._slot = self.table.restore(self._cursor(at)).cursor.seq
         self.model.restore(at)

@@ -333,7 +333,7 @@ class Machine:
         plans.schedule(self.table.handle.context(), plans.plan_behind)
 
     def clean(self) -> None:
-        self.table.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
+        self.table.maintenance.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
 
     def cluster(self) -> None:
         """Pack, or sort along some columns. Nobody else writes, so no unit yields."""

@@ -75,7 +75,7 @@ def test_the_first_write_adopts_a_table_that_hudi_wrote(tmp_path: Path, name: st
     for instant in facts["instants"]:
         assert rows_of(table.scan(meta=True, as_of=instant["instant"])) == instant["rows"]
     table.compact()
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert rows_of(hoodoo.open(path).scan()) == golden.sorted_rows(rows_of_table(again))
     assert len(hudi_rows(path)) == len(before)
     assert hoodoo.open(path).verify().problems == []
@@ -110,7 +110,13 @@ def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: 
     pending.write_bytes(b"")
     before = dict(table.handle.store.list(""))
     rows = table.scan().to_arrow()
-    for call in (lambda: table.upsert(rows), lambda: table.delete(rows), table.compact, table.clean, table.verify):
+    for call in (
+        lambda: table.upsert(rows),
+        lambda: table.delete(rows),
+        table.compact,
+        table.maintenance.clean,
+        table.verify,
+    ):
         with pytest.raises(hoodoo.UnsupportedTable):
             call()
     assert dict(table.handle.store.list("")) == before
@@ -284,7 +290,7 @@ def test_a_commit_that_hudi_rolled_back_before_it_was_published_is_undone(tmp_pa
     assert not result.skipped and result.inserted == 1
     assert sorted(row["id"] for row in hudi_rows(path)) == [1, 2, 3]
     assert table.verify().problems == []
-    assert instant not in [one.instant for one in table.timeline() if one.state in ("requested", "inflight")]
+    assert instant not in [one.instant for one in table.inspect.timeline() if one.state in ("requested", "inflight")]
 
 
 def test_a_writer_whose_commit_hudi_rolled_back_before_publication_is_told_so(tmp_path: Path) -> None:

@@ -34,17 +34,17 @@ def ids(table: hoodoo.Table) -> list[int]:
 
 
 def test_an_application_that_committed_nothing_has_no_number_and_no_position(table: hoodoo.Table) -> None:
-    found = table.application("orders")
+    found = table.inspect.application("orders")
     assert (found.name, found.version, found.position) == ("orders", -1, "")
 
 
 def test_a_position_is_stored_with_the_rows_and_told(table: hoodoo.Table) -> None:
     for number, position in enumerate(["a:1", "a:2"]):
-        result = table.upsert(row(number), transaction=table.application("orders").next(position))
+        result = table.upsert(row(number), transaction=table.inspect.application("orders").next(position))
         assert not result.skipped
-        found = hoodoo.open(table.path).application("orders")
+        found = hoodoo.open(table.path).inspect.application("orders")
         assert (found.version, found.position) == (number, position)
-    assert [(one.application, one.version, one.position) for one in table.history(2)] == [
+    assert [(one.inspect.application, one.version, one.position) for one in table.history(2)] == [
         ("orders", 1, "a:2"),
         ("orders", 0, "a:1"),
     ]
@@ -54,13 +54,13 @@ def test_a_position_may_be_given_as_the_third_value(table: hoodoo.Table) -> None
     table.upsert(row(1), transaction=("orders", 0, "a:1"))
     table.insert(row(2), transaction=("orders", 1, "a:2"))
     table.delete([1], transaction=("orders", 2, "a:3"))
-    found = table.application("orders")
+    found = table.inspect.application("orders")
     assert (found.version, found.position) == (2, "a:3")
     assert ids(table) == [2]
 
 
 def test_who_commits_the_same_position_again_is_skipped(table: hoodoo.Table) -> None:
-    given = table.application("orders").next("a:1")
+    given = table.inspect.application("orders").next("a:1")
     table.upsert(row(1), transaction=given)
     assert table.upsert(row(2), transaction=given).skipped
     assert table.upsert(row(2), transaction=("orders", 0, "a:1")).skipped
@@ -69,7 +69,7 @@ def test_who_commits_the_same_position_again_is_skipped(table: hoodoo.Table) -> 
 
 def test_of_two_that_read_other_ranges_the_second_is_told(table: hoodoo.Table) -> None:
     """Each has read from the same position on, and another number of rows: the second's rows would come twice."""
-    mine, other = table.application("orders").next("a:5"), table.application("orders").next("a:7")
+    mine, other = table.inspect.application("orders").next("a:5"), table.inspect.application("orders").next("a:7")
     table.upsert(row(1), transaction=mine)
     with pytest.raises(
         hoodoo.CommitConflict, match="Another process of application 'orders' committed first"
@@ -93,7 +93,7 @@ def test_a_number_may_not_be_left_out(table: hoodoo.Table) -> None:
 def test_a_position_that_went_elsewhere_under_the_same_number_is_not_gone_on_from(table: hoodoo.Table) -> None:
     """As where somebody took commits back and committed others."""
     table.upsert(row(1), transaction=("orders", 0, "a:1"))
-    stale = table.application("orders")
+    stale = table.inspect.application("orders")
     moved = type(stale)(stale.name, stale.version, "a:0").next("a:2")
     with pytest.raises(hoodoo.CommitConflict, match="it has read up to 'a:1'"):
         table.upsert(row(2), transaction=moved)
@@ -101,8 +101,8 @@ def test_a_position_that_went_elsewhere_under_the_same_number_is_not_gone_on_fro
 
 def test_a_commit_without_rows_moves_the_position(table: hoodoo.Table) -> None:
     table.upsert(row(1), transaction=("orders", 0, "a:1"))
-    table.upsert(pa.Table.from_pylist([], SCHEMA), transaction=table.application("orders").next("a:9"))
-    assert table.application("orders").position == "a:9"
+    table.upsert(pa.Table.from_pylist([], SCHEMA), transaction=table.inspect.application("orders").next("a:9"))
+    assert table.inspect.application("orders").position == "a:9"
     assert ids(table) == [1]
 
 
@@ -111,20 +111,20 @@ def test_applications_have_positions_of_their_own_and_numbers_without_one_stay_a
     table.upsert(row(2), transaction=("plain", 41))
     table.upsert(row(3), transaction=("plain", 99))
     assert table.upsert(row(4), transaction=("plain", 50)).skipped
-    assert table.application("plain").position == "" and table.application("plain").version == 99
-    assert table.application("orders").position == "a:1"
+    assert table.inspect.application("plain").position == "" and table.inspect.application("plain").version == 99
+    assert table.inspect.application("orders").position == "a:1"
 
 
 def test_positions_outlive_checkpoints_of_the_view_cleans_and_archives(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", checkpoint_every=2)
     for number in range(9):
-        table.upsert(row(number % 3, number), transaction=table.application("orders").next(f"a:{number}"))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.archive(older_than_hours=0, keep_instants=1)
+        table.upsert(row(number % 3, number), transaction=table.inspect.application("orders").next(f"a:{number}"))
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.archive(older_than_hours=0, keep_instants=1)
     again = hoodoo.open(table.path)
-    assert (again.application("orders").version, again.application("orders").position) == (8, "a:8")
-    again.upsert(row(9), transaction=again.application("orders").next("a:9"))
-    assert again.application("orders").position == "a:9"
+    assert (again.inspect.application("orders").version, again.inspect.application("orders").position) == (8, "a:8")
+    again.upsert(row(9), transaction=again.inspect.application("orders").next("a:9"))
+    assert again.inspect.application("orders").position == "a:9"
 
 
 def test_a_restore_leaves_positions_where_they_are(table: hoodoo.Table) -> None:
@@ -134,7 +134,7 @@ def test_a_restore_leaves_positions_where_they_are(table: hoodoo.Table) -> None:
     table.upsert(row(2), transaction=("orders", 1, "a:2"))
     table.restore(before)
     assert ids(table) == [1]
-    assert table.application("orders").position == "a:2"
+    assert table.inspect.application("orders").position == "a:2"
 
 
 def test_a_slot_with_a_position_is_refused_by_who_does_not_know_positions(table: hoodoo.Table) -> None:
@@ -165,7 +165,7 @@ def test_the_instant_says_what_the_position_is(table: hoodoo.Table) -> None:
     "position", ["", 7, None, {"offset": 1}, b"a:1", "\ud800", "x" * (64 * 1024 + 1), "ü" * (32 * 1024 + 1)]
 )
 def test_a_position_is_a_text_of_at_most_64_kib(table: hoodoo.Table, position: Any) -> None:
-    for given in (lambda: ("orders", 0, position), lambda: table.application("orders").next(position)):
+    for given in (lambda: ("orders", 0, position), lambda: table.inspect.application("orders").next(position)):
         with pytest.raises(hoodoo.OptionError, match="position of an application must"):
             table.upsert(row(1), transaction=given())
     assert ids(table) == []
@@ -174,7 +174,7 @@ def test_a_position_is_a_text_of_at_most_64_kib(table: hoodoo.Table, position: A
 def test_a_name_of_an_application_is_a_text(table: hoodoo.Table) -> None:
     for name in ("", None, 7, "x" * 1001):
         with pytest.raises(hoodoo.OptionError, match="1 to 1,000 characters"):
-            table.application(name)  # type: ignore[arg-type]
+            table.inspect.application(name)  # type: ignore[arg-type]
 
 
 def test_an_undo_by_another_engine_takes_the_position_back(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_an_undo_by_another_engine_takes_the_position_back(tmp_path: Path) -> No
     undone(path, lambda table: table.upsert(row(2), transaction=("orders", 1, "a:2")))
     table = hoodoo.open(path)
     table.upsert(row(5))
-    found = table.application("orders")
+    found = table.inspect.application("orders")
     assert (found.version, found.position) == (0, "a:1")
     table.upsert(row(6), transaction=found.next("a:3"))
-    assert table.application("orders").position == "a:3"
+    assert table.inspect.application("orders").position == "a:3"
     assert ids(table) == [1, 5, 6]
 
 
@@ -200,14 +200,14 @@ def lost(table: hoodoo.Table) -> hoodoo.Table:
 
 def test_a_lost_newest_slot_that_is_made_again_has_its_application_number_and_position(table: hoodoo.Table) -> None:
     """Without them the same rows came twice."""
-    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
-    given = table.application("orders").next("a:2", "orders,0:2")
+    table.upsert(row(1), transaction=table.inspect.application("orders").next("a:1", "orders,0:1"))
+    given = table.inspect.application("orders").next("a:2", "orders,0:2")
     table.upsert(row(2), transaction=given)
     table = lost(table)
-    assert table.application("orders").position == "a:2"  # before anybody made it again
+    assert table.inspect.application("orders").position == "a:2"  # before anybody made it again
     assert table.upsert(row(3), transaction=given).skipped
     table.upsert(row(4))
-    found = hoodoo.open(table.path).application("orders")
+    found = hoodoo.open(table.path).inspect.application("orders")
     assert (found.version, found.position) == (1, "a:2")
     assert table.handle.look().view.streamed == ("orders,0:2", "orders", "orders")
     assert ids(table) == [1, 2, 4]
@@ -215,18 +215,21 @@ def test_a_lost_newest_slot_that_is_made_again_has_its_application_number_and_po
 
 def test_a_lost_newest_slot_without_an_application_is_nobodys_commit_again(table: hoodoo.Table) -> None:
     """It repeated a place, as a commit of Apache Hudi's streamer says one."""
-    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
+    table.upsert(row(1), transaction=table.inspect.application("orders").next("a:1", "orders,0:1"))
     table.upsert(row(2))
     table = lost(table)
-    table.upsert(row(3), transaction=table.application("orders").next("a:2", "orders,0:2"))
-    assert table.application("hudi-streamer").version == -1
+    table.upsert(row(3), transaction=table.inspect.application("orders").next("a:2", "orders,0:2"))
+    assert table.inspect.application("hudi-streamer").version == -1
 
 
 def test_a_table_that_lost_all_slots_knows_its_positions_once_it_is_adopted(table: hoodoo.Table) -> None:
-    table.upsert(row(1), transaction=table.application("orders").next("a:1", "orders,0:1"))
-    table.upsert(row(2), transaction=table.application("clicks").next("b:1", "clicks,0:1"))
+    table.upsert(row(1), transaction=table.inspect.application("orders").next("a:1", "orders,0:1"))
+    table.upsert(row(2), transaction=table.inspect.application("clicks").next("b:1", "clicks,0:1"))
     shutil.rmtree(Path(table.path) / ".hoodie/.hoodoo")
     table = hoodoo.open(table.path)
-    assert (table.application("orders").position, table.application("clicks").position) == ("a:1", "b:1")
+    assert (table.inspect.application("orders").position, table.inspect.application("clicks").position) == (
+        "a:1",
+        "b:1",
+    )
     table.delete([7])
     assert table.handle.look().view.streamed == ("orders,0:1", "orders", "orders")

@@ -138,7 +138,12 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "existing key in bulk": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.bulk_insert(batch())),
     "unknown existing": (hoodoo.OptionError, "OPTION", "keep", lambda t: t.insert(batch(), existing="skip")),
     "delete without key": (hoodoo.ColumnError, "COLUMN", "'id'", lambda t: t.delete(batch().select(["city"]))),
-    "purge without partition": (hoodoo.ColumnError, "COLUMN", "'city'", lambda t: t.purge(batch().select(["id"]))),
+    "purge without partition": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'city'",
+        lambda t: t.maintenance.purge(batch().select(["id"])),
+    ),
     "flag that is no boolean": (
         hoodoo.ColumnError,
         "COLUMN",
@@ -222,7 +227,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
         hoodoo.PositionError,
         "POSITION",
         "restore(position)",
-        lambda t: t.rollback("last"),
+        lambda t: t.maintenance.rollback("last"),
     ),
     "position as text that is no time": (
         hoodoo.PositionError,
@@ -271,7 +276,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
         hoodoo.PositionError,
         "POSITION",
         "does not exist in this table",
-        lambda t: t.rollback("20200101000000000"),
+        lambda t: t.maintenance.rollback("20200101000000000"),
     ),
 }
 

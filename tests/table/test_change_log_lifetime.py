@@ -35,14 +35,14 @@ def test_a_change_log_is_cleaned_with_its_base_file(tmp_path: Path, kind: str) -
     for n in range(2, 5):
         table.upsert(batch((n, "a", 1, "x")))  # fills the small file up
     assert len(files_of(tmp_path / "t")) == 3
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert files_of(tmp_path / "t") == live_logs(table)
     assert len(live_logs(table)) == 1
     if kind == "merge_on_read":
         table.upsert(batch((1, "a", 2, "y")))
         table.compact()
         table.upsert(batch((1, "a", 3, "z")))
-        table.clean(retain_hours=0, retain_commits=1)
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
         assert files_of(tmp_path / "t") == set()
     assert table.verify().problems == []
 
@@ -51,15 +51,15 @@ def test_a_savepoint_keeps_the_change_log_of_what_it_keeps(tmp_path: Path) -> No
     table = make(tmp_path / "t")
     table.upsert(batch((1, "a", 1, "x")))
     table.upsert(batch((1, "a", 2, "y")))
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     kept = files_of(tmp_path / "t")
     table.upsert(batch((1, "a", 3, "z")))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert kept < files_of(tmp_path / "t")
     table.restore("kept")
     assert table.scan().to_arrow()["v"].to_pylist() == ["y"]
-    table.delete_savepoint("kept")
-    table.clean(retain_hours=0, retain_commits=1)
+    table.savepoints.delete("kept")
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert files_of(tmp_path / "t") == set()  # a restored file group is new
     assert table.verify().problems == []
 
@@ -81,7 +81,7 @@ def test_a_writer_that_dies_at_any_write_leaves_a_change_log_only_where_it_commi
         except Died:
             died = True
         healed = hoodoo.open(tmp_path / "0")
-        healed.sweep(older_than_hours=0)
+        healed.maintenance.sweep(older_than_hours=0)
         assert files_of(tmp_path / "0") == {path for file in logged(healed) for path in file.changes}
         assert healed.verify().problems == []
     assert number > 8
@@ -234,7 +234,7 @@ def test_a_purge_leaves_no_change_log_that_holds_a_row(tmp_path: Path, kind: str
     table.delete(batch((71, "a", 0, "")))
     table.upsert(batch((6, "a", 1, "newer")))  # merge-on-read too rewrites its small file here
     assert holding(tmp_path / "t", "secret71", "k71")
-    report = table.purge(batch((71, "a", 0, ""), (72, "a", 0, "")))
+    report = table.maintenance.purge(batch((71, "a", 0, ""), (72, "a", 0, "")))
     assert report.files_proved
     assert holding(tmp_path / "t", "secret71", "secret72", "k71", "k72") == set()
     left = {"k5", "k6", "k7", *(f"k{n}" for n in range(70, 80) if n not in (71, 72))}
@@ -246,7 +246,7 @@ def test_a_key_that_begins_like_a_purged_one_is_not_taken_for_it(tmp_path: Path)
     table = make(tmp_path / "t")
     table.upsert(batch((7, "a", 1, "x"), (70, "a", 1, "x")))
     table.upsert(batch((70, "a", 2, "y")))
-    assert table.purge(batch((7, "a", 0, ""))).files_proved
+    assert table.maintenance.purge(batch((7, "a", 0, ""))).files_proved
     assert table.scan().to_arrow()["id"].to_pylist() == ["k70"]
 
 
@@ -256,17 +256,17 @@ def test_a_consumer_that_reads_past_the_delete_and_the_rewrite_after_it_is_not_i
     table.delete(batch((1, "a", 0, "")))
     reader = table.consumer("billing", start=table.cursor)
     with pytest.raises(hoodoo.PurgeBlocked, match="billing"):
-        table.purge(batch((1, "a", 0, "")))
+        table.maintenance.purge(batch((1, "a", 0, "")))
     reader.commit(table.cursor)
-    assert table.purge(batch((1, "a", 0, ""))).files_proved
+    assert table.maintenance.purge(batch((1, "a", 0, ""))).files_proved
 
 
 def test_a_purge_that_a_savepoint_blocks_names_the_change_log(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(batch((1, "a", 1, "x"), (2, "a", 1, "x")))
     table.delete(batch((1, "a", 0, "")))
-    table.clean(retain_hours=0, retain_commits=1)  # only the change log holds the row now
-    table.savepoint("eod")
+    table.maintenance.clean(retain_hours=0, retain_commits=1)  # only the change log holds the row now
+    table.savepoints.create("eod")
     with pytest.raises(hoodoo.PurgeBlocked, match="eod") as blocked:
-        table.purge(batch((1, "a", 0, "")))
+        table.maintenance.purge(batch((1, "a", 0, "")))
     assert any(is_change_log(path) for path in blocked.value.details["files"])

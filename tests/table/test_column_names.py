@@ -143,11 +143,11 @@ def test_a_renamed_table_takes_rows_by_either_name_and_gives_either_back(tmp_pat
     table = orders(tmp_path / "t", type=type)
     assert (table.key, table.partition_by) == (("order_id",), ("order_date",))
     assert table.schema.names == ["order_id", "order_date", "grosse", "_2024", "plain", "where_to"]
-    assert table.original_names == RENAMED
+    assert table.inspect.original_names == RENAMED
     assert in_order(table.scan().to_arrow()) == by_table_names(ROWS)
     table.upsert(by_table_names(ROWS[:1]))
     table.upsert(pa.Table.from_pylist(ROWS[1:2], ORDERS))
-    assert hoodoo.open(table.path).original_names == RENAMED
+    assert hoodoo.open(table.path).inspect.original_names == RENAMED
     back = table.scan(names="original")
     assert back.schema == ORDERS and back.count() == 3
     assert in_order(back.to_arrow(), "Order ID") == ROWS
@@ -259,23 +259,25 @@ def test_a_column_keeps_its_original_through_every_change_of_columns(tmp_path: P
         ],
         rewrite=True,
     )
-    table.widen_column("2024", "int64")
+    table.alter.widen_column("2024", "int64")
     assert table.schema.names == ["order_id", "size", "order_date", "_2024", "plain", "where_to"]
     assert table.schema.field("where_to").type == pa.struct(
         [("zip", pa.string()), ("street", pa.string()), ("city", pa.string())]
     )
-    assert table.original_names["size"] == "größe" and table.original_names["where_to.zip"] == "Zip Code"
+    assert (
+        table.inspect.original_names["size"] == "größe" and table.inspect.original_names["where_to.zip"] == "Zip Code"
+    )
     table.upsert([ROWS[0] | {"größe": 7.0, "where to": {"Zip Code": "9", "street": "s", "city": "c"}}])
     assert table.scan(where='"größe" = 7 AND "where to"."Zip Code" = \'9\'').count() == 1
     assert table.scan(names="original", as_of=before).schema == ORDERS
-    table.drop_column("größe")
-    assert "größe" not in table.original_names.values()
+    table.alter.drop_column("größe")
+    assert "größe" not in table.inspect.original_names.values()
     with pytest.raises(hoodoo.ColumnError, match="größe"):
         table.scan(columns=["größe"])
     table.restore(before)
     assert table.scan(where="größe > 2").count() == 2
     with pytest.raises(hoodoo.SchemaError, match="order_id"):
-        table.drop_column("Order ID")
+        table.alter.drop_column("Order ID")
 
 
 def test_create_takes_originals_wherever_it_names_columns(tmp_path: Path) -> None:
@@ -299,7 +301,9 @@ def test_create_takes_originals_wherever_it_names_columns(tmp_path: Path) -> Non
     nested = pa.schema([("id", pa.int64()), ("at", pa.date32()), ("s", pa.list_(pa.struct([("a b", pa.int64())])))])
     lists = hoodoo.create(tmp_path / "u", nested, key="id", partition_by=hoodoo.day("at"), rename="snake")
     lists.upsert([{"id": 1, "at": dt.date(2026, 1, 1), "s": [{"a b": 1}, {"a b": 2}]}])
-    assert lists.original_names == {"s[].a_b": "a b"}  # ids of fields come after that of the column that was added
+    assert lists.inspect.original_names == {
+        "s[].a_b": "a b"
+    }  # ids of fields come after that of the column that was added
     assert lists.scan(["s"], names="original").to_arrow().to_pylist() == [{"s": [{"a b": 1}, {"a b": 2}]}]
     with pytest.raises(hoodoo.OptionError, match="rename must be 'snake'"):
         hoodoo.create(tmp_path / "v", schema, key="Order ID", rename="camel")
@@ -307,7 +311,7 @@ def test_create_takes_originals_wherever_it_names_columns(tmp_path: Path) -> Non
 
 def test_a_table_without_originals_is_as_it_was(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id", rename="snake")
-    assert table.original_names == {}
+    assert table.inspect.original_names == {}
     assert "original_names" not in (tmp_path / "t" / ".hoodie" / "hoodie.properties").read_text()
     assert table.scan(names="original").schema.names == ["id"]
 
@@ -319,10 +323,10 @@ def test_originals_survive_what_files_and_pickles_do_to_texts(tmp_path: Path) ->
     )
     table.upsert([{"id": 1, **dict.fromkeys(odd, 1)}])
     again = pickle.loads(pickle.dumps(hoodoo.open(table.path)))
-    assert list(again.original_names.values()) == odd
+    assert list(again.inspect.original_names.values()) == odd
     assert again.scan(names="original").schema.names == ["id", *odd]
     for one in odd:
         quoted = one.replace('"', '""')
         assert again.scan(columns=[one], where=f'"{quoted}" = 1').count() == 1
-    again.drop_column("a.b")
-    assert "a.b" not in again.original_names.values()
+    again.alter.drop_column("a.b")
+    assert "a.b" not in again.inspect.original_names.values()

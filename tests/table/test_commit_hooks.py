@@ -83,7 +83,7 @@ def test_table_services_are_no_writes_of_rows(table: hoodoo.Table, hooked: Calla
     told: list[hoodoo.CommitEvent] = []
     hooked(told.append)
     table.compact()
-    table.clean()
+    table.maintenance.clean()
     assert told == []
 
 

@@ -105,7 +105,7 @@ def test_a_restore_to_columns_that_cannot_hold_the_rows_of_now_counts_files(tmp_
     table = hoodoo.create(tmp_path / "t", "id string, v int32", key="id", type=kind)
     table.insert([{"id": "a", "v": 1}, {"id": "b", "v": 1}])
     before = table.cursor
-    table.widen_column("v", "int64")
+    table.alter.widen_column("v", "int64")
     table.upsert([{"id": "a", "v": 2**40}])
     back = table.restore(before)
     assert not back.exact and (back.inserted, table.get("a")["v"].to_pylist()) == (2, [1])
@@ -122,7 +122,7 @@ CANNOT: dict[str, tuple[Callable[[hoodoo.Table], Any], type[Exception], str]] = 
 def cleaned(table: hoodoo.Table) -> None:
     for _ in range(3):
         table.insert_overwrite([{"id": "k1", "v": 0, "ts": 9}], whole_table=True)
-    assert table.clean(retain_hours=0, retain_commits=1).files
+    assert table.maintenance.clean(retain_hours=0, retain_commits=1).files
 
 
 def another(table: hoodoo.Table) -> None:

@@ -107,9 +107,9 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
         (lambda t: t.changes(starting_version=1), "did you mean 'since'"),
         (lambda t: t.history(limit=3), "did you mean 'newest'"),
         (lambda t: t.restore(version=1), "did you mean 'to'"),
-        (lambda t: t.cluster(columns=["n"]), "did you mean 'by'"),
-        (lambda t: t.cluster(z_order_columns=["n"]), "did you mean 'by'"),
-        (lambda t: t.rename_column("n", new_name="m"), "did you mean 'to'"),
+        (lambda t: t.maintenance.cluster(columns=["n"]), "did you mean 'by'"),
+        (lambda t: t.maintenance.cluster(z_order_columns=["n"]), "did you mean 'by'"),
+        (lambda t: t.alter.rename_column("n", new_name="m"), "did you mean 'to'"),
         (lambda t: t.scan().head(limit=3), "did you mean 'rows'"),
         (lambda t: hoodoo.open(t.path, storage_options={}), "did you mean 'storage'"),
         (lambda t: hoodoo.open(t.path, version=1), "hoodoo.open(path).scan(as_of=version)"),
@@ -131,7 +131,7 @@ def test_an_argument_of_another_library_leads_to_ours(
 def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> None:
     untyped: Any = table
     with pytest.raises(hoodoo.OptionError, match="savepoint.. needs the argument 'name'"):
-        untyped.savepoint()
+        untyped.savepoints.create()
     with pytest.raises(
         hoodoo.OptionError, match="changes.. needs the argument 'since': a position .* since=\"earliest\""
     ):
@@ -163,12 +163,12 @@ def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> Non
         (lambda t: t.get(["a"], columns=["Status"]), "did you mean status?"),
         (lambda t: t.changes("earliest", columns=["statuss"]), "did you mean status?"),
         (lambda t: t.update({"statuss": "n"}), "did you mean status?"),
-        (lambda t: t.cluster(by=["statuss"]), "did you mean status?"),
+        (lambda t: t.maintenance.cluster(by=["statuss"]), "did you mean status?"),
         (lambda t: t.bulk_insert(ROWS, sort=["statuss"]), "did you mean status?"),
-        (lambda t: t.drop_column("statuss"), "did you mean status?"),
-        (lambda t: t.rename_column("statuss", "s"), "did you mean status?"),
-        (lambda t: t.widen_column("statuss", "string"), "did you mean status?"),
-        (lambda t: t.move_column("n", after="statuss"), "did you mean status?"),
+        (lambda t: t.alter.drop_column("statuss"), "did you mean status?"),
+        (lambda t: t.alter.rename_column("statuss", "s"), "did you mean status?"),
+        (lambda t: t.alter.widen_column("statuss", "string"), "did you mean status?"),
+        (lambda t: t.alter.move_column("n", after="statuss"), "did you mean status?"),
         (lambda t: t.upsert([{"id": "a", "statuss": "x"}], columns=["status"]), "did you mean statuss?"),
         (lambda t: t.upsert([{**ROWS[0], "statuss": "x"}]), "did you mean status?"),
         (

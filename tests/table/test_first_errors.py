@@ -212,7 +212,7 @@ def test_an_unknown_savepoint_is_told_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(hoodoo.PositionError, match="There are no savepoints"):
         table.scan(as_of="before")
     table.upsert([{"id": 1, "v": "a"}])
-    table.savepoint("before the change")
+    table.savepoints.create("before the change")
     for call in (lambda: table.scan(as_of="before"), lambda: table.restore("before")):
         with pytest.raises(hoodoo.PositionError, match="Savepoints: 'before the change'") as problem:
             call()

@@ -138,13 +138,13 @@ def table(tmp_path: Path) -> hoodoo.Table:
 
 
 def test_types_are_said_as_text(table: hoodoo.Table) -> None:
-    table.add_column("price", "decimal(10, 2)")
-    table.widen_column("n", "decimal(20, 0)")
+    table.alter.add_column("price", "decimal(10, 2)")
+    table.alter.widen_column("n", "decimal(20, 0)")
     table.alter([hoodoo.AddColumn("tags", "list<string>")])
     kinds = [pa.string(), pa.decimal128(20, 0), pa.decimal128(10, 2), pa.list_(pa.string())]
     assert table.schema.types == kinds
     with pytest.raises(hoodoo.SchemaError, match="unknown type 'decimul'"):
-        table.add_column("more", "decimul")
+        table.alter.add_column("more", "decimul")
 
 
 def test_a_table_and_its_reads_can_be_counted_and_looked_at(table: hoodoo.Table) -> None:
@@ -259,7 +259,7 @@ def test_create_opens_an_existing_table_if_asked(tmp_path: Path) -> None:
         return hoodoo.create(tmp_path / "t", "id string, n bigint, at timestamp", **given)
 
     assert start().insert([{"id": "a", "n": 1, "at": dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)}]).inserted == 1
-    start().add_column("note", "string")
+    start().alter.add_column("note", "string")
     again = start(clean_every=7)
     assert (again.count(), again.schema.names[-1], again.options.clean_every) == (
         1,

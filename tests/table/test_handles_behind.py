@@ -48,11 +48,11 @@ def row(key: int, **values: Any) -> dict[str, Any]:
 
 def changed_in_everything(table: hoodoo.Table) -> None:
     """What the handle that is behind has not seen: columns, options, checks, savepoints, consumers, bad rows."""
-    table.add_column("n", pa.int32(), default=4)
-    table.rename_column("a", "b", rewrite=True)
-    table.widen_column("x", pa.int64(), rewrite=True)
+    table.alter.add_column("n", pa.int32(), default=4)
+    table.alter.rename_column("a", "b", rewrite=True)
+    table.alter.widen_column("x", pa.int64(), rewrite=True)
     table.upsert([row(1), row(3, part="q")])
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     table.consumer("reader", table.cursor)
     table.upsert([row(1, ts=6), row(4, id=None)], on_bad_rows="quarantine", max_bad_share=1)
     table.set_checks({"not_negative": "b >= 0"})
@@ -86,11 +86,11 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "schema": lambda table: table.schema,
     "key": lambda table: table.key,
     "partition_by": lambda table: table.partition_by,
-    "transforms": lambda table: table.transforms,
+    "transforms": lambda table: table.inspect.transforms,
     "order_by": lambda table: table.order_by,
     "options": lambda table: table.options,
     "checks": lambda table: table.checks,
-    "original_names": lambda table: table.original_names,
+    "original_names": lambda table: table.inspect.original_names,
     "cursor": lambda table: table.cursor,
     "set_options": lambda table: table.set_options(retain_hours=3),
     "set_checks": lambda table: table.set_checks({"positive": "n > 0 AND b > -5"}),
@@ -106,7 +106,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "insert_overwrite": lambda table: table.insert_overwrite([row(9)]),
     "delete_partitions": lambda table: table.delete_partitions(["q"]),
     "sink": lambda table: table.sink("stream")([row(9)], 1),
-    "duplicates": lambda table: table.duplicates(),
+    "duplicates": lambda table: table.inspect.duplicates(),
     "scan": lambda table: table.scan(where="n > 3"),
     "count": lambda table: table.count(),
     "head": lambda table: table.head(100),
@@ -115,44 +115,44 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "diff": lambda table: table.diff("kept"),
     "get": lambda table: table.get([3, 1, 2], columns=["n", "b"]),
     "follow": lambda table: [rows.to_arrow() for rows in table.follow("kept", columns=["n"], timeout_s=0)],
-    "files": lambda table: table.files().drop_columns(["base_file", "file_group"]),
-    "timeline": lambda table: table.timeline(),
+    "files": lambda table: table.inspect.files().drop_columns(["base_file", "file_group"]),
+    "timeline": lambda table: table.inspect.timeline(),
     "history": lambda table: table.history(),
-    "application": lambda table: table.application("job"),
-    "applications": lambda table: table.applications(),
-    "schemas": lambda table: table.schemas(),
-    "schema_at": lambda table: table.schema_at("kept"),
-    "add_column": lambda table: table.add_column("m", pa.string(), after="n"),
-    "drop_column": lambda table: table.drop_column("n"),
-    "rename_column": lambda table: table.rename_column("b", "c", rewrite=True),
-    "move_column": lambda table: table.move_column("n", first=True),
-    "retype_column": lambda table: table.retype_column("n", pa.float64(), rewrite=True),
-    "widen_column": lambda table: table.widen_column("n", pa.int64(), rewrite=True),
-    "make_nullable": lambda table: table.make_nullable("must"),
+    "application": lambda table: table.inspect.application("job"),
+    "applications": lambda table: table.inspect.applications(),
+    "schemas": lambda table: table.inspect.schemas(),
+    "schema_at": lambda table: table.inspect.schema_at("kept"),
+    "add_column": lambda table: table.alter.add_column("m", pa.string(), after="n"),
+    "drop_column": lambda table: table.alter.drop_column("n"),
+    "rename_column": lambda table: table.alter.rename_column("b", "c", rewrite=True),
+    "move_column": lambda table: table.alter.move_column("n", first=True),
+    "retype_column": lambda table: table.alter.retype_column("n", pa.float64(), rewrite=True),
+    "widen_column": lambda table: table.alter.widen_column("n", pa.int64(), rewrite=True),
+    "make_nullable": lambda table: table.alter.make_nullable("must"),
     "alter": lambda table: table.alter([hoodoo.DropColumn("n")]),
     "compact": lambda table: table.compact(),
-    "cluster": lambda table: table.cluster(by="n", partitions=["p"]),
-    "services": lambda table: table.services(),
-    "clean": lambda table: table.clean(),
-    "expire": lambda table: table.expire(older_than_hours=1_000),
-    "archive": lambda table: table.archive(),
+    "cluster": lambda table: table.maintenance.cluster(by="n", partitions=["p"]),
+    "services": lambda table: table.maintenance.services(),
+    "clean": lambda table: table.maintenance.clean(),
+    "expire": lambda table: table.maintenance.expire(older_than_hours=1_000),
+    "archive": lambda table: table.maintenance.archive(),
     "export": lambda table: table.export(delta=True, iceberg=True),
     "register": lambda table: table.register("lake.t"),
-    "sweep": lambda table: table.sweep(),
-    "purge": lambda table: table.purge([{"id": 2, "part": "p"}], older_than_hours=0),
-    "rollback": lambda table: table.rollback(newest(table)),
-    "resolve": lambda table: table.resolve(newest(table)),
+    "sweep": lambda table: table.maintenance.sweep(),
+    "purge": lambda table: table.maintenance.purge([{"id": 2, "part": "p"}], older_than_hours=0),
+    "rollback": lambda table: table.maintenance.rollback(newest(table)),
+    "resolve": lambda table: table.maintenance.resolve(newest(table)),
     "pin": pinned,
-    "savepoint": lambda table: table.savepoint("now"),
-    "savepoints": lambda table: table.savepoints(),
-    "delete_savepoint": lambda table: table.delete_savepoint("kept"),
+    "savepoint": lambda table: table.savepoints.create("now"),
+    "savepoints": lambda table: table.savepoints.list(),
+    "delete_savepoint": lambda table: table.savepoints.delete("kept"),
     "consumer": of_consumer,
     "consumers": lambda table: table.consumers(),
     "restore": lambda table: table.restore("kept"),
-    "adopt": lambda table: table.adopt(),
+    "adopt": lambda table: table.maintenance.adopt(),
     "verify": lambda table: table.verify(),
-    "salvage": lambda table: table.salvage(dry_run=True),
-    "lag": lambda table: table.lag(),
+    "salvage": lambda table: table.maintenance.salvage(dry_run=True),
+    "lag": lambda table: table.maintenance.lag(),
 }
 """Public name of Table -> what it is asked for, with arguments that mean nothing to who saw only the beginning."""
 
@@ -204,7 +204,7 @@ def answer(name: str, table: hoodoo.Table, *others: Callable[[], hoodoo.Table]) 
 
 
 def _everything(table: hoodoo.Table) -> list[Any]:
-    kept = [table.schema, table.options, table.checks, table.savepoints()]
+    kept = [table.schema, table.options, table.checks, table.savepoints.list()]
     return [*kept, table.scan().to_arrow(), table.verify(), [one.position for one in table.consumers()]]
 
 

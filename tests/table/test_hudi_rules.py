@@ -193,7 +193,7 @@ def test_rule_9_a_deleted_key_comes_back_through_its_base_never_through_a_log(ta
 def test_rule_10_hudis_timeline_is_never_archived(table: hoodoo.Table) -> None:
     for number in range(30):
         table.insert_overwrite(rows((f"k{number}", "p", 1)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     completed = list((Path(table.path) / ".hoodie/timeline").glob("*_*.replacecommit"))
     assert len(completed) == 30
     assert sorted(row["id"] for row in hudi_rows(table.path)) == ["c", "k29"]
@@ -211,7 +211,7 @@ def test_an_ordered_delete_is_logged_with_its_value_and_loses_to_a_newer_row(tab
 
 
 def test_meta_columns_say_which_commit_wrote_a_row_and_never_hold_nulls(table: hoodoo.Table) -> None:
-    first = table.timeline()[-1].instant
+    first = table.inspect.timeline()[-1].instant
     second = table.upsert(rows(("a", "p", 6))).instant
     for _ in range(2):
         found = {row["id"]: row for row in table.scan(meta=True).to_arrow().to_pylist()}
@@ -226,11 +226,11 @@ def test_meta_columns_say_which_commit_wrote_a_row_and_never_hold_nulls(table: h
 
 
 def test_hudis_incremental_query_agrees_with_ours(table: hoodoo.Table) -> None:
-    start = table.timeline()[-1]
+    start = table.inspect.timeline()[-1]
     table.upsert(rows(("a", "p", 7), ("n", "p", 1)))
-    middle = table.timeline()[-1]
+    middle = table.inspect.timeline()[-1]
     table.upsert(rows(("b", "p", 8)))
-    end = table.timeline()[-1]
+    end = table.inspect.timeline()[-1]
     for since, until in ((start, middle), (middle, end), (start, end)):
         ours = table.incremental(since.instant, until.instant).to_arrow()["id"].to_pylist()
         assert sorted(ours) == sorted(

@@ -53,9 +53,9 @@ def test_writes_and_services_go_on_where_the_older_release_ended(name: str, tmp_
     wanted = {row["id"]: row for row in map(json.loads, facts["rows"]) if row["id"] not in (1, 2, 3)}
     wanted |= {row["id"]: row for row in map(json.loads, plain(rows(99, 1, 2, 77)))}
     table.compact()
-    table.cluster()
-    table.clean(retain_hours=0, retain_commits=1)
-    table.archive(older_than_hours=0)
+    table.maintenance.cluster()
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.archive(older_than_hours=0)
     again = hoodoo.open(tmp_path / Path(name).name)
     assert {row["id"]: row for row in map(json.loads, plain(again.scan().to_arrow()))} == wanted
     assert again.verify().problems == []

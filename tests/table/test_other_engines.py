@@ -73,7 +73,7 @@ def test_a_sweep_takes_up_what_another_engine_committed_instead_of_deleting_it(
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     clock.leap(3)
-    assert table.sweep(1).files == 0
+    assert table.maintenance.sweep(1).files == 0
     assert pairs(opened(store, clock)) == [("a", 1), ("x", 1)]
 
 
@@ -89,7 +89,7 @@ def test_a_sweep_leaves_the_files_of_another_engines_pending_write(store: Memory
     elsewhere(store, clock, half)
     files = {key for key in store.data if parse_data_file(key.rpartition("/")[2])}
     clock.leap(3)
-    table.sweep(1)
+    table.maintenance.sweep(1)
     assert {key for key in store.data if parse_data_file(key.rpartition("/")[2])} == files
 
 
@@ -220,7 +220,7 @@ def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_i
 ) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     pin = table.pin()
     undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
     table = opened(store, clock)
@@ -228,7 +228,7 @@ def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_i
     table.upsert(rows(("a", "p", 7)))
     table.compact()
     table.upsert(rows(("b", "p", 8)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert (
         pairs(table, as_of="kept")
         == sorted((row["id"], row["ts"]) for row in pin.scan().to_arrow().to_pylist())
@@ -297,23 +297,23 @@ def test_a_savepoint_and_an_archive_that_race_leave_a_table_that_opens(store: Me
     table = create(store, clock, retain_hours=0, retain_commits=1)
     for turn in range(4):
         table.upsert(rows(("a", "p", turn)))
-    table.savepoint("early")
-    table.delete_savepoint("early")
+    table.savepoints.create("early")
+    table.savepoints.delete("early")
     clock.ms += 40 * DAY_MS
     seq, other = table.cursor.seq, opened(store, clock)
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     put, raced = store.put_if_absent, []
 
     def racing(key: str, data: Any, durable: bool = True) -> None:
         if key.startswith(layout.SLOTS) and not raced:
             raced.append(True)
-            other.archive(older_than_hours=0, keep_instants=1)
+            other.maintenance.archive(older_than_hours=0, keep_instants=1)
         put(key, data, durable)
 
     store.put_if_absent = racing  # type: ignore[method-assign]
     try:
-        table.savepoint("kept", as_of=hoodoo.Cursor(table.cursor.table, seq))
-        table.delete_savepoint("kept")
+        table.savepoints.create("kept", as_of=hoodoo.Cursor(table.cursor.table, seq))
+        table.savepoints.delete("kept")
     except hoodoo.SnapshotExpired:
         pass  # the clean of the archive was first
     assert raced
@@ -337,7 +337,7 @@ def test_an_instant_that_somebody_adopted_meanwhile_is_not_adopted_again(store: 
     head = table.cursor
     late.handle._adopt(found)
     assert table.cursor == head
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
     assert opened(store, clock).verify().problems == []
 
@@ -405,7 +405,7 @@ def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock
 
 
 BEHIND: dict[str, Callable[[Table], Any]] = {
-    "savepoint": lambda table: [table.savepoint("kept"), pairs(table, as_of="kept")],
+    "savepoint": lambda table: [table.savepoints.create("kept"), pairs(table, as_of="kept")],
     "pin": lambda table: pairs(table.pin()),
     "restore": lambda table: [table.restore(table.cursor).inserted, pairs(table)],
     "consumer": lambda table: table.consumer("c", table.cursor).position,
@@ -417,7 +417,7 @@ BEHIND: dict[str, Callable[[Table], Any]] = {
 def test_a_handle_answers_with_what_another_engine_did_since_it_looked(
     store: MemoryStore, clock: Clock, name: str
 ) -> None:
-    """savepoint() said that a slot is missing and is to be restored from a backup; a consumer could not begin there."""
+    """A savepoint said that a slot is missing and is to be restored from a backup; a consumer could not begin there."""
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
@@ -470,7 +470,7 @@ def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now
             ask()
     opened(store, clock).upsert(rows(("b", "p", 1)))
     assert table.verify().problems == []
-    assert table.services().figures
+    assert table.maintenance.services().figures
 
 
 def test_a_purge_deletes_hudis_metadata_table_whose_indexes_hold_keys(store: MemoryStore, clock: Clock) -> None:
@@ -480,8 +480,8 @@ def test_a_purge_deletes_hudis_metadata_table_whose_indexes_hold_keys(store: Mem
     store.put(layout.PROPERTIES, hoodie_properties.render(named, clock()))
     store.put(".hoodie/metadata/record_index/r.hfile", b"a")
     with pytest.raises(hoodoo.ColumnError):
-        table.purge(pa.table({"no": [1]}))
+        table.maintenance.purge(pa.table({"no": [1]}))
     assert store.exists(".hoodie/metadata/record_index/r.hfile")
-    assert table.purge(rows(("a", "p", 1))).rows_deleted == 1
+    assert table.maintenance.purge(rows(("a", "p", 1))).rows_deleted == 1
     assert not any(key.startswith(layout.METADATA_TABLE) for key in store.data)
     assert "hoodie.table.metadata.partitions" not in hoodie_properties.read_properties(store)

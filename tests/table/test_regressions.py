@@ -247,7 +247,7 @@ def test_a_filtered_scan_whose_files_a_clean_took_says_expired(tmp_path: Path) -
     scan = table.scan(where="v >= 0")
     for value in (2, 3):
         table.upsert(rows((1, "a", value)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     with pytest.raises(hoodoo.SnapshotExpired):
         scan.to_arrow()
 
@@ -263,7 +263,7 @@ def test_a_write_that_a_clean_overtakes_rebases_instead_of_calling_the_table_cor
             done.append(True)
             other.upsert(rows((1, "a", 5)))
             other.upsert(rows((1, "a", 6)))
-            other.clean(retain_hours=0, retain_commits=1)
+            other.maintenance.clean(retain_hours=0, retain_commits=1)
         return [task(item) for item in items]
 
     class Engine:
@@ -287,7 +287,7 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
         dying.upsert(rows((1, "a", 2), (3, "c", 1)))
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead").mkdir(parents=True)
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead/x").write_bytes(b"staged")
-    assert table.sweep().files == 0  # all of it is too young
+    assert table.maintenance.sweep().files == 0  # all of it is too young
     swept = sweep(hoodoo.open(tmp_path / "t").handle.context().timeline, -1)  # as if an hour had passed
     assert (swept.rolled_back, swept.files >= 1) == (1, True)
     named = {entry.file.path for group in table.handle.history.head().groups() for entry in group.files()}
@@ -296,7 +296,7 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
         key for key, _ in table.handle.store.list("") if "/.temp/" in key or "/staging/" in key or "/.heartbeat/" in key
     ]
     assert contents(table) == [(1, "a", 1), (2, "b", 1)] and table.verify().ok
-    assert [entry.state for entry in table.timeline()].count("rolled back") == 1
+    assert [entry.state for entry in table.inspect.timeline()].count("rolled back") == 1
 
 
 def test_a_create_that_loses_a_race_does_not_change_the_winners_table(

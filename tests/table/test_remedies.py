@@ -126,25 +126,28 @@ CASES: dict[str, Case] = {
         changed=("note",),
     ),
     "a rename": Case(
-        lambda t: t.rename_column("note", "text"),
+        lambda t: t.alter.rename_column("note", "text"),
         "rewrite=True",
-        lambda t: (t.rename_column("note", "text", rewrite=True), t.rename_column("text", "note", rewrite=True)),
+        lambda t: (
+            t.alter.rename_column("note", "text", rewrite=True),
+            t.alter.rename_column("text", "note", rewrite=True),
+        ),
     ),
     "a type that is no wider one": Case(
-        lambda t: t.widen_column("v", "float"),
-        "retype_column('v', type, rewrite=True)",
-        lambda t: t.retype_column("v", "float", rewrite=True),
+        lambda t: t.alter.widen_column("v", "float"),
+        "alter.retype_column('v', type, rewrite=True)",
+        lambda t: t.alter.retype_column("v", "float", rewrite=True),
     ),
     "values that do not fit a type": Case(
-        lambda t: t.retype_column("v", "int64", rewrite=True),
+        lambda t: t.alter.retype_column("v", "int64", rewrite=True),
         "Correct these values with update() first",
-        lambda t: (t.update({"v": "round(v)"}, where="v = 2.5"), t.retype_column("v", "int64", rewrite=True)),
+        lambda t: (t.update({"v": "round(v)"}, where="v = 2.5"), t.alter.retype_column("v", "int64", rewrite=True)),
         changed=("v",),
     ),
     "a type without such values": Case(
-        lambda t: t.retype_column("note", "binary", rewrite=True),
+        lambda t: t.alter.retype_column("note", "binary", rewrite=True),
         "Add another column, and fill it with update()",
-        lambda t: (t.add_column("raw", "binary", default=None), t.update({"raw": "encode(note)"})),
+        lambda t: (t.alter.add_column("raw", "binary", default=None), t.update({"raw": "encode(note)"})),
     ),
     "a check": Case(
         lambda t: (t.set_checks({"small": "v < 10"}), t.upsert([whole(v=11.0)])),
@@ -153,17 +156,17 @@ CASES: dict[str, Case] = {
         changed=("v",),
     ),
     "a check of a column that goes": Case(
-        lambda t: (t.set_checks({"small": "v < 10"}), t.drop_column("v")),
+        lambda t: (t.set_checks({"small": "v < 10"}), t.alter.drop_column("v")),
         "Change the check first with set_checks({...}), which replaces all checks",
         lambda t: t.set_checks({}),
     ),
     "a commit to undo": Case(
-        lambda t: t.rollback(t.history()[0].instant),
+        lambda t: t.maintenance.rollback(t.history()[0].instant),
         "reads the table before this instant",
         lambda t: t.scan(as_of=t.history()[1]).count(),
     ),
     "a commit to undo: restore": Case(
-        lambda t: t.rollback(t.history()[0].instant),
+        lambda t: t.maintenance.rollback(t.history()[0].instant),
         "also undoes all later commits",
         lambda t: t.restore(t.history()[1]),
         lost="restores that snapshot in a new commit, and also undoes all later commits",

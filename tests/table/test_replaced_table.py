@@ -54,12 +54,12 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "delete": lambda t: t.delete([{"id": 1}]),
     "insert_overwrite": lambda t: t.insert_overwrite(rows(7)),
     "compact": lambda t: t.compact(),
-    "cluster": lambda t: t.cluster(by=["v"]),
-    "clean": lambda t: t.clean(retain_hours=0, retain_commits=1),
-    "archive": lambda t: t.archive(),
-    "sweep": lambda t: t.sweep(older_than_hours=0),
-    "purge": lambda t: t.purge([{"id": 1}]),
-    "savepoint": lambda t: t.savepoint("s"),
+    "cluster": lambda t: t.maintenance.cluster(by=["v"]),
+    "clean": lambda t: t.maintenance.clean(retain_hours=0, retain_commits=1),
+    "archive": lambda t: t.maintenance.archive(),
+    "sweep": lambda t: t.maintenance.sweep(older_than_hours=0),
+    "purge": lambda t: t.maintenance.purge([{"id": 1}]),
+    "savepoint": lambda t: t.savepoints.create("s"),
     "restore": lambda t: t.restore(hoodoo.Cursor(t.handle.history.known_head().table, 2)),
     "set_options": lambda t: t.set_options(clean_every=3),
 }
@@ -143,9 +143,9 @@ def test_a_worker_takes_up_the_table_that_is_there_now(tmp_path: Path, caplog: p
     new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
     for turn in range(6):
         new.upsert(rows(0, 1, v=f"y{turn}"))
-    assert new.lag().log_files_max == 5
+    assert new.maintenance.lag().log_files_max == 5
     assert worker.run().failed == ()
-    assert new.lag().log_files_max == 0
+    assert new.maintenance.lag().log_files_max == 0
     assert hoodoo.open(tmp_path / "t").verify().problems == []
     assert [record for record in caplog.records if "table_replaced" in record.getMessage()]
 
@@ -162,7 +162,7 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
         new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
         for turn in range(6):
             new.upsert(rows(0, 1, v=f"y{turn}"))
-        wait_for(lambda: new.lag().log_files_max == 0, "compaction of the new table")
+        wait_for(lambda: new.maintenance.lag().log_files_max == 0, "compaction of the new table")
     finally:
         worker.stop()
         thread.join(PATIENCE_S)

@@ -30,8 +30,8 @@ def restored(path: Path, commits: int) -> tuple[hoodoo.Table, list[hoodoo.Cursor
     table.consumer("job")
     shutil.copytree(path, f"{path}-copy")
     lost = [table.upsert([{"id": number, "v": 2}]).cursor for number in (2, 3)]
-    table.savepoint("end")
-    commits_lost = [*(one.cursor for one in table.history()[:2]), table.savepoints()["end"]]
+    table.savepoints.create("end")
+    commits_lost = [*(one.cursor for one in table.history()[:2]), table.savepoints.list()["end"]]
     shutil.rmtree(path)
     shutil.copytree(f"{path}-copy", path)
     table = hoodoo.open(path)
@@ -84,14 +84,14 @@ def test_every_cursor_that_a_table_gives_has_the_digest_of_its_slot(tmp_path: Pa
     table = hoodoo.create(tmp_path / "t", "id bigint, v int", key="id")
     table.upsert([{"id": 1, "v": 1}])
     table.consumer("job").commit(table.cursor)
-    table.add_column("w", "int")
-    table.savepoint("end")
+    table.alter.add_column("w", "int")
+    table.savepoints.create("end")
     given = {
         "newest": table.cursor,
-        "savepoints": table.savepoints()["end"],
+        "savepoints": table.savepoints.list()["end"],
         "consumer": table.consumer("job").position,
         "consumers": table.consumers()[0].position,
-        "schemas": table.schemas()[-1].cursor,
+        "schemas": table.inspect.schemas()[-1].cursor,
     }
     assert {name: bool(cursor.digest) for name, cursor in given.items()} == dict.fromkeys(given, True)
 
@@ -102,9 +102,9 @@ def test_a_savepoint_is_never_named_like_a_time_or_an_age(tmp_path: Path, name: 
     table = hoodoo.create(tmp_path / "t", "id bigint, v int", key="id")
     table.upsert([{"id": 1, "v": 1}])
     with pytest.raises(hoodoo.OptionError, match="Choose another name"):
-        table.savepoint(name)
-    assert table.savepoints() == {}
+        table.savepoints.create(name)
+    assert table.savepoints.list() == {}
     for fine in ("30d-old", "2026-01-31 nightly", "2026-13-45", "month end"):
         table.upsert([{"id": 1, "v": 2}])
-        table.savepoint(fine)
+        table.savepoints.create(fine)
         assert table.scan(as_of=fine).count() == 1

@@ -94,10 +94,10 @@ def test_no_ordering_column_is_dropped_renamed_widened_or_set(tmp_path: Path, co
     table = make(tmp_path / "t")
     table.upsert(rows(("a", 1, 1, "x")))
     attempts = [
-        lambda: table.drop_column(column),
-        lambda: table.rename_column(column, "other"),
-        lambda: table.widen_column(column, pa.float64()),
-        lambda: table.make_nullable(column),
+        lambda: table.alter.drop_column(column),
+        lambda: table.alter.rename_column(column, "other"),
+        lambda: table.alter.widen_column(column, pa.float64()),
+        lambda: table.alter.make_nullable(column),
     ]
     for attempt in attempts:
         with pytest.raises(hoodoo.SchemaError, match=f"'{column}'"):
@@ -283,5 +283,5 @@ def test_slices_of_every_shape_hold_the_newest_rows(tmp_path: Path, log_format: 
         if rng.random() < 0.15:
             table.compact()
         if rng.random() < 0.1:
-            table.cluster(by=["v"])
+            table.maintenance.cluster(by=["v"])
         assert table.verify().ok

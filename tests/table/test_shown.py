@@ -77,13 +77,13 @@ def test_a_count_that_is_a_bound_reads_as_one(table: hoodoo.Table) -> None:
 
 
 def test_a_history_is_a_line_for_each_commit(table: hoodoo.Table) -> None:
-    table.savepoint("start")
+    table.savepoints.create("start")
     newest, oldest = repr(table.history()).splitlines()
     assert re.search(r"^ +2  .*Z  INSERT +1,000 rows  \d+\.\d s  'start'$", newest)
     assert re.search(r"^ +1  .* 0 rows", oldest)
     [commit] = table.history(newest=1)
     assert (commit.slot, commit.rows) == (2, 1_000) and 0 <= commit.seconds < 600
-    entries = table.timeline()
+    entries = table.inspect.timeline()
     assert (entries[1].rows, entries[1].seconds) == (1_000, commit.seconds)
 
 
@@ -116,7 +116,7 @@ def test_a_notebook_shows_tables(table: hoodoo.Table) -> None:
     assert Cells(table.scan(columns=["ts"])._repr_html_()).rows == [["column", "type"], ["ts", "int64"]]
     assert [row[0] for row in Cells(table.history()._repr_html_()).rows] == ["slot", "2", "1"]
     table.handle.context().timeline.begin("deltacommit")
-    assert [row[0] for row in Cells(table.timeline()._repr_html_()).rows] == ["slot", "-", "2", "1"]
+    assert [row[0] for row in Cells(table.inspect.timeline()._repr_html_()).rows] == ["slot", "-", "2", "1"]
 
 
 def test_a_notebook_gets_text_escaped_and_long_lists_cut(table: hoodoo.Table) -> None:
@@ -124,14 +124,14 @@ def test_a_notebook_gets_text_escaped_and_long_lists_cut(table: hoodoo.Table) ->
     assert "<script>" not in text and "&lt;script&gt;" in text
     for number in range(70):
         table.set_options(retain_hours=number + 1)
-    shown = table.timeline()._repr_html_()
+    shown = table.inspect.timeline()._repr_html_()
     assert len(Cells(shown).rows) == 61 and "and 12 more" in shown
 
 
 def test_the_files_of_a_snapshot_are_listed_without_opening_one(table: hoodoo.Table) -> None:
     table.insert([{"id": 1, "city": "oslo", "ts": 1}])
     done = table.upsert([{"id": 1, "city": "rome", "ts": 2}])
-    files = table.files().to_pylist()
+    files = table.inspect.files().to_pylist()
     assert [(one["partition"], one["rows"], one["logs"], one["slot"]) for one in files] == [
         ("city=oslo", 1, 0, 3),
         ("city=rome", 1_000, 1, 4),
@@ -139,6 +139,6 @@ def test_the_files_of_a_snapshot_are_listed_without_opening_one(table: hoodoo.Ta
     for one in files:
         assert (Path(table.path) / one["base_file"]).stat().st_size == one["bytes"]
     assert files[1]["log_bytes"] == done.bytes_written
-    assert len(table.files(as_of=2)) == 1
-    empty = table.files(as_of=1)
-    assert len(empty) == 0 and empty.schema == table.files().schema
+    assert len(table.inspect.files(as_of=2)) == 1
+    empty = table.inspect.files(as_of=1)
+    assert len(empty) == 0 and empty.schema == table.inspect.files().schema

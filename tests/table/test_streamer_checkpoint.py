@@ -35,11 +35,11 @@ def row(number: int) -> list[dict[str, int]]:
 
 def take(table: hoodoo.Table, position: str, place: str = "", name: str = "orders", **how: Any) -> None:
     """A commit of an application, of one row."""
-    table.upsert(row(len(position)), transaction=table.application(name).next(position, place, **how))
+    table.upsert(row(len(position)), transaction=table.inspect.application(name).next(position, place, **how))
 
 
 def found(table: hoodoo.Table, name: str = "hudi-streamer") -> tuple[int, str]:
-    at = hoodoo.open(table.path).application(name)
+    at = hoodoo.open(table.path).inspect.application(name)
     return at.version, at.position
 
 
@@ -116,8 +116,8 @@ def test_a_place_outlives_checkpoints_of_the_view_cleans_and_archives(tmp_path: 
     take(table, "a:1", "orders,0:1")
     for number in range(9):
         table.upsert(row(number))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.archive(older_than_hours=0, keep_instants=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.archive(older_than_hours=0, keep_instants=1)
     again = hoodoo.open(table.path)
     take(again, "b:1", "clicks,0:1", name="clicks")
     assert places(tmp_path / "t")[-1] == "orders,0:1"
@@ -186,7 +186,7 @@ def test_an_owner_that_hudis_streamer_overtook_stops_until_it_says_that_it_goes_
     path = Path(table.path)
     take(table, "a:1", "orders,0:1")
     streamer_commits(path, "orders,0:7")
-    for given in (table.application("orders").next("a:2", "orders,0:2"), ("orders", 1, "a:2")):
+    for given in (table.inspect.application("orders").next("a:2", "orders,0:2"), ("orders", 1, "a:2")):
         with pytest.raises(
             Overtaken, match=r"continued from the position of application 'orders'.*overtake=True"
         ) as caught:
@@ -211,7 +211,7 @@ def test_an_owner_that_goes_on_without_a_place_is_not_overtaken_any_more(table: 
 
 
 def test_what_was_committed_before_the_streamer_came_is_skipped_still(table: hoodoo.Table) -> None:
-    given = table.application("orders").next("a:1", "orders,0:1")
+    given = table.inspect.application("orders").next("a:1", "orders,0:1")
     table.upsert(row(1), transaction=given)
     streamer_commits(Path(table.path), "orders,0:7")
     assert table.upsert(row(1), transaction=given).skipped
@@ -239,6 +239,6 @@ def test_a_damaged_word_on_positions_is_an_error_that_names_the_file(table: hood
 @pytest.mark.parametrize("place", [7, None, b"x", "\ud800", "x" * (64 * 1024 + 1)])
 def test_a_place_is_a_text_of_at_most_64_kib(table: hoodoo.Table, place: Any) -> None:
     with pytest.raises(hoodoo.OptionError):
-        table.application("orders").next("a:1", place)
+        table.inspect.application("orders").next("a:1", place)
     with pytest.raises(hoodoo.OptionError, match="overtake must be True or False"):
-        table.application("orders").next("a:1", overtake="yes")  # type: ignore[arg-type]
+        table.inspect.application("orders").next("a:1", overtake="yes")  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_an_adopted_table_of_version_6_has_the_rows_that_it_had(tmp_path: Path, 
     path, facts = golden.unpack(name, tmp_path), golden.facts(name)
     table = hoodoo.open(path)
     before = scanned(table)
-    done = table.adopt()
+    done = table.maintenance.adopt()
     assert done.version == 6 and done.slot == table.scan().cursor.seq
     assert hoodie_properties.load(table.handle.store).raw["hoodie.table.version"] == "9"
     assert scanned(table) == scanned(hoodoo.open(path)) == before == rows_of(facts["snapshot"], FILE_NAME)
@@ -71,17 +71,19 @@ def test_an_adopted_table_of_version_6_has_the_rows_that_it_had(tmp_path: Path, 
 @pytest.mark.parametrize("name", [name for name in ADOPTED if name != "v6_emptied"])
 def test_an_adopted_table_of_version_6_takes_writes_and_services(tmp_path: Path, name: str) -> None:
     path = golden.unpack(name, tmp_path)
-    hoodoo.open(path).adopt()
+    hoodoo.open(path).maintenance.adopt()
     table = hoodoo.open(path)
     rows = table.scan().to_arrow()
     assert table.insert(rows, existing="keep").inserted == 0
     table.upsert(rows.slice(0, 2))
     table.delete(rows.slice(2, 1))
     table.compact()
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert len(hudi_rows(path)) == table.scan().count() == len(rows) - 1
     assert table.verify().problems == []
-    assert hoodoo.open(path).adopt() == hoodoo.open(path).adopt()  # there is nothing to do any more
+    assert (
+        hoodoo.open(path).maintenance.adopt() == hoodoo.open(path).maintenance.adopt()
+    )  # there is nothing to do any more
 
 
 @pytest.mark.parametrize("name", list(IN_THE_WAY))
@@ -89,7 +91,7 @@ def test_what_is_in_the_way_is_named_before_anything_is_written(tmp_path: Path, 
     path = golden.unpack(name, tmp_path)
     before = bytes_of(path)
     with pytest.raises(hoodoo.UnsupportedTable, match=IN_THE_WAY[name]):
-        hoodoo.open(path).adopt()
+        hoodoo.open(path).maintenance.adopt()
     assert bytes_of(path) == before
 
 
@@ -111,7 +113,7 @@ def test_a_crash_at_any_step_of_an_upgrade_leaves_the_rows_and_is_finished_by_th
         dying = Table(store)
         store.count, store.fault = 0, lambda n, *_, at=at: "die after" if n == at else None
         try:
-            dying.adopt()
+            dying.maintenance.adopt()
             done = True
         except Died:
             pass
@@ -119,7 +121,7 @@ def test_a_crash_at_any_step_of_an_upgrade_leaves_the_rows_and_is_finished_by_th
         if "pending" not in name:  # there the package does not see the logs that follow Hudi's plan
             assert rows_of(hudi_rows(path), *META_COLUMNS) == rows_of(before, *META_COLUMNS)
         table = hoodoo.open(path)
-        table.adopt()
+        table.maintenance.adopt()
         assert scanned(table) == scanned(hoodoo.open(path)) == before
         assert rows_of(hudi_rows(path), *META_COLUMNS) == rows_of(before, *META_COLUMNS)
         assert table.verify().problems == []
@@ -137,7 +139,7 @@ def test_an_upgraded_table_names_the_generator_that_spells_its_keys(tmp_path: Pa
     named = [f"hoodie.table.keygenerator.class=org.apache.hudi.keygen.{generator}"] if generator else []
     file.write_text("\n".join([*kept, *named]) + "\n")
     table = hoodoo.open(path)
-    table.adopt()
+    table.maintenance.adopt()
     raw = hoodie_properties.load(table.handle.store).raw
     assert {name: text for name, text in raw.items() if "keygenerator" in name} == {
         "hoodie.table.keygenerator.type": "SIMPLE"
@@ -148,7 +150,7 @@ def test_a_reader_that_was_there_before_reads_on(tmp_path: Path) -> None:
     path = golden.unpack("v6_mor", tmp_path)
     reader, before = hoodoo.open(path), None
     before = scanned(reader)
-    hoodoo.open(path).adopt()
+    hoodoo.open(path).maintenance.adopt()
     assert scanned(reader) == before
     reader.upsert(reader.scan().to_arrow().slice(0, 1))
     assert len(hudi_rows(path)) == len(before)
@@ -163,7 +165,7 @@ def test_a_compaction_that_hudi_began_is_run_and_what_it_left_is_deleted(tmp_pat
     left.write_bytes(b"half a file")
     table = hoodoo.open(path)
     before = scanned(table)
-    assert table.adopt().compacted == 2  # by the plan, and what was logged since
+    assert table.maintenance.adopt().compacted == 2  # by the plan, and what was logged since
     assert scanned(table) == before and not left.exists()
     assert rows_of(hudi_rows(path), *META_COLUMNS) == rows_of(before, *META_COLUMNS)
 
@@ -172,7 +174,7 @@ def test_a_table_that_hoodoo_reads_already_is_adopted_without_an_upgrade(tmp_pat
     path = golden.unpack("mor_ordered", tmp_path)
     table = hoodoo.open(path)
     before = scanned(table)
-    done = table.adopt()
+    done = table.maintenance.adopt()
     assert (done.version, done.compacted, done.instants) == (9, 0, 0) and done.slot > 0
     assert any((path / layout.SLOTS).iterdir()) and scanned(table) == before
 
@@ -195,7 +197,7 @@ def test_what_a_log_of_several_commits_held_in_the_past_is_not_read_wrongly(tmp_
                     stat |= {"path": logs[0].name, "logOffset": 1}
         commit.write_text(json.dumps(said))
     table = hoodoo.open(path)
-    table.adopt()
+    table.maintenance.adopt()
     assert scanned(table) == rows_of(facts["snapshot"], FILE_NAME)
     for instant in facts["instants"]:
         with pytest.raises(hoodoo.SnapshotExpired):

@@ -55,7 +55,7 @@ def make(path: Path, clock: Clock, kind: str = "merge_on_read", commits: int = 1
     table.insert_overwrite(rows((7, "q", 99)))
     clock.ms += 40 * DAY_MS
     table.upsert(rows((0, "p", 1000)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     return table
 
 
@@ -76,7 +76,7 @@ def test_archived_tables_read_write_and_verify_as_before(tmp_path: Path, kind: s
     clock = Clock()
     table = make(tmp_path / "t", clock, kind)
     before, head = contents(table.scan()), table.cursor.seq
-    result = table.archive(keep_instants=2)
+    result = table.maintenance.archive(keep_instants=2)
     assert result.slots == table.handle.history.head().min_readable - 1 and result.instants == head - 3 + (
         kind == "copy_on_write"
     )
@@ -130,7 +130,7 @@ def test_a_slot_that_is_archived_as_the_head_is_looked_for_is_no_end_of_the_sequ
     if remembered:
         assert behind.handle.history.head().seq == 1
     table = make(tmp_path / "t", clock)
-    store.at, store.meanwhile = at, lambda: table.archive(keep_instants=2)
+    store.at, store.meanwhile = at, lambda: table.maintenance.archive(keep_instants=2)
     assert behind.handle.history.head().seq == table.handle.history.head().seq
     assert not store.at and slots(table)[0] > 4
 
@@ -163,8 +163,8 @@ def test_who_is_stopped_while_the_head_is_looked_for_finds_the_newest_slot_howev
             table.upsert(rows((number, "p", table.cursor.seq)))
         clock.ms += 40 * DAY_MS
         table.upsert(rows((0, "p", table.cursor.seq)))
-        table.clean(retain_hours=0, retain_commits=1)
-        assert table.archive(keep_instants=2).slots > 0
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
+        assert table.maintenance.archive(keep_instants=2).slots > 0
 
     store.meanwhile = [months] * times
     stopped = Table(store, Environment(now_ms=clock))
@@ -177,7 +177,7 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
     table = make(tmp_path / "t", clock, commits=3, retain_hours=0)
     everything = []
     for number in range(14):
-        table.archive(keep_instants=1)
+        table.maintenance.archive(keep_instants=1)
         everything = [one.time for one in archived_timeline.read(table.handle.store)]
         assert everything == sorted(set(everything))
         for step in range(2):
@@ -185,7 +185,7 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
         clock.ms += 40 * DAY_MS
         table.upsert(rows((number, "p", 9000 + number)))
         table.compact()
-        table.clean(retain_hours=0, retain_commits=1)
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
     levels = {key.rpartition("_")[2] for key, _ in table.handle.store.list(layout.HISTORY) if key.endswith(".parquet")}
     assert levels == {"0.parquet", "1.parquet"}
     assert len([key for key, _ in table.handle.store.list(layout.HISTORY) if "manifest_" in key]) == 3
@@ -202,7 +202,7 @@ def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Pat
         if one.state is State.COMPLETED
     }
     rows_before = ExternalHistory(table.handle.store).head()
-    assert table.archive(keep_instants=2).instants > 0
+    assert table.maintenance.archive(keep_instants=2).instants > 0
     archived = {
         one.time: (one.completed, one.action, one.metadata) for one in archived_timeline.read(table.handle.store)
     }
@@ -225,7 +225,7 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     table.upsert(rows((1, "p", 3000)))
     held, pending = table.cursor.seq, ""
     if holder == "savepoint":
-        table.savepoint("kept")
+        table.savepoints.create("kept")
     elif holder == "pin":
         table.pin()
     elif holder == "plan":
@@ -241,14 +241,14 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     clock.ms += 1 if holder == "pending" else 40 * DAY_MS
     table.upsert(rows((2, "p", 4000)))
     if holder != "uncleaned":
-        table.clean(retain_hours=0, retain_commits=1)
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
     if holder == "pin":
         import os
 
         for key, _ in table.handle.store.list(layout.LEASES):
             os.utime(tmp_path / "t" / key)
     before = contents(table.scan())
-    table.archive(older_than_hours=0, keep_instants=1)
+    table.maintenance.archive(older_than_hours=0, keep_instants=1)
     archived = [one.time for one in archived_timeline.read(table.handle.store)]
     limit = (
         ""
@@ -272,8 +272,8 @@ def test_files_of_a_writer_that_died_long_ago_never_become_rows(tmp_path: Path) 
         table.upsert(rows((0, "p", clock())))
     clock.ms += 40 * DAY_MS
     table.upsert(rows((0, "p", clock())))
-    table.clean(retain_hours=0, retain_commits=1)
-    assert table.archive(keep_instants=1).instants > 0
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    assert table.maintenance.archive(keep_instants=1).instants > 0
     assert 777 not in [row["id"] for row in hudi_rows(tmp_path / "t")]
     assert 777 not in table.scan().to_arrow()["id"].to_pylist()
 
@@ -308,8 +308,8 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
                 table.upsert(rows((0, "p", clock())))
             clock.ms += 40 * DAY_MS
             table.upsert(rows((0, "p", clock())))
-            table.clean(retain_hours=0, retain_commits=1)
-            assert table.archive().slots > 0
+            table.maintenance.clean(retain_hours=0, retain_commits=1)
+            assert table.maintenance.archive().slots > 0
         return attempt
 
     sleeper.handle.timeline.begin = slow  # type: ignore[method-assign]
@@ -333,8 +333,8 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
         table.upsert(rows((0, "p", clock())))
     clock.ms += 40 * DAY_MS
     table.upsert(rows((0, "p", clock())))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.archive(older_than_hours=0)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.archive(older_than_hours=0)
     assert table.handle.history.oldest_slot() > stale.seq + 1
     from hoodoo.timeline.commits.draft import SlotDraft
 
@@ -372,8 +372,8 @@ def test_the_files_of_a_commit_that_was_archived_before_its_writer_heard_of_it_s
                     clock.ms += 40 * DAY_MS
                     others.upsert(rows((1, "p", 5000 + turn), (50, "p", turn)))
                     others.compact()
-                others.clean(retain_hours=0, retain_commits=1)
-                assert others.archive().slots > 0
+                others.maintenance.clean(retain_hours=0, retain_commits=1)
+                assert others.maintenance.archive().slots > 0
             return super().get(key)
 
     table = Table(Late(str(tmp_path / "t")), Environment(now_ms=clock))
@@ -392,7 +392,7 @@ def test_positions_in_archived_history_are_refused_and_younger_ones_found(tmp_pa
     table.upsert(rows((2, "p", clock())))
     clock.ms += 10 * DAY_MS  # more than Hudi's timeline keeps, less than the slots are kept
     newest = table.upsert(rows((1, "p", clock()))).instant
-    assert table.archive(keep_instants=1).instants > 0
+    assert table.maintenance.archive(keep_instants=1).instants > 0
     assert middle not in active(table)
     fresh = reopen(tmp_path / "t", clock)
     assert sorted(fresh.incremental(since=middle).to_arrow()["id"].to_pylist()) == [1, 2]
@@ -402,7 +402,7 @@ def test_positions_in_archived_history_are_refused_and_younger_ones_found(tmp_pa
             fresh.scan(as_of=position)
         with pytest.raises(hoodoo.SnapshotExpired):
             fresh.incremental(since=position)
-    assert fresh.timeline()[0].slot == fresh.handle.history.oldest_slot()
+    assert fresh.inspect.timeline()[0].slot == fresh.handle.history.oldest_slot()
 
 
 def test_versions_of_applications_outlive_the_archive(tmp_path: Path) -> None:
@@ -412,8 +412,8 @@ def test_versions_of_applications_outlive_the_archive(tmp_path: Path) -> None:
     table.upsert(rows((0, "p", clock())))
     clock.ms += 40 * DAY_MS
     table.upsert(rows((0, "p", clock())))
-    table.clean(retain_hours=0, retain_commits=1)
-    table.archive()
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.archive()
     assert reopen(tmp_path / "t", clock).upsert(rows((0, "p", 1)), transaction=("app", 5)).skipped
 
 
@@ -434,13 +434,13 @@ def test_a_crash_at_any_step_of_archiving_is_finished_by_the_next(tmp_path: Path
         dying = Table(store, Environment(now_ms=clock))
         store.count, store.fault = 0, lambda n, *_, at=at: "die after" if n == at else None
         try:
-            dying.archive(keep_instants=1)
+            dying.maintenance.archive(keep_instants=1)
             done = True
         except Died:
             pass
         healed = reopen(path, clock)
-        healed.archive(keep_instants=1)
-        healed.archive(keep_instants=1)
+        healed.maintenance.archive(keep_instants=1)
+        healed.maintenance.archive(keep_instants=1)
         assert contents(healed.scan()) == before
         assert sorted((r["id"], r["city"], r["ts"]) for r in hudi_rows(path)) == before
         times = [one.time for one in archived_timeline.read(healed.handle.store)]

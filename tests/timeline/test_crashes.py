@@ -32,7 +32,7 @@ ACTIONS: dict[str, Action] = {
     "insert_overwrite": lambda table: table.insert_overwrite(rows(("z", "p", 9))),
     "delete_partitions": lambda table: table.delete_partitions(["q"]),
     "compact": lambda table: table.compact(),
-    "clean": lambda table: table.clean(retain_hours=0, retain_commits=1),
+    "clean": lambda table: table.maintenance.clean(retain_hours=0, retain_commits=1),
 }
 
 
@@ -179,8 +179,8 @@ def test_a_writer_that_was_rolled_back_is_fenced_and_says_so(tmp_path: Path) -> 
     def roll_back(number: int, operation: str, key: str) -> None:
         if operation == "put_if_absent" and "/commits/" in key:
             store.fault = lambda *_: None
-            pending = [entry for entry in other.timeline() if entry.state in ("requested", "inflight")]
-            other.rollback(pending[0].instant)
+            pending = [entry for entry in other.inspect.timeline() if entry.state in ("requested", "inflight")]
+            other.maintenance.rollback(pending[0].instant)
 
     store.fault = roll_back
     with pytest.raises(hoodoo.Fenced, match="rolled back"):
@@ -195,7 +195,7 @@ def test_a_completed_instant_is_not_rolled_back(tmp_path: Path) -> None:
     table = hoodoo.open(tmp_path / "t")
     instant = table.upsert(rows(("k", "p", 1))).instant
     with pytest.raises(hoodoo.AlreadyCommitted):
-        table.rollback(instant)
+        table.maintenance.rollback(instant)
     with pytest.raises(hoodoo.PositionError):
-        table.rollback("20200101000000000")
+        table.maintenance.rollback("20200101000000000")
     assert ("k", "p", 1) in contents(table)

@@ -79,7 +79,7 @@ def test_a_lock_that_hudi_holds_is_waited_for_and_never_broken(tmp_path: Path) -
         table.upsert(rows((2, 1)))
     assert store.get(layout.HUDI_LOCK) == b""
     store.delete(layout.HUDI_LOCK)
-    assert [entry.state for entry in table.timeline() if entry.state in ("requested", "inflight")] == []
+    assert [entry.state for entry in table.inspect.timeline() if entry.state in ("requested", "inflight")] == []
     assert table.upsert(rows((2, 1))).inserted == 1
 
 

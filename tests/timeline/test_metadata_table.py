@@ -49,7 +49,7 @@ def made(kind: str = "merge_on_read", **more: Any) -> tuple[MemoryStore, Clock, 
     table.upsert(rows(("a", "p", 1), ("b", "p", 1), ("c", "q", 1)))
     table.upsert(rows(("b", "p", 5)))
     table.compact()
-    table.savepoint("kept")
+    table.savepoints.create("kept")
     table.upsert(rows(("a", "p", 6)))
     metadata.make(store, clock())
     return store, clock, table
@@ -79,8 +79,8 @@ STEPS: dict[str, Callable[[Table, str, int], Any]] = {
     "overwrite": _overwrite,
     "delete where": lambda table, key, ts: table.delete(where=f"id = '{key}'"),
     "compact": lambda table, key, ts: table.compact(),
-    "cluster": lambda table, key, ts: table.cluster(by="v"),
-    "clean": lambda table, key, ts: table.clean(retain_hours=0, retain_commits=1),
+    "cluster": lambda table, key, ts: table.maintenance.cluster(by="v"),
+    "clean": lambda table, key, ts: table.maintenance.clean(retain_hours=0, retain_commits=1),
     "restore": _restore,
     "alter": lambda table, key, ts: table.alter([hoodoo.AddColumn(f"n{ts}", "int", default=None)], rewrite=True),
 }
@@ -125,9 +125,9 @@ def test_files_that_were_replaced_stay_listed_until_they_are_cleaned() -> None:
     old = {path for path in metadata.there(store) if path.startswith("city=p/")}
     table.delete_partitions(["p"])
     assert old <= (listed(store) or {}).keys()
-    table.delete_savepoint("kept")
+    table.savepoints.delete("kept")
     table.upsert(rows(("z", "q", 9)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     assert not old & (listed(store) or {}).keys()
     check(store, table)
 
@@ -146,8 +146,8 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "upsert": lambda table: table.upsert(rows(("a", "p", 12), ("d", "p", 12), ("e", "r", 12))),
     "overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),
     "compact": lambda table: table.compact(),
-    "cluster": lambda table: table.cluster(by="v"),
-    "clean": lambda table: table.clean(retain_hours=0, retain_commits=1),
+    "cluster": lambda table: table.maintenance.cluster(by="v"),
+    "clean": lambda table: table.maintenance.clean(retain_hours=0, retain_commits=1),
     "restore": lambda table: table.restore("kept"),
 }
 
@@ -478,14 +478,14 @@ def test_no_instant_is_archived_that_the_metadata_table_has_in_a_log_alone() -> 
         table.upsert(rows(("a", "p", 10 + number)))
         table.compact()
         clock.leap(40)
-        table.clean(retain_hours=0, retain_commits=1)
-    table.delete_savepoint("kept")
+        table.maintenance.clean(retain_hours=0, retain_commits=1)
+    table.savepoints.delete("kept")
     table.upsert(rows(("a", "p", 20)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     clock.leap(40)
     table.upsert(rows(("a", "p", 21)))
     assert in_use(store) == "files"
-    table.archive(older_than_hours=0, keep_instants=1)
+    table.maintenance.archive(older_than_hours=0, keep_instants=1)
     check(store, table)
     ahead = clock() + 90 * DAY_MS
     metadata.make(store, ahead, instant_of_ms(ahead - 10))
@@ -494,11 +494,11 @@ def test_no_instant_is_archived_that_the_metadata_table_has_in_a_log_alone() -> 
     clock.leap(40)
     table.upsert(rows(("a", "p", 23)))
     table.compact()
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     clock.leap(40)
     table.upsert(rows(("a", "p", 24)))
-    table.clean(retain_hours=0, retain_commits=1)
+    table.maintenance.clean(retain_hours=0, retain_commits=1)
     table.upsert(rows(("a", "p", 25)))
-    assert table.archive(older_than_hours=0, keep_instants=1).instants > 0
+    assert table.maintenance.archive(older_than_hours=0, keep_instants=1).instants > 0
     check(store, table)
     assert any(name.startswith(f"{late.instant}_") for name in store.names(layout.TIMELINE))

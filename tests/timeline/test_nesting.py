@@ -51,11 +51,13 @@ def test_no_service_of_the_outer_table_touches_the_inner_one(tmp_path: Path) -> 
     outer, inner = nested(tmp_path)
     before = {path: path.read_bytes() for path in inner.rglob("*") if path.is_file()}
     outer.upsert(rows(8))
-    outer.sweep(older_than_hours=0)
-    outer.clean(retain_hours=0, retain_commits=1)
+    outer.maintenance.sweep(older_than_hours=0)
+    outer.maintenance.clean(retain_hours=0, retain_commits=1)
     outer.compact()
-    outer.archive(older_than_hours=0)
-    assert outer.purge(rows(1), older_than_hours=0).files_proved  # the key of a row that is in the inner table alone
+    outer.maintenance.archive(older_than_hours=0)
+    assert outer.maintenance.purge(
+        rows(1), older_than_hours=0
+    ).files_proved  # the key of a row that is in the inner table alone
     assert {path: path.read_bytes() for path in inner.rglob("*") if path.is_file()} == before
     assert outer.verify().problems == []
 

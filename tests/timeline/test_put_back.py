@@ -46,12 +46,12 @@ def test_a_handle_reads_what_is_there_and_writes_on_from_there(tmp_path: Path, k
 CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "upsert": lambda t: t.upsert(rows(100, part="z")),
     "delete": lambda t: t.delete(rows(0)),
-    "savepoint": lambda t: t.savepoint("s"),
-    "clean": lambda t: t.clean(retain_hours=0, retain_commits=1),
+    "savepoint": lambda t: t.savepoints.create("s"),
+    "clean": lambda t: t.maintenance.clean(retain_hours=0, retain_commits=1),
     "compact": lambda t: t.compact(),
-    "cluster": lambda t: t.cluster(),
+    "cluster": lambda t: t.maintenance.cluster(),
     "set_options": lambda t: t.set_options(clean_every=7),
-    "sweep": lambda t: t.sweep(older_than_hours=0),
+    "sweep": lambda t: t.maintenance.sweep(older_than_hours=0),
 }
 
 

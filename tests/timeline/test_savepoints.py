@@ -55,33 +55,33 @@ def change_everything(table: Table) -> None:
 
 
 def clean_hard(table: Table) -> Any:
-    return table.clean(retain_hours=0, retain_commits=1)
+    return table.maintenance.clean(retain_hours=0, retain_commits=1)
 
 
 @KINDS
 def test_a_savepoint_outlives_cleans_until_it_is_given_up(tmp_path: Path, kind: str) -> None:
     table = make(tmp_path / "t", kind)
     before, start = contents(table.scan()), table.cursor
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     change_everything(table)
     clean_hard(table)
     table.upsert(rows((9, "p", 9)))
     clean_hard(table)
     assert contents(hoodoo.open(tmp_path / "t").scan(as_of="eod")) == before
     assert table.verify().problems == []
-    table.delete_savepoint("eod")
+    table.savepoints.delete("eod")
     assert clean_hard(table).files > 0
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=start)
     with pytest.raises(hoodoo.PositionError, match="there are none"):
-        table.delete_savepoint("eod")
+        table.savepoints.delete("eod")
 
 
 @KINDS
 def test_a_restore_brings_rows_back_as_a_commit_and_keeps_history(tmp_path: Path, kind: str) -> None:
     table = make(tmp_path / "t", kind)
     before = contents(table.scan())
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     change_everything(table)
     changed, cursor = contents(table.scan()), table.cursor
     result = table.restore("eod")
@@ -126,16 +126,16 @@ def test_a_restore_meets_a_write_that_came_in_between_and_undoes_it_as_well(tmp_
 
 def test_savepoints_are_refused_with_a_reason(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    table.savepoint("a")
-    assert {name: cursor.seq for name, cursor in table.savepoints().items()} == {"a": 2}
+    table.savepoints.create("a")
+    assert {name: cursor.seq for name, cursor in table.savepoints.list().items()} == {"a": 2}
     for name in ("", "20260101000000000", "earliest", "a\nb", "x" * 201, "hoodoo:1"):
         with pytest.raises(hoodoo.OptionError, match="name of a savepoint"):
-            table.savepoint(name)
+            table.savepoints.create(name)
     table.upsert(rows((1, "p", 2)))
     with pytest.raises(hoodoo.OptionError, match="already exists at slot 2"):
-        table.savepoint("a")
+        table.savepoints.create("a")
     with pytest.raises(hoodoo.OptionError, match="already has a savepoint"):
-        table.savepoint("b", as_of=table.savepoints()["a"])
+        table.savepoints.create("b", as_of=table.savepoints.list()["a"])
     with pytest.raises(hoodoo.PositionError, match="not a valid position"):
         table.restore("b")
 
@@ -146,18 +146,18 @@ def test_a_savepoint_of_a_snapshot_that_was_cleaned_is_refused(tmp_path: Path) -
     change_everything(table)
     clean_hard(table)
     with pytest.raises(hoodoo.SnapshotExpired):
-        table.savepoint("late", as_of=start)
+        table.savepoints.create("late", as_of=start)
 
 
 def test_hudi_keeps_what_a_savepoint_names(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows((1, "p", 2)))
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     names = sorted(key.rpartition("/")[2] for key, _ in table.handle.store.list(layout.TIMELINE) if ".savepoint" in key)
     instant = table.handle.history.slot(3).instant
     assert [name.partition(".")[0].partition("_")[0] for name in names] == [instant, instant]
     assert [name.rpartition(".")[2] for name in names] == ["inflight", "savepoint"]
-    table.delete_savepoint("eod")
+    table.savepoints.delete("eod")
     hoodoo.open(tmp_path / "t").upsert(rows((1, "p", 3)))
     assert not [key for key, _ in table.handle.store.list(layout.TIMELINE) if ".savepoint" in key]
 
@@ -172,7 +172,7 @@ def test_a_pinned_reader_loses_no_file_and_an_expired_one_hears_so(tmp_path: Pat
         clean_hard(table)
         table.upsert(rows((1, "p", 8)))
         clean_hard(table)
-        table.sweep(0)
+        table.maintenance.sweep(0)
         assert contents(pin.scan()) == before
         assert contents(plain) == before  # under another reader's lease
     with pytest.raises(hoodoo.SnapshotExpired, match="has expired"):

@@ -193,7 +193,7 @@ def test_pleas_stand_in_no_ones_way(tmp_path: Any) -> None:
     again = Table(store)
     assert again.scan().to_arrow().num_rows == 1
     assert again.verify().problems == []
-    assert again.sweep(older_than_hours=1).kinds == {"turn_requests": 1}
+    assert again.maintenance.sweep(older_than_hours=1).kinds == {"turn_requests": 1}
     assert not [key for key in store.data if key.startswith(TURN_REQUESTS)]
 
 

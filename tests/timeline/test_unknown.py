@@ -74,7 +74,7 @@ def test_resolve_says_whether_the_commit_is_there_and_what_it_says_stays_true(la
     store.hears = True
     assert problem.resolve() is lands
     assert problem.resolve() is lands
-    assert Table(store).resolve(problem.details["instant"]) is lands
+    assert Table(store).maintenance.resolve(problem.details["instant"]) is lands
     for key, data in store.late:  # the network delivers what it kept
         with pytest.raises(FileExistsError):
             MemoryStore.put_if_absent(store, key, data)
@@ -83,7 +83,7 @@ def test_resolve_says_whether_the_commit_is_there_and_what_it_says_stays_true(la
     fresh = Table(store)
     assert fresh.scan().to_arrow()["ts"].to_pylist() == [3]
     assert fresh.verify().problems == []
-    assert [entry.state for entry in fresh.timeline() if entry.state in ("requested", "inflight")] == []
+    assert [entry.state for entry in fresh.inspect.timeline() if entry.state in ("requested", "inflight")] == []
 
 
 def test_nothing_of_a_commit_that_may_be_there_is_deleted() -> None:
@@ -98,9 +98,9 @@ def test_the_error_can_cross_a_process_and_then_names_the_way_to_ask() -> None:
     crossed = pickle.loads(pickle.dumps(problem))
     assert (crossed.code, crossed.details) == ("COMMIT_UNKNOWN", problem.details)
     with pytest.raises(CallError, match=r"resolve\(instant\)"):
-        crossed.resolve()
+        crossed.maintenance.resolve()
     store.hears = True
-    assert Table(store).resolve(crossed.details["instant"]) is True
+    assert Table(store).maintenance.resolve(crossed.details["instant"]) is True
 
 
 def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_once() -> None:

@@ -48,7 +48,7 @@ def test_four_processes_that_upsert_the_same_keys_all_succeed(tmp_path: Path, ki
     assert set(rows["ts"].to_pylist()) == {newest}
     assert sorted(row["ts"] for row in hudi_rows(tmp_path / "t")) == [newest] * KEYS
     assert table.verify().problems == []
-    assert [entry.state for entry in table.timeline() if entry.state in ("requested", "inflight")] == []
+    assert [entry.state for entry in table.inspect.timeline() if entry.state in ("requested", "inflight")] == []
 
 
 def test_two_inserts_of_one_key_leave_one_row(tmp_path: Path) -> None:
@@ -113,7 +113,9 @@ def test_two_workers_on_one_plan_end_in_one_completion(tmp_path: Path) -> None:
     assert plan is not None
     racing(one, lambda: plans.run(two.handle.context(), plan))
     assert plans.run(one.handle.context(), plan).groups == 0
-    completed = [entry for entry in one.timeline() if entry.instant == plan.instant and entry.state == "completed"]
+    completed = [
+        entry for entry in one.inspect.timeline() if entry.instant == plan.instant and entry.state == "completed"
+    ]
     assert len(completed) == 1
     assert one.verify().problems == []
     assert hudi_rows(tmp_path / "t")[0]["who"] == 2

@@ -182,7 +182,7 @@ def test_a_restore_takes_checks_back_to_the_names_that_their_columns_had(table: 
     """
     table.alter([hoodoo.AddColumn("tip", pa.float64(), 0.0)])
     table.upsert(pa.Table.from_pylist([{**row(1), "tip": 2.0}], schema=table.schema))
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     swap = [hoodoo.RenameColumn(*names) for names in (("fare", "x"), ("tip", "fare"), ("x", "tip"))]
     table.alter(swap, rewrite=True)
     table.set_checks({"fare_not_negative": "tip >= 0", "both": "fare < 100 OR tip > 7 AND ts > 0"})
@@ -197,7 +197,7 @@ def test_a_restore_takes_checks_back_to_the_names_that_their_columns_had(table: 
 def test_a_restore_that_would_take_a_check_s_column_away_says_which_check_to_leave_out(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1)))
     then = table.cursor
-    table.add_column("tip", pa.float64(), default=0.0)
+    table.alter.add_column("tip", pa.float64(), default=0.0)
     table.set_checks({**FARE, "tip": "tip >= 0"})
     before = table.cursor
     with pytest.raises(hoodoo.SchemaError, match=r"'tip'.*set_checks"):
@@ -222,7 +222,7 @@ def test_a_check_of_a_column_that_is_named_like_a_keyword_follows_its_rename(tmp
     """A condition that `where` takes was refused as a check."""
     table = hoodoo.create(tmp_path / "t", "id bigint, desc bigint", key="id", checks={"p": "desc >= 0"})
     assert table.checks == {"p": '"desc" >= 0'}
-    table.rename_column("desc", "n")
+    table.alter.rename_column("desc", "n")
     assert table.checks == {"p": "n >= 0"}
     with pytest.raises(hoodoo.CheckFailed):
         table.upsert([{"id": 1, "n": -1}])

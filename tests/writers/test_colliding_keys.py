@@ -151,10 +151,12 @@ def test_an_append_whose_hash_has_one_match_reads_no_data_file(tmp_path: Path, m
 
 
 def test_a_purge_of_one_key_leaves_the_other_and_is_proved(apart: hoodoo.Table) -> None:
-    report = apart.purge(rows((A, 0)), older_than_hours=0)
+    report = apart.maintenance.purge(rows((A, 0)), older_than_hours=0)
     assert report.files_proved and report.rows_deleted == 1
     assert found(apart) == {B: 2}
-    again = apart.purge(rows((A, 0)), older_than_hours=0)  # only B has the hash now: nothing is written for A
+    again = apart.maintenance.purge(
+        rows((A, 0)), older_than_hours=0
+    )  # only B has the hash now: nothing is written for A
     assert again.files_proved and (again.rows_deleted, again.instants) == (0, ())
     assert found(apart) == {B: 2}
 
@@ -253,7 +255,7 @@ def shown(changes: Any) -> list[str]:
 def purge(machine: Machine) -> None:
     some, before = identities(machine, 2), dict(machine.model.rows)
     seq = machine.table.cursor.seq
-    report = machine.table.purge(some, older_than_hours=0)
+    report = machine.table.maintenance.purge(some, older_than_hours=0)
     machine.model.delete(some)
     assert report.files_proved and report.rows_deleted == len(before) - len(machine.model.rows)
     for slot in range(seq + 1, machine.table.cursor.seq + 1):

@@ -401,7 +401,7 @@ def test_rows_that_lack_a_column_are_null_there_where_the_caller_says_so(tmp_pat
         {"id": "b", "v": None, "late": None},
         {"id": "c", "v": 3, "late": "x"},
     ]
-    table.add_column("d", pa.int64(), default=7)
+    table.alter.add_column("d", pa.int64(), default=7)
     with pytest.raises(hoodoo.ColumnError, match="'d'"):
         table.upsert([{"id": "d", "v": 1, "late": "", "d": 1}, {"id": "e", "v": 1, "late": ""}], missing="null")
 
@@ -436,9 +436,9 @@ def test_a_column_by_a_name_that_another_one_had_says_how_to_bring_it(tmp_path: 
     """The error named an option that no write has."""
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.upsert(WANTED)
-    table.drop_column("v")
-    with pytest.raises(hoodoo.RewriteNeeded, match=r"add_column\(\.\.\., rewrite=True\)"):
+    table.alter.drop_column("v")
+    with pytest.raises(hoodoo.RewriteNeeded, match=r"alter\.add_column\(\.\.\., rewrite=True\)"):
         table.upsert(WANTED, evolve=True)
-    table.add_column("v", pa.int64(), rewrite=True)
+    table.alter.add_column("v", pa.int64(), rewrite=True)
     table.upsert(WANTED)
     assert table.scan().to_arrow().sort_by("id").to_pylist() == WANTED

@@ -107,7 +107,7 @@ def test_a_row_after_a_delete_of_its_key_begins_anew(tmp_path: Path, kind: str) 
 
 def test_columns_that_are_not_given_begin_anew_after_a_delete_too(tmp_path: Path, kind: str) -> None:
     table = made(tmp_path / "t", kind, STORED)
-    table.add_column("n", pa.int64(), default=7)
+    table.alter.add_column("n", pa.int64(), default=7)
     table.update({"n": 8})
     rows = [
         {"id": 1, "day": "d", "ts": 6, "a": 3, "_hoodie_is_deleted": True},
@@ -306,7 +306,7 @@ def test_random_batches_do_what_their_rows_say(
         model(stored, batch, order_by is not None, custom)
         assert found(table) == stored, step
         if rng.random() < 0.3:
-            table.compact() if kind == "merge_on_read" and rng.random() < 0.5 else table.cluster()
+            table.compact() if kind == "merge_on_read" and rng.random() < 0.5 else table.maintenance.cluster()
             assert found(table) == stored, step
     assert read_by_hudi(table) == stored
 
@@ -332,7 +332,7 @@ def test_a_row_stays_in_the_partition_that_is_made_of_it(tmp_path: Path, kind: s
 def test_a_column_that_the_batch_lacks_keeps_its_stored_values(tmp_path: Path, kind: str, missing: str) -> None:
     """With missing="null" a column with a default got the default, over what was stored."""
     table = made(tmp_path / "t", kind, STORED)
-    table.add_column("n", pa.int64(), default=7)
+    table.alter.add_column("n", pa.int64(), default=7)
     table.update({"n": 8})
     rows = [{"id": key, "day": "d", "ts": 6, "a": 2} for key in (1, 2)]
     table.upsert(rows, merge="keep_non_null", missing=missing)

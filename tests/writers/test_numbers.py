@@ -140,7 +140,7 @@ def test_partitions_are_named_by_any_number_that_they_are(tmp_path: Path) -> Non
 def test_a_writer_goes_on_after_its_column_became_a_decimal(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("x", pa.int32())]), key="id")
     table.upsert([{"id": 1, "x": 7}])
-    table.widen_column("x", pa.decimal128(12, 2))
+    table.alter.widen_column("x", pa.decimal128(12, 2))
     table.upsert([{"id": 1, "x": 8}])
     assert table.scan().to_arrow()["x"].to_pylist() == [Decimal("8.00")]
 
@@ -186,8 +186,8 @@ def test_a_default_is_taken_as_a_number_of_a_batch_is(tmp_path: Path, kind: pa.D
     """0.5 was no default of a decimal, and 1/3 one of float32, of which it kept half the digits."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
     for at, value in enumerate(given):
-        table.add_column(f"c{at}", kind, default=value)
-        table.add_column(f"d{at}", kind, default=None)
+        table.alter.add_column(f"c{at}", kind, default=value)
+        table.alter.add_column(f"d{at}", kind, default=None)
     table.upsert([{"id": 1, **{f"d{at}": value for at, value in enumerate(given)}}])
     row = table.scan().to_arrow().to_pylist()[0]
     assert [row[f"c{at}"] for at in range(len(given))] == [row[f"d{at}"] for at in range(len(given))]
@@ -195,7 +195,7 @@ def test_a_default_is_taken_as_a_number_of_a_batch_is(tmp_path: Path, kind: pa.D
     for value in (1 / 3, 10**38 + 1, Decimal("0.12345678901234567890")):
         if kind != pa.float64() or not isinstance(value, float):
             with pytest.raises(hoodoo.SchemaError, match="cannot be converted to the type"):
-                table.add_column("no", kind, default=value)
+                table.alter.add_column("no", kind, default=value)
 
 
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal256(50, 0), pa.float16()], ids=str)

@@ -127,12 +127,12 @@ def test_partial_logs_follow_changes_of_columns(tmp_path: Path, log_format: str)
     stored = found(table)
     table.upsert([some(4, word="four", n=4)], columns="given")
     stored[4] |= {"word": "four", "n": 4}
-    table.rename_column("word", "text", rewrite=True)
+    table.alter.rename_column("word", "text", rewrite=True)
     assert not logs(table)
     table.upsert([some(6, text="six", n=6)], columns="given")
     stored[6] |= {"word": "six", "n": 6}
-    table.add_column("more", pa.int64())
-    table.drop_column("n")
+    table.alter.add_column("more", pa.int64())
+    table.alter.drop_column("n")
     assert [log.partial for log in logs(table)] == [1]
     stored = {
         key: {"id": key, "day": one["day"], "v": one["v"], "text": one["word"], "tags": one["tags"], "more": None}
@@ -158,7 +158,7 @@ def test_partial_logs_follow_changes_of_columns(tmp_path: Path, log_format: str)
 def test_a_column_added_after_a_partial_log_is_not_set_by_it(tmp_path: Path) -> None:
     table = made(tmp_path / "t", 10)
     table.upsert([some(2, word="x")], columns="given")
-    table.add_column("late", pa.int64(), default=7)
+    table.alter.add_column("late", pa.int64(), default=7)
     table.upsert([some(2, late=8)], columns="given")
     table.upsert([some(2, n=1)], columns="given")
     assert (found(table)[2]["late"], found(table)[2]["word"], found(table)[2]["n"]) == (8, "x", 1)
@@ -216,7 +216,7 @@ def test_salvage_gives_a_partial_row_to_no_key_whose_row_is_lost(tmp_path: Path)
     for at in range(start, start + chunk.total_compressed_size):
         data[at] ^= 0xFF
     file.write_bytes(data)
-    report = table.salvage(accept_loss=True)
+    report = table.maintenance.salvage(accept_loss=True)
     lost = {int(loss.key) for loss in report.lost if loss.key is not None}
     assert found(table) == {key: one for key, one in stored.items() if not 100 <= key < 200}
     assert 150 in lost or any(loss.key is None for loss in report.lost)
@@ -237,7 +237,7 @@ def test_salvage_of_a_damaged_partial_log_names_its_keys_and_keeps_their_rows(tm
     path.write_bytes(data)
     with pytest.raises(hoodoo.CorruptTable):
         table.scan().to_arrow()
-    report = table.salvage(accept_loss=True)
+    report = table.maintenance.salvage(accept_loss=True)
     assert {(loss.key, loss.kept) for loss in report.lost} == {("4", True), ("6", True)}
     assert found(table) == before | {key: before[key] | {"n": -key} for key in (6, 8)}
 

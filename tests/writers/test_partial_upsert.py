@@ -101,7 +101,7 @@ def test_the_change_feed_shows_the_whole_row_before_and_after(tmp_path: Path, ki
 # ---- new keys
 def test_new_keys_get_defaults_or_nulls(tmp_path: Path, kind: str) -> None:
     table = orders(tmp_path / "t", kind)
-    table.add_column("tip", pa.int64(), default=3)
+    table.alter.add_column("tip", pa.int64(), default=3)
     assert table.upsert([part(9, state="new")], columns="given").inserted == 1
     assert rows(table)[9] == part(9, state="new", fare=None, tip=3)
 

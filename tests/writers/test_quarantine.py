@@ -316,7 +316,7 @@ def test_a_payload_that_is_no_row_is_named_and_stands_in_no_other_s_way(table: h
     table.set_checks({})
     done = aside.replay()
     assert (done.replayed, done.bad) == (1, 1) and "cannot be decoded" in done.details[0]
-    assert table.purge(rows({"id": "z"}).select(["id", "city"])).quarantine_unread == 1
+    assert table.maintenance.purge(rows({"id": "z"}).select(["id", "city"])).quarantine_unread == 1
 
 
 def test_a_purge_takes_rows_of_the_quarantine_along(table: hoodoo.Table) -> None:
@@ -325,7 +325,7 @@ def test_a_purge_takes_rows_of_the_quarantine_along(table: hoodoo.Table) -> None
         on_bad_rows="quarantine",
     )
     aside = table.quarantine()
-    report = table.purge(rows({"id": "secret"}).select(["id", "city"]))
+    report = table.maintenance.purge(rows({"id": "secret"}).select(["id", "city"]))
     assert report.files_proved and (report.rows_deleted, report.quarantined, report.quarantine_unread) == (1, 1, 0)
     assert aside.count() == 2 and report.bounds_in_slots
     store = aside.table.handle.store
@@ -337,21 +337,21 @@ def test_a_blocked_purge_leaves_the_quarantine_and_hudis_metadata_table(table: h
     """Both were purged before the purge looked for savepoints, leases and consumers."""
     table.upsert(rows({"id": "secret", "n": 1 << 40}, {"id": "kept"}), on_bad_rows="quarantine")
     table.upsert(rows({"id": "secret", "n": 1}))
-    table.savepoint("eod")
+    table.savepoints.create("eod")
     metadata = Path(table.path, ".hoodie", "metadata", "x")
     metadata.parent.mkdir()
     metadata.touch()
     with pytest.raises(hoodoo.PurgeBlocked, match="eod"):
-        table.purge(rows({"id": "secret"}).select(["id", "city"]))
+        table.maintenance.purge(rows({"id": "secret"}).select(["id", "city"]))
     assert table.quarantine().count() == 1 and metadata.exists()
-    table.delete_savepoint("eod")
-    assert table.purge(rows({"id": "secret"}).select(["id", "city"])).quarantined == 1
+    table.savepoints.delete("eod")
+    assert table.maintenance.purge(rows({"id": "secret"}).select(["id", "city"])).quarantined == 1
     assert table.quarantine().count() == 0 and not metadata.exists()
 
 
 def test_a_purge_is_not_proved_while_a_row_of_the_quarantine_cannot_be_looked_into(table: hoodoo.Table) -> None:
     table.upsert(rows({"id": "a"}, {"n": 5000, "tags": ["x" * (2 << 20)]}), on_bad_rows="quarantine")
-    report = table.purge(rows({"id": "a"}).select(["id", "city"]))
+    report = table.maintenance.purge(rows({"id": "a"}).select(["id", "city"]))
     assert not report.files_proved and report.quarantine_unread == 1 and not report.holders
 
 
@@ -451,7 +451,7 @@ def test_a_quarantine_that_lost_its_properties_is_no_empty_one(table: hoodoo.Tab
         lambda: aside.drop("x"),
         lambda: aside.table,
     ]
-    for call in (*calls, lambda: table.purge([{"id": "secret", "city": "x"}])):
+    for call in (*calls, lambda: table.maintenance.purge([{"id": "secret", "city": "x"}])):
         with pytest.raises(hoodoo.CorruptTable, match=r"has lost .hoodie/hoodie.properties"):
             call()
     with pytest.raises(hoodoo.CorruptTable):

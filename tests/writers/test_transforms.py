@@ -34,7 +34,7 @@ def test_create_adds_a_column_for_each_transform_and_partitions_by_it(tmp_path: 
     kinds = [pa.date32(), pa.int32(), pa.string(), pa.string()]
     assert table.schema.types == [*SCHEMA.types, *kinds]
     wanted = {"ts_day": "day(ts)", "id_bucket": "bucket(4, id)", "zip_trunc": "truncate(2, zip)", "ts_hour": "hour(ts)"}
-    assert {name: str(one) for name, one in table.transforms.items()} == wanted
+    assert {name: str(one) for name, one in table.inspect.transforms.items()} == wanted
     table.upsert(batch(row(7, at(31, 23))))
     [found] = stored(hoodoo.open(table.path))
     assert (found["ts_day"], found["zip_trunc"], found["ts_hour"]) == (dt.date(2026, 3, 31), "12", "2026-03-31-23")
@@ -270,14 +270,14 @@ def test_rows_that_failed_a_check_are_replayed_without_the_column_that_they_lack
 
 def test_a_row_is_purged_by_its_source(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1), row(2, at(2))))
-    table.purge([{"id": 2, "ts": at(2)}], older_than_hours=0)
+    table.maintenance.purge([{"id": 2, "ts": at(2)}], older_than_hours=0)
     assert [one["id"] for one in stored(table)] == [1]
 
 
 CONTRADICTED: dict[str, Callable[[hoodoo.Table, Any], Any]] = {
     "delete": lambda table, rows: table.delete(rows),
     "get": lambda table, rows: table.get(rows),
-    "purge": lambda table, rows: table.purge(rows, older_than_hours=0),
+    "purge": lambda table, rows: table.maintenance.purge(rows, older_than_hours=0),
     "merge update": lambda table, rows: table.merge(rows).when_matched_update({"v": "source.v"}).execute(),
     "merge delete": lambda table, rows: table.merge(rows).when_matched_delete().execute(),
     "merge insert": lambda table, rows: table.merge(rows).when_not_matched_insert({"ts": "source.ts"}).execute(),
@@ -338,7 +338,7 @@ def test_a_timestamp_as_partition_column_warns_of_its_folders_and_names_the_tran
         table = hoodoo.create(tmp_path / "t", rows, key="id", partition_by=["Placed At"], rename="snake")
     assert 'hoodoo.day("placed_at")' in str(told[0].message) and told[0].filename == __file__
     table.insert(rows)
-    assert len({file for file in table.files()["partition"].to_pylist()}) == 2
+    assert len({file for file in table.inspect.files()["partition"].to_pylist()}) == 2
     with pytest.warns(
         UserWarning, match=r"'ts', a timestamp, which creates one folder per distinct time\. Use hoodoo.day"
     ):

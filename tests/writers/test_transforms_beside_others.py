@@ -37,12 +37,12 @@ def test_a_source_is_neither_dropped_nor_retyped_and_a_rename_is_followed(tmp_pa
     table.upsert([row(1) | {"n": 3}])
     behind = hoodoo.open(table.path)
     for refused in (
-        lambda: table.drop_column("n"),
-        lambda: table.drop_column("ts"),
-        lambda: table.widen_column("n", pa.int64()),
+        lambda: table.alter.drop_column("n"),
+        lambda: table.alter.drop_column("ts"),
+        lambda: table.alter.widen_column("n", pa.int64()),
         lambda: table.alter([hoodoo.RenameColumn("n", "m"), hoodoo.DropColumn("m")]),
-        lambda: table.drop_column("ts_day"),
-        lambda: table.rename_column("ts_day", "day"),
+        lambda: table.alter.drop_column("ts_day"),
+        lambda: table.alter.rename_column("ts_day", "day"),
     ):
         with pytest.raises(hoodoo.SchemaError, match="is the source of|is a partition column"):
             refused()
@@ -50,25 +50,25 @@ def test_a_source_is_neither_dropped_nor_retyped_and_a_rename_is_followed(tmp_pa
     with pytest.raises(hoodoo.ColumnError, match="'n'"):
         table.upsert(wide, evolve=True)
     table.alter([hoodoo.RenameColumn("ts", "at"), hoodoo.RenameColumn("n", "m")], rewrite=True)
-    assert {name: str(one) for name, one in table.transforms.items()} == {
+    assert {name: str(one) for name, one in table.inspect.transforms.items()} == {
         "ts_day": "day(at)",
         "n_bucket": "bucket(4, m)",
     }
     behind.upsert([{"id": 2, "at": at(2), "zip": "z", "v": 1, "m": 3}])
     found = hoodoo.open(table.path).scan(where="at >= '2026-03-02'")
     assert [one["id"] for one in found.to_arrow().to_pylist()] == [2] and len(found.tasks()) == 1
-    table.add_column("ts", pa.int64(), default=5, rewrite=True)
+    table.alter.add_column("ts", pa.int64(), default=5, rewrite=True)
     table.upsert([{"id": 3, "at": at(3), "zip": "z", "v": 1, "m": 3}])
     assert table.get([3])["ts_day"].to_pylist() == [dt.date(2026, 3, 3)]
 
 
 def test_a_restore_to_before_a_rename_finds_the_source_again(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1)))
-    table.savepoint("before")
+    table.savepoints.create("before")
     before = table.cursor
-    table.rename_column("ts", "at", rewrite=True)
+    table.alter.rename_column("ts", "at", rewrite=True)
     table.restore(before)
-    assert str(table.transforms["ts_day"]) == "day(ts)"
+    assert str(table.inspect.transforms["ts_day"]) == "day(ts)"
     table.upsert(batch(row(2, at(2))))
     assert [one["ts_day"].day for one in stored(table)] == [1, 2]
 
@@ -140,10 +140,10 @@ def test_a_property_that_says_nothing_is_a_damaged_table_or_of_a_column_that_is_
     assert values["hoodoo.transform.ts_day"] == "day(6)"
     store.put(PROPERTIES, java.render(values | {"hoodoo.transform.ts_day": text}, "today"))
     if text == "day(99)":
-        assert hoodoo.open(table.path).transforms == {}
+        assert hoodoo.open(table.path).inspect.transforms == {}
         return
     with pytest.raises(hoodoo.CorruptTable, match="hoodoo.transform.ts_day"):
-        hoodoo.open(table.path).transforms  # noqa: B018
+        hoodoo.open(table.path).inspect.transforms  # noqa: B018
 
 
 def by_another_engine(table: hoodoo.Table, rows: list[dict[str, Any]]) -> None:
@@ -153,7 +153,7 @@ def by_another_engine(table: hoodoo.Table, rows: list[dict[str, Any]]) -> None:
     values = {name: text for name, text in java.parse(said).items() if not name.startswith("hoodoo.transform")}
     store.put(PROPERTIES, java.render(values, "today"))
     other = hoodoo.open(table.path)
-    assert other.transforms == {}
+    assert other.inspect.transforms == {}
     other.upsert(rows)
     store.delete(slot_key(other.cursor.seq))
     for key, _ in [*store.list(CLAIMS), *store.list(CHECKPOINTS)]:
@@ -199,7 +199,7 @@ def test_rows_of_another_engine_are_found_though_their_partition_belies_them(tab
     check(writer)
     writer.upsert([row(10, at(1), v=5), row(0, at(1), v=7), row(4, at(5), v=8)])  # rewrites its files, on copy-on-write
     writer.compact()
-    writer.cluster()
+    writer.maintenance.cluster()
     expected.remove(0)  # the key was written into the partition where it is, with the day of that
     check(writer)
     assert checkpoint.decode(checkpoint.encode(writer.handle.look().view), "c").foreign_rows

@@ -97,7 +97,7 @@ def test_a_table_is_a_dict_of_its_partitions_and_keys_whatever_is_written_and_as
                 assert table.delete(where=condition).deleted == len(gone) or kind == "merge_on_read"
                 model = {key: one for key, one in model.items() if one not in gone}
             case _:
-                draw.choice([table.compact, table.cluster])()
+                draw.choice([table.compact, table.maintenance.cluster])()
         wanted = sorted(model.values(), key=str)
         assert sorted(plain(table), key=str) == wanted, f"after step {step}"
     for condition in CONDITIONS:

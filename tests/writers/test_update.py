@@ -260,7 +260,7 @@ def test_a_column_that_was_renamed_meanwhile_is_asked_for_by_its_new_name(tmp_pa
     table = trips(tmp_path / "t", kind)
     other = hoodoo.open(tmp_path / "t")
     with pytest.raises(hoodoo.PredicateError, match="There is no column 'fare'"):
-        table.update(once(lambda: other.rename_column("fare", "toll", rewrite=True)), where="fare > 3 AND id = 3")
+        table.update(once(lambda: other.alter.rename_column("fare", "toll", rewrite=True)), where="fare > 3 AND id = 3")
     assert rows(table, "n")[3] == 3
 
 
@@ -268,7 +268,7 @@ def test_a_write_on_a_head_is_refused_once_a_row_was_written(tmp_path: Path, kin
     table = trips(tmp_path / "t", kind)
     head = table.scan().cursor
     table.compact()
-    table.clean()  # slots that change no row do not count
+    table.maintenance.clean()  # slots that change no row do not count
     assert table.update({"n": 1}, where="id = 3", if_head=head).updated == 1
     batch = pa.Table.from_pylist([row(30)], schema=SCHEMA)
     for write in (

@@ -321,7 +321,7 @@ class _Altering:
         wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if wanted != column.kind and not is_exact(column.kind, wanted):
             instead = (
-                f"retype_column({path!r}, type, rewrite=True) changes the type if every stored value can be converted."
+                f"alter.retype_column({path!r}, type, rewrite=True) changes the type if all values can be converted."
                 if column.name == path and is_retype(column.kind, wanted)
                 else "Add another column, and fill it with update()."
             )

@@ -389,7 +389,7 @@ class Transaction:
     def _unknown(self, seq: int) -> CommitUnknown:
         problem = CommitUnknown(
             f"The store did not confirm whether slot {seq} (instant {self.instant}) was written. Before you "
-            "write the batch again, call resolve() of this error, or resolve(instant) of the table.",
+            "write the batch again, call resolve() of this error, or maintenance.resolve(instant) of the table.",
             instant=self.instant,
             slot=seq,
             nonce=self.nonce,

@@ -44,7 +44,7 @@ class Lease:
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
-                    f"hours must be a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoint() to "
+                    f"hours must be a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoints.create() to "
                     "keep a snapshot for longer."
                 ),
                 option="hours",

@@ -175,8 +175,8 @@ class TableConfig:
         if self.is_timeline_v1:
             raise UnsupportedTable(
                 f"This table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. "
-                "adopt() (hoodoo adopt PATH) upgrades it to version 9; no other process may write during the "
-                "upgrade. A write by Apache Hudi 1.x also upgrades it.",
+                "maintenance.adopt() (hoodoo adopt PATH) upgrades it to version 9; no other process may write during "
+                "the upgrade. A write by Apache Hudi 1.x also upgrades it.",
                 version=self.raw["hoodie.table.version"],
             )
         if self.virtual_keys:

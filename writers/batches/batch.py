@@ -253,7 +253,7 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
         raise ColumnError(
             f"{problem.message} The batch also has column {printable(other)}, which is not in the table. If "
             "this is a new name of the column, rename it in the batch, or in the table with "
-            f"rename_column({name!r}, {printable(other)}).",
+            f"alter.rename_column({name!r}, {printable(other)}).",
             **problem.details,
         ) from None
 
@@ -329,7 +329,7 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
             key = {part: rows[part][row].as_py() for part in config.key}
             raise ColumnError(
                 f"Column {name!r} is null in row {row} (key {printable(key)}), but is not nullable. Write a "
-                f"value, leave the row out, or call make_nullable({name!r}).",
+                f"value, leave the row out, or call alter.make_nullable({name!r}).",
                 column=name,
                 row=row,
                 key=printable(key),

@@ -78,7 +78,7 @@ def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     """Return the advice in the error about a required column that a batch lacks."""
     if missing == NULL and column.required:
         return (
-            "The column is not nullable, so add it to the batch. After make_nullable(), the batch overwrites "
+            "The column is not nullable, so add it to the batch. After alter.make_nullable(), the batch overwrites "
             "stored values with null."
         )
     if fixed or missing == NULL:

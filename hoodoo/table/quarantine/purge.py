@@ -31,7 +31,7 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
     Args:
         target: The table that owns the quarantine.
         batch: The keys, as a batch of deletes for `target`.
-        older_than_hours: See `Table.purge`.
+        older_than_hours: See `Table.maintenance.purge`.
 
     Returns:
         The report, or None if no row matches; and the number of rows with unreadable keys, for example because they are
@@ -57,7 +57,7 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
     found = pa.concat_tables(doomed)
     if not len(found):
         return None, unread
-    report = table.purge(found, older_than_hours=older_than_hours)
+    report = table.maintenance.purge(found, older_than_hours=older_than_hours)
 
     def placed(files: Iterable[str]) -> tuple[str, ...]:
         return tuple(f"{table.path}/{file}" for file in files)

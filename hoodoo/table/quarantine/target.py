@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
-from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import TableNotFound
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
@@ -16,6 +15,9 @@ from hoodoo.table.handle import TableHandle
 from hoodoo.table.quarantine.schema import SUFFIX
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.environment import Environment
+
+if TYPE_CHECKING:
+    from hoodoo.table.maintenance import Maintenance
 
 
 class QuarantinedTable(Protocol):
@@ -41,8 +43,9 @@ class QuarantinedTable(Protocol):
     def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
         """Insert an Arrow table, see `Table.insert`."""
 
-    def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport:
-        """Purge the keys in an Arrow table, see `Table.purge`."""
+    @property
+    def maintenance(self) -> Maintenance:
+        """Table services and repair, see `Table.maintenance`."""
 
 
 T = TypeVar("T", bound=QuarantinedTable)

@@ -1,0 +1,202 @@
+"""Namespace `table.inspect`: methods that list metadata of a table, such as its files, instants and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hoodoo.arguments import number_from, require_application
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.hints import explained
+from hoodoo.table.handle import TableHandle
+
+if TYPE_CHECKING:
+    from hoodoo.format.transforms import Transform
+    from hoodoo.readers.cursor import Cursor, PositionLike
+    from hoodoo.timeline import timeline_listing
+    from hoodoo.timeline.applications import Application
+    from hoodoo.timeline.history import History
+
+
+@dataclass(frozen=True)
+class SchemaVersion:
+    """A current or former schema of a table.
+
+    Attributes:
+        id: The schema id, starting at 1.
+        cursor: The slot at which the schema became valid; slot 0 for the schema at creation.
+        schema: The columns.
+        ids: The id of each column by its dotted path. The id of a column never changes.
+        changes: Descriptions of the changes since the previous schema.
+    """
+
+    id: int
+    cursor: Cursor
+    schema: pa.Schema
+    ids: Mapping[str, int]
+    changes: tuple[str, ...]
+
+
+@explained
+class Inspect:
+    """Metadata of a table, as `table.inspect`."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    def files(self, as_of: PositionLike | None = None) -> pa.Table:
+        """List the file groups of a snapshot from its metadata, without opening data files.
+
+        A file group is a base file and its log files. The listing is for inspection only. Use `scan` to read rows,
+        because base files contain rows that log files replace or delete.
+
+        Args:
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
+
+        Returns:
+            One row for each file group: its `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
+            their size `log_bytes`, the newest `slot` that wrote to the file group, the path of `base_file` relative to
+            the table, and the id `file_group`.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
+        """
+        from hoodoo.readers.file_listing import file_groups
+
+        return file_groups(self._handle.at(as_of).view)
+
+    def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
+        """Find keys that have more than one row.
+
+        A key identifies a row only within its partition. If a row arrives with a different partition value, the stored
+        row of the key stays, and the key is in two partitions. This call reads the key columns of the whole table. Its
+        memory use grows with the number of keys that it finds.
+
+        Args:
+            as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
+
+        Returns:
+            One row for each such key, in key order: the key columns, the `count` of its rows, and their `partitions` as
+            folder names. If a key has fewer partitions than rows, one partition contains it twice, which `verify`
+            reports as damage.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
+            CorruptTable: A file is damaged.
+        """
+        from hoodoo.readers.duplicates import duplicates
+
+        config, history, view = self._handle.at(as_of)
+        return duplicates(history, config, view)
+
+    def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
+        """List all instants in slot order, with pending instants last.
+
+        Args:
+            newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
+
+        Returns:
+            The instants, with the action of each.
+
+        Raises:
+            OptionError: `newest` is not an integer of at least 1.
+        """
+        from hoodoo.timeline import timeline_listing
+
+        number_from("newest", newest, 1, whole=True)
+        return timeline_listing.listing(self._handle.look().history, newest)
+
+    def application(self, name: str) -> Application:
+        """Return the newest transaction of an application: its version and its position.
+
+        Args:
+            name: The name of the application.
+
+        Returns:
+            The newest committed version, and the position stored with it.
+
+        Raises:
+            OptionError: `name` is not a string of 1 to 1,000 characters.
+        """
+        from hoodoo.timeline.applications import application
+
+        require_application(name)
+        view = self._handle.look().view
+        return application(name, view.transactions, view.reached)
+
+    def applications(self) -> list[Application]:
+        """List the newest transaction of each application that has committed one.
+
+        Returns:
+            The version and position of each application, sorted by name.
+        """
+        from hoodoo.timeline.applications import application
+
+        view = self._handle.look().view
+        return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
+
+    def schema_at(self, position: PositionLike) -> pa.Schema:
+        """Return the schema as of a position, which `scan(as_of=...)` uses.
+
+        Args:
+            position: The position, as in `scan`.
+
+        Returns:
+            The columns.
+
+        Raises:
+            PositionError: `position` is not a position of this table.
+            SnapshotExpired: Cleaning deleted the snapshot, or the position is before the first slot of the table.
+            RangeUndone: Another engine rolled back the snapshot.
+        """
+        return self._handle.at(position).config.declared_schema
+
+    def schemas(self) -> list[SchemaVersion]:
+        """List the current and former schemas of the table, oldest first.
+
+        The list contains only the schemas of readable snapshots and of existing files.
+
+        Returns:
+            The schemas.
+        """
+        config, history, view = self._handle.look()
+        if not view.schemas:
+            return [_version(config.created, 0, None, history)]
+        parsed = [(since, view.schemas.schema(number)) for since, number, _ in view.schemas.entries]
+        before = [None, *(schema for _, schema in parsed)]
+        return [
+            _version(schema, since, former, history)
+            for (since, schema), former in zip(parsed, before, strict=False)
+            if schema
+        ]
+
+    @property
+    def transforms(self) -> dict[str, Transform]:
+        """The transforms of partition columns that are derived from other columns, by partition column name."""
+        return dict(self._handle.newest_config().transforms)
+
+    @property
+    def original_names(self) -> dict[str, str]:
+        """The original names of renamed columns, by current name.
+
+        See `rename` of `create`. Struct fields appear by path, such as 's.f'.
+        """
+        return dict(self._handle.newest_config().name_mapping.paths)
+
+
+def _version(schema: TableSchema, since: int, before: TableSchema | None, history: History) -> SchemaVersion:
+    from hoodoo.readers.cursor import cursor_at
+    from hoodoo.timeline.columns.rewrites import describe, path_of
+
+    ids = {path_of(schema, number): number for number in schema.by_id}
+    return SchemaVersion(schema.id, cursor_at(history, since), schema.arrow, ids, tuple(describe(before, schema)))
+
+
+__all__ = ["Inspect", "SchemaVersion"]

@@ -122,6 +122,7 @@ TABLE: Mapping[str, str] = {
     "set_properties": "set_options(...)",
     "properties": "options",
     "tag": "savepoints.create(name)",
+    "savepoint": "savepoints.create(name)",
     "create_tag": "savepoints.create(name)",
     "clustering": "maintenance.cluster(by=[...])",
     "compaction": "compact()",
@@ -208,7 +209,7 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     ): "whole_table=True replaces all rows; the default replaces the partitions in the batch",
     ("open", "version"): "hoodoo.open(path).scan(as_of=version)",
     ("open", "as_of"): "hoodoo.open(path).scan(as_of=...)",
-    ("clean", "dry_run"): "maintenance.services() shows what cleaning would delete",
+    ("maintenance.clean", "dry_run"): "maintenance.services() shows what cleaning would delete",
     **{("create", word): _CREATES for word in ("mode", "exist_ok", "ignore_existing", "if_not_exists", "existing")},
 }
 """Suggestions by call and unknown argument, for arguments without an equivalent argument."""
@@ -268,11 +269,13 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
     return said + (f"; did you mean {near!r}?" if near else ".")
 
 
-def takes(call: Callable[P, T]) -> Callable[P, T]:
+def takes(call: Callable[P, T], called: str = "") -> Callable[P, T]:
     """Decorate a public function so that unknown arguments raise an error with a suggestion.
 
-    The function raises OptionError for unknown, surplus and missing arguments.
+    The function raises OptionError for unknown, surplus and missing arguments. `called` is the name of the function in
+    these errors, if users call it by another name than `call.__name__`.
     """
+    title = called or call.__name__
     signature = inspect.signature(call)
     known = tuple(name for name in signature.parameters if name != "self")
     kinds = {one.kind for one in signature.parameters.values()}
@@ -284,28 +287,36 @@ def takes(call: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(call)
     def checked(*given: P.args, **named: P.kwargs) -> T:
         unknown = [name for name in named if name not in known]
-        meant = next((name for name in unknown if (call.__name__, name) in _SENTENCES), None)
+        meant = next((name for name in unknown if (title, name) in _SENTENCES), None)
         if meant is not None:
-            raise _no_argument(call.__name__, meant, [])
+            raise _no_argument(title, meant, [])
         if unknown and (not is_open or required - {*named} - {*list(signature.parameters)[: len(given)]}):
-            raise _no_argument(call.__name__, unknown[0], [name for name in plain if name not in named])
+            raise _no_argument(title, unknown[0], [name for name in plain if name not in named])
         if len(given) > most:
             names = tuple(name for name in plain if name != "self")
             is_method = "self" in plain
-            raise _too_many(call.__name__, names, len(given) - is_method, most - is_method)
+            raise _too_many(title, names, len(given) - is_method, most - is_method)
         lacking = [name for name in [*plain][len(given) :] if name in required and name not in named]
         if lacking:
-            raise _lacks(call.__name__, lacking[0])
+            raise _lacks(title, lacking[0])
         return call(*given, **named)
 
     return checked
 
 
 def explained(kind: C) -> C:
-    """Decorate a class so that its public methods raise an error with a suggestion for unknown arguments."""
+    """Decorate a class so that its public methods raise an error with a suggestion for unknown arguments.
+
+    A class whose objects are a namespace of a table, such as `table.alter`, has its name in the attribute `NAMESPACE`.
+    """
+    namespace = vars(kind).get("NAMESPACE", "")
     for name, member in list(vars(kind).items()):
-        if name[0] != "_" and inspect.isfunction(member):
-            setattr(kind, name, takes(member))
+        if not inspect.isfunction(member):
+            continue
+        if namespace and name == "__call__":
+            setattr(kind, name, takes(member, namespace))
+        elif name[0] != "_":
+            setattr(kind, name, takes(member, f"{namespace}.{name}" if namespace else name))
     return kind
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -45,6 +45,8 @@ class AlterResult:
 @explained
 class Alter:
     """Column changes of a table, as `table.alter`. `table.alter([...])` makes several changes in one commit."""
+
+    NAMESPACE: ClassVar[str] = "alter"
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -43,6 +43,8 @@ class SchemaVersion:
 @explained
 class Inspect:
     """Metadata of a table, as `table.inspect`."""
+
+    NAMESPACE: ClassVar[str] = "inspect"
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
 
@@ -119,6 +119,8 @@ class Maintained:
 @explained
 class Maintenance:
     """Table services and repair of a table, as `table.maintenance`."""
+
+    NAMESPACE: ClassVar[str] = "maintenance"
 
     def __init__(self, table: Maintained) -> None:
         self._table = table
@@ -372,7 +374,7 @@ class Maintenance:
         Use `restore` to undo a completed commit.
 
         Args:
-            instant: The instant as 17 digits, as `timeline` shows it.
+            instant: The instant as 17 digits, as `inspect.timeline` shows it.
 
         Raises:
             AlreadyCommitted: The instant is already completed or rolled back.

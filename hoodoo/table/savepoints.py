@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at, require_no_position
 from hoodoo.table.handle import TableHandle
@@ -10,6 +12,8 @@ from hoodoo.table.handle import TableHandle
 @explained
 class Savepoints:
     """Savepoints of a table, as `table.savepoints`."""
+
+    NAMESPACE: ClassVar[str] = "savepoints"
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle

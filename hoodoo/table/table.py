@@ -356,12 +356,11 @@ def _in_namespaces() -> dict[str, str]:
     from hoodoo.table.inspecting import Inspect
     from hoodoo.table.maintenance import Maintenance
 
-    namespaces = {"alter": Alter, "inspect": Inspect, "maintenance": Maintenance}
     return {
-        name: f"{namespace}.{name}" + ("" if isinstance(member, property) else "(...)")
-        for namespace, kind in namespaces.items()
+        name: f"{kind.NAMESPACE}.{name}" + ("" if isinstance(member, property) else "(...)")
+        for kind in (Alter, Inspect, Maintenance)
         for name, member in vars(kind).items()
-        if name[0] != "_"
+        if name[0].islower()
     }
 
 

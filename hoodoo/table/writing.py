@@ -280,8 +280,8 @@ class Writable(Updatable):
             max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
             max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
             sort: The column or columns, at most 8, to sort each partition by. Reads that filter by these columns then
-                skip more data. The rows of a Spark DataFrame are sorted only within each file; `cluster` sorts whole
-                partitions. None (default): no sorting.
+                skip more data. The rows of a Spark DataFrame are sorted only within each file;
+                `maintenance.cluster` sorts whole partitions. None (default): no sorting.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -484,7 +484,7 @@ class Writable(Updatable):
             operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
                 'insert_overwrite'.
             positions: True stores the source offsets of the stream in each commit, as Spark's checkpoint does.
-                `application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not available with
+                `inspect.application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not available with
                 Spark Connect. Default False.
             **arguments: Arguments of the write method, other than `data` and `transaction`.
 

@@ -313,15 +313,15 @@ WITHOUT_ARGUMENTS = {
     *(
         f"Table.{name}"
         for name in (
-            "adopt",
-            "services",
-            "savepoints",
+            "maintenance.adopt",
+            "maintenance.services",
+            "maintenance.lag",
+            "savepoints.list",
             "consumers",
             "verify",
-            "lag",
             "quarantine",
-            "schemas",
-            "applications",
+            "inspect.schemas",
+            "inspect.applications",
         )
     ),
     *(

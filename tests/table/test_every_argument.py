@@ -11,6 +11,7 @@ import inspect
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,13 @@ from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.scan import Scan
+from hoodoo.table.altering import Alter
 from hoodoo.table.consumer import Consumer
+from hoodoo.table.inspecting import Inspect
+from hoodoo.table.maintenance import Maintenance
 from hoodoo.table.merging import Merge
 from hoodoo.table.quarantine import Quarantine
+from hoodoo.table.savepoints import Savepoints
 from hoodoo.table.sink import Sink
 
 REMEDY = re.compile(
@@ -52,11 +57,16 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
         "Sink": Sink.__call__,
+        "Table.alter": Alter.__call__,
     }
-    for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer, Quarantine, Merge):
+    kinds = {
+        kind.__name__: kind for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer, Quarantine, Merge)
+    }
+    kinds |= {f"Table.{kind.NAMESPACE}": kind for kind in (Alter, Inspect, Maintenance, Savepoints)}
+    for title, kind in kinds.items():
         for name, member in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
-                found[f"{kind.__name__}.{name}"] = member
+                found[f"{title}.{name}"] = member
     return found
 
 
@@ -142,7 +152,7 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             "Changes": lambda: table.changes("earliest"),
             "IncrementalRows": lambda: table.incremental(hoodoo.Cursor(table.cursor.table, 2), deletes=True),
         }[home]()
-    return getattr(made, method)  # type: ignore[no-any-return]
+    return attrgetter(method)(made)  # type: ignore[no-any-return]
 
 
 def _merged(table: hoodoo.Table, method: str, given: dict[str, Any]) -> Any:

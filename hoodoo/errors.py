@@ -122,7 +122,8 @@ class CommitUnknown(TryAgainError):
         Raises:
             StoreUnavailable: The store still does not respond.
             CommitUnknown: The store still does not confirm its content.
-            CallError: The error was raised in another process. Open the table and call `maintenance.resolve` with the instant.
+            CallError: The error was raised in another process. Open the table and call its
+                `maintenance.resolve(instant)`.
         """
         if self.ask is None:
             raise CallError(

@@ -484,8 +484,8 @@ class Writable(Updatable):
             operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
                 'insert_overwrite'.
             positions: True stores the source offsets of the stream in each commit, as Spark's checkpoint does.
-                `inspect.application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not available with
-                Spark Connect. Default False.
+                `inspect.application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not
+                available with Spark Connect. Default False.
             **arguments: Arguments of the write method, other than `data` and `transaction`.
 
         Returns:

@@ -117,7 +117,7 @@ def test_each_example_works(
         "alter widen": lambda: str(found.schema.field("seats").type) == "int64",
         "clean": lambda: "no file was replaced" in said.out,
         "files": lambda: "city=oslo" in said.out,
-        "savepoint": lambda: list(found.savepoints()) == ["friday"],
+        "savepoint": lambda: list(found.savepoints.list()) == ["friday"],
         "changes": lambda: Path("changes.csv").read_text().splitlines()[0].startswith('"op","instant","before.id"'),
         "incremental": lambda: Path("changed.parquet").exists(),
         "resolve": lambda: "no" in said.out,

@@ -84,7 +84,7 @@ class Model:
             for _ in range(one.workers):
                 yield Actor(Role.WORKER, number, sort(Role.WORKER, one))
         for number, one in enumerate(self.transactions):
-            if one.maintenance.rollback:
+            if one.rollback:
                 yield Actor(Role.ROLLBACK, number, -1)
 
     def keeps(self, rule: str) -> bool:
@@ -170,7 +170,7 @@ class Model:
     def _inert_data(self, put: DataPut, state: State) -> bool:
         one = self.transactions[put.file.transaction]
         stays = (
-            not one.maintenance.rollback
+            not one.rollback
             and self.keeps("a worker that loses deletes nothing")
             and self.keeps("a data file is created once")
         )

@@ -22,7 +22,7 @@ _READING = Scene(("ingester", "ingester", "ingester", "compactor", "cleaner"), S
 @bug("positions", "a number at or below the newest one is skipped, whatever was read under it", _READING)
 def largest_number_wins(patch: Patch) -> None:
     def hasty(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-        return given.version <= versions.get(given.inspect.application, applications.NONE)
+        return given.version <= versions.get(given.application, applications.NONE)
 
     patch(operations, "is_committed", hasty)
 
@@ -32,7 +32,7 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
     judge = applications.is_committed
 
     def merging(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-        if given.position and given.version <= versions.get(given.inspect.application, applications.NONE):
+        if given.position and given.version <= versions.get(given.application, applications.NONE):
             return False
         return judge(given, versions, reached)
 

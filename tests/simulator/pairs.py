@@ -175,7 +175,7 @@ def savepoint(player: Player) -> str:
 
 
 def restore(player: Player) -> str:
-    return player.write("restore", position=player.savepoints.create)
+    return player.write("restore", position=player.savepoint)
 
 
 def purge(player: Player) -> str:
@@ -319,7 +319,7 @@ def run(kind: str, a: str, b: str, first: int, second: int = TO_THE_END) -> Told
     """A up to its `first` store operation, B up to its `second`, A to its end, B to its end. b '': A alone."""
     origin, stage, told = start(kind), Stage(first, second), Told()
     world = _twin(origin, stage)
-    players = [_player(world, name, origin.savepoints.create, value) for name, value in (("A", 100), ("B", 200))]
+    players = [_player(world, name, origin.savepoint, value) for name, value in (("A", 100), ("B", 200))]
     opened = len(stage.history)
     for player, operation in zip(players, (a, b) if b else (a,), strict=False):
         stage.start(player.actor, functools.partial(_play, player, OPERATIONS[operation], told))

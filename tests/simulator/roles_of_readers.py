@@ -152,7 +152,7 @@ def _changes_too(world: World, actor: Actor, table: Table, since: int, until: in
 @role
 def inspector(world: World, actor: Actor, table: Table) -> None:
     """Looks at the timeline and at what services owe."""
-    for look in (table.timeline, table.lag):
+    for look in (table.inspect.timeline, table.maintenance.lag):
         try:
             look()
         except StoreUnavailable:

@@ -44,7 +44,7 @@ def test_a_position_is_stored_with_the_rows_and_told(table: hoodoo.Table) -> Non
         assert not result.skipped
         found = hoodoo.open(table.path).inspect.application("orders")
         assert (found.version, found.position) == (number, position)
-    assert [(one.inspect.application, one.version, one.position) for one in table.history(2)] == [
+    assert [(one.application, one.version, one.position) for one in table.history(2)] == [
         ("orders", 1, "a:2"),
         ("orders", 0, "a:1"),
     ]

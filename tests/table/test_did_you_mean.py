@@ -130,7 +130,7 @@ def test_an_argument_of_another_library_leads_to_ours(
 
 def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> None:
     untyped: Any = table
-    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs the argument 'name'"):
+    with pytest.raises(hoodoo.OptionError, match="savepoints.create.. needs the argument 'name'"):
         untyped.savepoints.create()
     with pytest.raises(
         hoodoo.OptionError, match="changes.. needs the argument 'since': a position .* since=\"earliest\""

@@ -111,7 +111,7 @@ def test_a_table_that_was_deleted_is_not_found_rather_than_corrupt(tmp_path: Pat
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.upsert([{"id": 1, "v": "a"}])
     shutil.rmtree(tmp_path / "t")
-    for call in (table.scan, lambda: table.upsert([{"id": 2, "v": "b"}]), table.timeline, table.history):
+    for call in (table.scan, lambda: table.upsert([{"id": 2, "v": "b"}]), table.inspect.timeline, table.history):
         with pytest.raises(hoodoo.TableNotFound, match="deleted or moved"):
             call()
     assert not (tmp_path / "t").exists()

@@ -465,7 +465,7 @@ def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
-    for ask in (table.verify, table.services):
+    for ask in (table.verify, table.maintenance.services):
         with pytest.raises(hoodoo.UnsupportedTable, match="adopts those commits"):
             ask()
     opened(store, clock).upsert(rows(("b", "p", 1)))

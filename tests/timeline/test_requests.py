@@ -99,7 +99,7 @@ def test_a_scan_asks_for_two_lists_and_its_files(table: Table) -> None:
 def test_what_may_have_changed_since_is_told_after_two_lists_and_what_never_changes_without_any(table: Table) -> None:
     assert (table.name, table.type, table.key, table.partition_by, table.order_by) and repr(table)
     assert not asked(table)
-    for tell in (lambda: table.schema, lambda: table.options, lambda: table.checks, table.savepoints):
+    for tell in (lambda: table.schema, lambda: table.options, lambda: table.checks, table.savepoints.list):
         asked(table).clear()
         tell()
         assert asked(table) == Counter({("list", "timeline"): 1, ("list", "slots"): 1})

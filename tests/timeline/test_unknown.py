@@ -98,7 +98,7 @@ def test_the_error_can_cross_a_process_and_then_names_the_way_to_ask() -> None:
     crossed = pickle.loads(pickle.dumps(problem))
     assert (crossed.code, crossed.details) == ("COMMIT_UNKNOWN", problem.details)
     with pytest.raises(CallError, match=r"resolve\(instant\)"):
-        crossed.maintenance.resolve()
+        crossed.resolve()
     store.hears = True
     assert Table(store).maintenance.resolve(crossed.details["instant"]) is True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, oldest_retained, retention
+from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, retention
 from hoodoo.errors import CommitConflict, SnapshotExpired
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import Retry
@@ -135,4 +135,4 @@ def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False
     )
 
 
-__all__ = ["CleanResult", "clean", "cleanable", "draft_of", "forget", "oldest_retained"]
+__all__ = ["CleanResult", "clean", "cleanable", "draft_of", "forget"]

@@ -31,10 +31,10 @@ _GUARD = "none: hoodoo writes this table"
 """Value of properties that only writers use. Other writers fail and show this value, and readers ignore it."""
 
 
-def first(location: str, table: str, sequence: int = 0, log: list[Json] | None = None) -> Json:
+def first(location: str, table: str, sequence: int = 0) -> Json:
     """Return Iceberg table metadata without a schema or a snapshot.
 
-    `sequence` and `log` come from the metadata that it replaces.
+    `sequence` is the last sequence number of the metadata that it replaces.
     """
     return {
         "format-version": 2,
@@ -56,7 +56,7 @@ def first(location: str, table: str, sequence: int = 0, log: list[Json] | None =
         "snapshots": [],
         "statistics": [],
         "snapshot-log": [],
-        "metadata-log": log or [],
+        "metadata-log": [],
     }
 
 

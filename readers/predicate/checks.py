@@ -120,14 +120,6 @@ def names(checks: Sequence[Check], column: str) -> list[str]:
     return [check.name for check in checks if column in check.columns]
 
 
-def checks_naming(config: TableConfig, column: str) -> list[str]:
-    """Return the names of the table's checks that use the top-level column `column`.
-
-    Call this before the column is dropped or its type changes.
-    """
-    return names(of(config), column)
-
-
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """Rename columns in the text of a check. `names` maps old names to new names.
 
@@ -201,4 +193,4 @@ def _looks_at(check: Check, column: str, why: str) -> SchemaError:
     )
 
 
-__all__ = ["Check", "altered", "carried", "checks_naming", "names", "of", "parsed", "renamed"]
+__all__ = ["Check", "altered", "carried", "names", "of", "parsed", "renamed"]

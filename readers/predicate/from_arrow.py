@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Opaque, Or, Predicate
+from hoodoo.readers.predicate.tree import FLIPPED, And, Compare, In, IsNull, Like, Not, Opaque, Or, Predicate
 
 _COMPARISONS = {
     "equal": "=",
@@ -27,8 +27,6 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The equivalent comparison with exchanged sides."""
 _ANDS, _ORS = ("and_kleene", "and"), ("or_kleene", "or")
 _MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: the result of is_in for null
 _SPECIAL = re.compile(r"([\\%_])")
@@ -294,4 +292,4 @@ def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
     return float(value) if pa.types.is_floating(kind) else value
 
 
-__all__ = ["FLIPPED", "columns_of", "comparison", "goes_by_number", "one_of", "starting_with", "tree_of"]
+__all__ = ["columns_of", "comparison", "goes_by_number", "one_of", "starting_with", "tree_of"]

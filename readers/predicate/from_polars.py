@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.readers.predicate.from_arrow import FLIPPED, comparison, one_of, starting_with
-from hoodoo.readers.predicate.tree import OPERATORS, And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
+from hoodoo.readers.predicate.from_arrow import comparison, one_of, starting_with
+from hoodoo.readers.predicate.tree import FLIPPED, OPERATORS, And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
 
 if TYPE_CHECKING:
     import polars as pl

@@ -223,7 +223,7 @@ class _Reader:
             return self._column(node, bound)
         elif form == "FUNCTION":
             name = node["function_name"].lower()
-            if name in _TIMES and not _arguments(node):
+            if name in _TIMES and not _children(node):
                 return self._moment(name)
             self._require_plain(node, name)
             if name in _LIKES:
@@ -431,10 +431,6 @@ def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the operands of a syntax tree node. DuckDB wraps the operands of some nodes together with a name."""
     found = node.get("children") or node.get("arguments") or []
     return [child.get("expression", child) for child in found]
-
-
-def _arguments(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return _children(node)
 
 
 def _references(node: Any) -> Iterator[list[str]]:

@@ -24,7 +24,7 @@ from hoodoo.errors import PredicateError
 from hoodoo.nearest import hint
 from hoodoo.readers.predicate import literals
 from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
-from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
+from hoodoo.readers.predicate.tree import FLIPPED, And, Compare, In, IsNull, Like, Not, Or, Predicate
 from hoodoo.redact import printable
 
 Node = Any
@@ -38,7 +38,6 @@ _LINE = 100
 _GRAMMAR = "`where` supports columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TYPED_LITERALS: dict[str, literals.Kind] = {
     "DATE": "date",
     "TIME": "time",
@@ -190,7 +189,7 @@ class _TreeReader:
     def _comparison(self, node: Node) -> Predicate:
         op, column, literal = _COMPARISONS[type(node)], _bare(node.this), _bare(node.expression)
         if isinstance(literal, exp.Column) and not isinstance(column, exp.Column):
-            op, column, literal = _MIRRORED[op], literal, column
+            op, column, literal = FLIPPED[op], literal, column
         if isinstance(literal, exp.Column) and isinstance(column, exp.Column):
             known = self._schema.names
             if column.name not in known and literal.name in known:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 T = TypeVar("T")
+FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The equivalent comparison operator with exchanged sides, by operator."""
 
 
 class ColumnRange(NamedTuple):

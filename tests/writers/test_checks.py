@@ -161,8 +161,9 @@ def test_the_checks_of_a_column_are_named_and_renamed(table: hoodoo.Table) -> No
     """What a change of columns asks before it drops or renames one."""
     table.set_checks({"a": "fare >= 0 AND ts > 1", "b": "city IN ('fare')", "c": '"fare" IS NULL OR `fare` < 5'})
     config = table.handle.config
-    assert checks.checks_naming(config, "fare") == ["a", "c"]
-    assert checks.checks_naming(config, "city") == ["b"] and checks.checks_naming(config, "id") == []
+    stored = checks.of(config)
+    assert checks.names(stored, "fare") == ["a", "c"]
+    assert checks.names(stored, "city") == ["b"] and checks.names(stored, "id") == []
     assert checks.renamed("fare >= 0  AND (ts > 1 OR fare = 7)", {"fare": "price"}) == (
         "price >= 0  AND (ts > 1 OR price = 7)"
     )

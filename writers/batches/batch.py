@@ -178,7 +178,6 @@ def prepare(
         rows = rows if delete else rows.select(config.schema.names)
     if not delete:
         require_ordering(rows, config)
-    if not delete:
         require_values(rows, config, mask)
     keys = record_keys(rows, config.key, config.partition_by)
     paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)

@@ -156,7 +156,7 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
         ),
         "Numbers of a goal's tests are added up; of times, rates and sizes the largest is shown.",
         "Any violation fails the tests.",
-        "[architecture.md](architecture.md#how-changes-are-tested) says which tests run when.",
+        "[architecture.md](architecture.md#testing) says which tests run when.",
         "",
         "| Goal | What is tried | Asked | Run |",
         "| --- | --- | --- | --- |",

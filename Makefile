@@ -16,7 +16,7 @@ help:
 	@echo '               FOLDER=tests/writers one folder; AFFECTED=1 those that the changes since main need; LF=1 what failed last;'
 	@echo '               RESUME=1 goes on where a stopped run was, for the same tree; DRAW=anew draws other examples'
 	@echo 'make test-sample   a fixed sample of the deep tier, 90 seconds'
-	@echo 'make lint      ruff, mypy and the import rules'
+	@echo 'make lint      ruff, plain English, mypy and the import rules'
 	@echo 'make reliability   both tiers, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make simulation-page   write the tables of docs/simulation.md anew'
@@ -48,7 +48,7 @@ java:
 kafka: venv
 	@$(JAVA) && $(BIN)/python tests/support/kafka_broker.py
 
-LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports
+LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python tools/plain_english.py && $(BIN)/mypy && $(BIN)/lint-imports
 lint: venv
 	$(LINT)
 

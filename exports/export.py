@@ -49,9 +49,8 @@ def export(
     """
     if (mode, snapshots) == (MERGED, ALL):
         raise OptionError(
-            "history='all' gives a snapshot for each slot, and mode='merged' one for each export: what logs said at "
-            "older slots is not made anew. Pass mode='read_optimized' (--mode read_optimized), or leave out history "
-            "(--history).",
+            "history='all' does not work with mode='merged': a merged export cannot reconstruct the rows of log files "
+            "at older slots. Pass mode='read_optimized' (--mode read_optimized), or leave out history (--history).",
             option="history",
         )
     if delta:

@@ -132,8 +132,8 @@ def _plain(escape: re.Match[str]) -> str:
         return chr(int(body[1:], 16))
     if body == "u":
         raise CorruptTable(
-            f"A properties file holds the escape {escape.string[escape.start() : escape.start() + 6]!r}, which is "
-            "no \\uXXXX."
+            f"A properties file contains the invalid escape {escape.string[escape.start() : escape.start() + 6]!r}: "
+            "expected \\u and four hexadecimal digits. Restore the file from a backup."
         )
     return _ESCAPED.get(body, body)
 

@@ -368,7 +368,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, str) and types.is_string(spelt(kind) or kind):
         value.encode()  # raises for an unpaired surrogate, which is valid in JSON
         return value
-    raise ValueError(f"{printable(value)} is no {kind}")
+    raise ValueError(f"{printable(value)} is not a valid {kind}")
 
 
 def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tuple[int, str]]:

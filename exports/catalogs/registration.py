@@ -102,8 +102,8 @@ class Registration:
         old = there.metadata.location
         if old != ours["location"] and there.io.new_input(f"{old}/{HINT}").exists():
             raise CatalogRefused(
-                f"The catalog's entry {self.identifier!r} is this table at {old}, of which this one is a copy. "
-                "Register the copy under another name. If the copy replaces that table, drop the entry first.",
+                f"Entry {self.identifier!r} of the catalog belongs to the table at {old}, and this table is a copy. "
+                "Register the copy under another name. If the copy replaces the table, drop the entry first.",
                 identifier=self.identifier,
             )
 

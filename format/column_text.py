@@ -1,6 +1,6 @@
 """Text format for Arrow schemas, such as `id string, at timestamp, price decimal(10,2), tags list<string>`.
 
-Type names of SQL and of Arrow are supported.
+Type names of SQL and of Arrow are supported. The length in `varchar(n)` is not checked.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _SAID = {
     )
 }
 """Name of each type in the text format of a schema."""
+_CHARACTERS = re.compile(r"(?:var)?char\s*\(\s*\d{1,9}\s*\)")
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
@@ -128,6 +129,8 @@ def _type(text: str, column: str) -> pa.DataType:
     kind = text.lower()
     if kind in _NAMED:
         return _NAMED[kind]
+    if _CHARACTERS.fullmatch(kind):  # the length is not checked, as in DuckDB
+        return pa.string()
     if match := _DECIMAL.fullmatch(kind):
         try:
             return pa.decimal128(int(match[1]), int(match[2]))
@@ -135,7 +138,9 @@ def _type(text: str, column: str) -> pa.DataType:
             raise SchemaError(f"Column {printable(column)}: {problem}.", column=column) from None
     if match := _NESTED.fullmatch(text):
         return _nested(match[1].lower(), match[2], column)
-    known = ", ".join([*_NAMED, "decimal(p,s)", "list<...>", "map<string, ...>", "struct<name type, ...>"])
+    known = ", ".join(
+        [*_NAMED, "varchar(n)", "decimal(p,s)", "list<...>", "map<string, ...>", "struct<name type, ...>"]
+    )
     raise SchemaError(f"Column {printable(column)}: unknown type {printable(text)}; known: {known}.", column=column)
 
 

@@ -28,7 +28,7 @@ from hoodoo.timeline.views.view import View
 if TYPE_CHECKING:
     from hoodoo.timeline.timeline_listing import Entry
 
-EARLIEST = "earliest"
+EARLIEST, LATEST = "earliest", "latest"
 DIGEST_DIGITS = 16
 _NAMES_SHOWN = 20
 _CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})(?::([0-9a-f]{16}))?$")
@@ -72,8 +72,8 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 - a commit of `history()`, an entry of `timeline()`, a write result or a read
 - a slot number, the digits of an instant, or the name of a savepoint
 - a datetime with a time zone, a date (its start in UTC), or a timedelta (time before now)
-- a string such as '2026-01-31T12:00:00Z', '2026-01-31 12:00' (UTC), '2026-01-31', '1d' or '2 hours ago'
-- 'earliest'
+- a string such as '2026-01-31T12:00:00Z', '2026-01-31 12:00' (UTC), '2026-01-31', '1d', '2 hours ago' or 'yesterday'
+- 'earliest', or 'latest' for the newest slot
 """
 
 
@@ -116,6 +116,8 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
     if isinstance(position, str):
         if position in head.savepoints:
             return Cursor(head.table, head.savepoints[position])
+        if position == LATEST:
+            return cursor_of(head)
         return _parse(position, head)
     if isinstance(position, (Cursor, dt.date, dt.timedelta)):
         return position
@@ -126,7 +128,7 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
             pass
     raise PositionError(
         f"{printable(position)} is not a valid position. Pass a cursor, a commit of history(), a write result, "
-        "a slot number, an instant, a time with a time zone, a date, a timedelta (an age), or 'earliest'.",
+        "a slot number, an instant, a time with a time zone, a date, a timedelta (an age), 'earliest' or 'latest'.",
         position=printable(position),
     )
 
@@ -230,7 +232,7 @@ def _parse(text: str, head: View) -> Any:
     raise PositionError(
         f"{printable(text)} is not a valid position. Use a slot number, an instant of 17 digits "
         "(yyyyMMddHHmmssSSS, UTC), a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, an age "
-        "('1d', '2 hours ago'), a cursor, or 'earliest'. history and timeline list the slots. "
+        "('1d', '2 hours ago', 'yesterday'), a cursor, 'earliest' or 'latest'. history and timeline list the slots. "
         f"{_named(savepoints)}",
         position=printable(text),
         savepoints=savepoints,

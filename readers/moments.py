@@ -25,8 +25,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
     """Parse a date, a timestamp, or an age such as '2 hours ago'. Returns None for other strings.
 
-    A time without a zone is in UTC, and a date is the start of the day in UTC. The unit 'm' means minutes; months are
-    not supported because their length varies.
+    A time without a zone is in UTC, and a date is the start of the day in UTC. 'yesterday' means 24 hours ago. The unit
+    'm' means minutes; months are not supported because their length varies.
 
     Raises:
         PositionError: The string begins like a date but is not a valid time.
@@ -39,6 +39,8 @@ def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
                 f"{printable(text)} is not a valid time. Write it like 2026-01-31T12:00:00Z.", position=printable(text)
             ) from None
         return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
+    if text.strip().lower() == "yesterday":
+        return dt.timedelta(days=1)
     if (match := _AGO.fullmatch(text.strip())) and (seconds := _OF_WORD.get(match[2].lower())):
         return _ago(float(match[1]) * seconds, text)
     return None

@@ -26,7 +26,7 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
         OptionError: The name is invalid or already used, or the slot already has a savepoint.
         SnapshotExpired: The snapshot was already cleaned.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name in ("earliest", "latest"):
         raise OptionError(
             (
                 "The name of a savepoint must consist of at most 200 letters, digits, . _ - and spaces, and "

@@ -25,8 +25,8 @@ class Savepoints:
 
         Args:
             name: The name of the savepoint: at most 200 letters, digits, `.`, `_`, `-` and spaces, not only digits.
-                A string with another meaning as a position is refused: 'earliest', a date, a time, or an age such as
-                '30d'.
+                A string with another meaning as a position is refused: 'earliest', 'latest', a date, a time, or an age
+                such as '30d'.
             as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:

@@ -6,6 +6,7 @@ maintenance and schema changes. Each base class is in its own module.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import warnings
@@ -21,6 +22,7 @@ from hoodoo.format.keys import check_key_columns
 from hoodoo.format.name_mapping import NameMapping, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import TABLE, explained, hint_for, takes
+from hoodoo.nearest import listed
 from hoodoo.readers.cursor import Cursor, cursor_of
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
@@ -51,12 +53,23 @@ if TYPE_CHECKING:
     from hoodoo.table.quarantine import Quarantine
     from hoodoo.table.savepoints import Savepoints
 
-SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str] | ArrowLike"
-"""Columns of a table: a pyarrow or Spark schema, a dict of names and types, a string such as "id string, ts bigint", or
-rows that have the columns.
+SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | type | str] | ArrowLike"
+"""Columns of a table: a pyarrow or Spark schema, a dict of names and types such as {"id": int, "fare": "decimal(9,2)"},
+a string such as "id string, ts bigint", or rows that have the columns.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 _RENAMES = ("snake",)
+_PYTHON_TYPES: dict[type, str] = {
+    int: "bigint",
+    float: "double",
+    str: "string",
+    bool: "boolean",
+    bytes: "binary",
+    dt.date: "date",
+    dt.datetime: "timestamp",
+    dt.time: "time",
+}
+"""Column types by Python type, for schemas such as {"id": int}."""
 _IF_EXISTS = ("error", "open")
 _LINE = 110  # maximum number of characters in a repr line
 
@@ -311,7 +324,7 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
         return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
-    if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
+    if isinstance(schema, Mapping) and all(isinstance(kind, (str, type, pa.DataType)) for kind in schema.values()):
         return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
     unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # not read: the caller inserts its rows later
@@ -344,9 +357,19 @@ def _keys_may_move(config: TableConfig) -> bool:
     return any(made.get(name, name) not in config.key for name in config.partition_by)
 
 
-def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
+def _kind(kind: pa.DataType | type | str, name: str) -> pa.DataType:
+    """Return the Arrow type of a type in a schema: an Arrow type, a name such as 'bigint', or a Python type."""
     from hoodoo.format.column_text import parse_type
 
+    if isinstance(kind, type):
+        if kind not in _PYTHON_TYPES:
+            raise SchemaError(
+                f"Column {printable(name)}: {printable(kind.__name__)} is not a supported type: expected "
+                f"{listed(sorted(one.__name__ for one in _PYTHON_TYPES))}. Pass an Arrow type or a name such as "
+                "'decimal(18,2)' or 'list<string>'.",
+                column=printable(name),
+            )
+        return parse_type(_PYTHON_TYPES[kind], name)
     return parse_type(kind, name) if isinstance(kind, str) else kind
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
+from hoodoo.readers.moments import moment_in
 from hoodoo.timeline import create_table
 
 ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
@@ -298,3 +299,50 @@ def test_count_counts_the_rows_that_match_a_condition(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.insert(ROWS)
     assert [table.count(), table.count(where="n > 1"), table.count("n > 2")] == [2, 1, 0]
+
+
+def test_one_row_is_taken_where_rows_are(table: hoodoo.Table) -> None:
+    row = {"id": "z", "n": 7}
+    assert table.upsert(row).inserted == 1
+    assert table.get(row, columns=["id"]).to_pylist() == [{"id": "z"}]
+    assert table.delete(row).deleted == 1
+    assert table.insert(pd.DataFrame([row]).iloc[0]).inserted == 1
+    assert table.get("z").to_pylist() == [row]
+
+
+def test_a_row_may_have_lists_and_structs(tmp_path: Path) -> None:
+    row = {"id": 1, "tags": ["a", "b"], "at": {"x": 1, "y": None}}
+    table = hoodoo.create(tmp_path / "t", "id bigint, tags list<string>, at struct<x bigint, y bigint>", key="id")
+    table.upsert(row)
+    assert table.scan().to_arrow().to_pylist() == [row]
+    table.upsert({"id": [2, 3], "tags": [["c"], []], "at": [None, None]})  # columns: each of them is a list
+    assert table.count() == 3
+
+
+def test_a_schema_may_have_types_of_python_and_of_sql(tmp_path: Path) -> None:
+    kinds = {"id": int, "name": str, "fare": "decimal(9,2)", "code": "varchar(8)", "at": dt.datetime, "on": bool}
+    table = hoodoo.create(tmp_path / "t", kinds, key="id")
+    assert table.schema.types == [
+        pa.int64(),
+        pa.string(),
+        pa.decimal128(9, 2),
+        pa.string(),
+        pa.timestamp("us", "UTC"),
+        pa.bool_(),
+    ]
+    with pytest.raises(hoodoo.SchemaError, match="Column 'tags': 'list' is not a supported type: expected bool, bytes"):
+        hoodoo.create(tmp_path / "u", {"id": int, "tags": list}, key="id")
+
+
+def test_latest_is_the_newest_slot(table: hoodoo.Table) -> None:
+    assert table.scan(as_of="latest").count() == table.count()
+    assert table.changes("latest").count() == 0
+    before = table.cursor
+    table.upsert({"id": "z", "n": 7})
+    assert table.diff(before, "latest").count() == 1
+    with pytest.raises(hoodoo.OptionError):
+        table.savepoints.create("latest")
+
+
+def test_yesterday_is_an_age_of_one_day() -> None:
+    assert moment_in("yesterday") == moment_in("1 day ago") == dt.timedelta(days=1)

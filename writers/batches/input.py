@@ -41,7 +41,7 @@ class ArrowArray(Protocol):
 
 ArrowLike: TypeAlias = (
     "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray | DataFrame"
-    " | Mapping[str, Iterable[object]] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
+    " | Mapping[str, object] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
     " | str | os.PathLike[str]"
 )
 """Input rows. A Spark DataFrame is evaluated once; `to_arrow` converts all other inputs. A string or path refers to
@@ -81,12 +81,16 @@ def to_arrow(
     module = type(data).__module__.split(".")[0]
     if module == "pandas" and hasattr(data, "columns"):
         return _of_pandas(data, columns)
+    if module == "pandas" and type(data).__name__ == "Series":  # a row, such as frame.iloc[0]
+        return _of_items([data.to_dict()], columns, whole)
     if module == "polars":
         return _of_polars(data)
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _streamed(data)
     if hasattr(data, "__arrow_c_array__"):
         return _taken(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
+    if isinstance(data, Mapping) and any(_is_value(value) for value in data.values()):
+        return _of_items([data], columns, whole)  # one row
     if isinstance(data, Mapping):
         return _of_columns(data, columns)
     if isinstance(data, (str, os.PathLike)):
@@ -224,6 +228,11 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
                 row=number,
             )
     return _of_columns({name: [row.get(name) for row in rows] for name in names}, columns)
+
+
+def _is_value(value: object) -> bool:
+    """Return whether an entry of a dict is a single value, so that the dict is a row and not a dict of columns."""
+    return isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__")
 
 
 def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:

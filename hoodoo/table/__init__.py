@@ -1,4 +1,4 @@
-"""The public `Table` class and its internal handle. The methods of `Table` are grouped into modules by topic.
+"""Public `Table` class, its methods grouped into modules by topic, and the internal table handle.
 
 This package checks arguments and delegates the work. Spark's data source and the command line are built on it.
 """

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AlterResult:
-    """The result of a schema change.
+    """Result of a schema change: its commit, and the amount of rewritten data.
 
     Attributes:
-        cursor: The position of the commit, or the newest slot if there was nothing to change.
+        cursor: The position of the commit, or of the newest slot if there was nothing to change.
         instant: The instant of the commit, 17 digits UTC, or '' if there was nothing to change.
         groups: The number of rewritten file groups.
         rows: The number of rows in their new base files.
@@ -44,7 +44,10 @@ class AlterResult:
 
 @explained
 class Alter:
-    """Column changes of a table, as `table.alter`. `table.alter([...])` makes several changes in one commit."""
+    """Methods that add, drop or change table columns, as `table.alter`.
+
+    `table.alter([...])` makes several changes in one commit.
+    """
 
     NAMESPACE: ClassVar[str] = "alter"
 
@@ -61,7 +64,7 @@ class Alter:
         first: bool = False,
         rewrite: bool = False,
     ) -> AlterResult:
-        """Add a column, with null in all existing rows.
+        """Add a column to the table. It is null in all existing rows.
 
         This call only writes data files in two cases. To add a struct field, it first compacts log files into base
         files. To reuse the name of a dropped column, it rewrites the files that still contain the old column.
@@ -93,7 +96,7 @@ class Alter:
         return self([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
 
     def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
-        """Drop a column. Earlier snapshots keep its values.
+        """Drop a column from the table. Earlier snapshots keep its values.
 
         Dropping a top-level column writes no data files. Dropping a struct field compacts log files into base files.
 
@@ -116,9 +119,7 @@ class Alter:
         return self([DropColumn(name)], rewrite=rewrite)
 
     def rename_column(self, name: str, to: str, *, rewrite: bool = False) -> AlterResult:
-        """Rename a column.
-
-        This call rewrites every file that contains the column, because other engines find columns by name.
+        """Rename a column, and rewrite every file that contains it, because other engines find columns by name.
 
         Args:
             name: The name of the column, or the dotted path of a struct field, as in `add_column`.
@@ -188,7 +189,7 @@ class Alter:
         return self([WidenColumn(name, type)], rewrite=rewrite)
 
     def retype_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
-        """Change the type of a column, if every stored value can be converted without loss.
+        """Change the type of a column to another type, if all stored values can be converted without loss.
 
         Numbers convert to another numeric type that has the same values, for example doubles without fractions to
         int64. Strings convert to numbers, dates, timestamps or booleans if they have the canonical format of the value
@@ -237,7 +238,7 @@ class Alter:
         return self([MakeNullable(name)])
 
     def __call__(self, alterations: Sequence[Alteration], *, rewrite: bool = False) -> AlterResult:
-        """Apply several schema changes, one after the other, in one commit.
+        """Apply a list of schema changes in order, as one commit.
 
         Row values do not change, so the commit does not appear in `incremental` and `changes`. An empty list with
         `rewrite=True` keeps the columns. It rewrites files that other engines read incorrectly after one of them

@@ -27,7 +27,7 @@ _URL = re.compile(r"https?://[^\s/]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CommitEvent:
-    """A commit of rows, in the form that hooks receive.
+    """Description of a commit that changed rows, which commit hooks receive as their argument.
 
     Attributes:
         path: The full path of the table.
@@ -38,7 +38,7 @@ class CommitEvent:
         deleted: The number of deleted rows.
         exact: False if the counts are estimates.
         files: The number of data files in the commit.
-        bytes_written: The size of these files, in bytes.
+        bytes_written: The total size of the data files, in bytes.
     """
 
     path: str
@@ -58,7 +58,7 @@ Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
 
 @dataclass(frozen=True, eq=False)
 class _Registered:
-    """A hook, its table path (None for all tables), and the function that delivers events to it."""
+    """Registered commit hook, with the table path it watches (None: all tables) and the function that calls it."""
 
     hook: Hook
     path: str | None
@@ -71,7 +71,7 @@ _telling = threading.local()
 
 
 def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callable[[], None]:
-    """Call `hook` after each commit of rows that this process makes from now on.
+    """Register a hook: a function or URL that is called after each commit of rows that this process makes.
 
     The hook runs in the writing thread, before the write returns. Commits made by a hook, by table services or by
     purges do not call hooks. `df.write` and `writeStream` of Spark commit in a separate Spark process, where this hook
@@ -113,7 +113,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
 
 
 def tell_hooks(path: str, done: Committed) -> None:
-    """Call the hooks for a commit to the table at `path`, unless nothing was committed. Never raises."""
+    """Call the commit hooks that watch the table at `path`, if `done` contains a commit. Failures are only logged."""
     if not done.instant or not _registered or getattr(_telling, "now", False):
         return
     counts = (done.inserted, done.updated, done.deleted, done.exact, done.files, done.bytes_written)
@@ -144,7 +144,7 @@ def _tell(one: _Registered, event: CommitEvent) -> None:
 
 @dataclass(frozen=True)
 class _Posted:
-    """Callable that sends events to a URL."""
+    """Callable that sends commit events as JSON to a URL."""
 
     url: str
 
@@ -166,12 +166,12 @@ class _Posted:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Return whether two table paths lead to one folder, with or without symbolic links."""
+    """Return whether two table paths lead to the same folder, also if one of them uses symbolic links."""
     return one == other or "://" not in one + other and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _full(path: str) -> str:
-    """Return a table path in the form of `Table.path`."""
+    """Return a table path as `Table.path` shows it: an absolute local path, or a URL without a trailing slash."""
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 

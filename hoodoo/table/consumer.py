@@ -1,4 +1,4 @@
-"""Consumers: named readers whose position is stored in the table."""
+"""Consumers: named readers whose read position is stored in the table, and which cleaning waits for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.timeline.views.view import View
 
 @explained
 class Consumer:
-    """A named reader of a table, whose position is stored in the table.
+    """Named reader of a table, whose read position is stored in the table.
 
     `Table.consumer` creates it. Cleaning keeps the files of unread changes for up to `consumer_hours`. Every call
     checks the table first. It raises TableReplaced if a different table is at the path, and TableNotFound if the table
@@ -35,7 +35,7 @@ class Consumer:
 
     @property
     def position(self) -> Cursor:
-        """The position that the consumer has read, which is `since` of its next read.
+        """The position that the consumer has read up to. Pass it as `since` to its next read.
 
         Raises:
             PositionError: The consumer was dropped.
@@ -45,21 +45,21 @@ class Consumer:
         return Cursor(table, stored.position, consumers.digest_of(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
-        """Store the position of the last change that the consumer has processed.
+        """Store how far the consumer has read: the position of the last change that it processed.
 
         Args:
             cursor: The position, as in `Table.scan`. Usually the `cursor` of the last processed read.
 
         Raises:
-            PositionError: `cursor` is not a position of this table or is before the current position of the consumer,
-                or the consumer was dropped.
+            PositionError: `cursor` is not a position of this table, or is before the stored position of the consumer.
+                Or the consumer was dropped.
         """
         history = self._handle.look().history  # the cursor may be a commit of another engine
         position = self._handle.slot_of(history, cursor)
         consumers.advance(self._handle.store, self.name, position, history.digest(position))
 
     def drop(self) -> None:
-        """Drop the consumer, so that cleaning no longer waits for it.
+        """Delete the consumer from the table, so that cleaning no longer keeps files for it.
 
         Dropping it a second time does not raise an error.
         """
@@ -69,14 +69,14 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """The lag of a consumer behind the newest slot.
+    """Lag of a consumer behind the newest slot of its table.
 
     Attributes:
         name: The name of the consumer.
-        position: The position that the consumer has read.
+        position: The position that the consumer has read up to.
         slots: The number of unread slots, 0 if the consumer has read everything.
         seconds: The age of the oldest unread slot in seconds, 0 if the consumer has read everything.
-        waited_for: True if cleaning keeps the files of unread changes.
+        waited_for: True if cleaning keeps the files that the consumer has not read yet.
     """
 
     name: str
@@ -87,13 +87,13 @@ class ConsumerLag:
 
 
 def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
-    """Measure the lag of each consumer of a table.
+    """Measure how far each consumer of a table lags behind the newest slot.
 
     Args:
         timeline: The timeline of the table.
         history: The slots of the table.
         head: The newest view of the table.
-        config: The table configuration at that view.
+        config: The configuration of the table.
 
     Returns:
         One lag per consumer, sorted by consumer name.

@@ -1,6 +1,6 @@
-"""Methods of a table for other engines: exports to Iceberg and Delta, and entries in catalogs.
+"""Methods of `Table` that make a table readable by other engines: Iceberg and Delta exports, and catalog entries.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.exports`.
+They check arguments and call `hoodoo.exports`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @explained
 class Exportable:
-    """Base class with the methods of `Table` for other formats."""
+    """Base class with the methods of `Table` for exports to Delta and Iceberg, and for catalogs."""
 
     handle: TableHandle
 
@@ -129,7 +129,7 @@ class Exportable:
     def register(
         self, name: str, *, catalog: object = None, catalog_properties: Mapping[str, str] | None = None
     ) -> RegisterResult:
-        """Create or refresh the entry of the table in a Hive metastore or in Glue, for engines that read Apache Hudi.
+        """Create or refresh the table's entry in a Hive metastore or in Glue, for engines that read Apache Hudi.
 
         The entry is equivalent to that of Apache Hudi's own catalog sync: it has the columns, the partitions with their
         locations, and the properties for Spark. A merge-on-read table gets three entries: `<name>` and `<name>_rt`
@@ -145,7 +145,7 @@ class Exportable:
                 `{"type": "hive", "uri": "thrift://localhost:9083"}`. Default: no properties.
 
         Returns:
-            The result for each entry.
+            The result for each catalog entry.
 
         Raises:
             OptionError: `name` does not have the form 'namespace.table', or the catalog does not exist.

@@ -1,4 +1,4 @@
-"""Preparation of the arguments and rows of a write: checked arguments, and Arrow rows with the table's names and types.
+"""Preparation of a write: checks its arguments, and converts its rows to Arrow with the table's names and types.
 
 This module does not commit anything.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
-    """Check the arguments of a write that control bad rows.
+    """Check the arguments of a write that control bad rows, and return their limits.
 
     Returns:
-        The limits for bad rows in the quarantine, or None if a bad row fails the batch.
+        The limits on bad rows that go to the quarantine, or None if a single bad row makes the whole write fail.
 
     Raises:
         OptionError: An argument has an invalid value.
@@ -47,17 +47,17 @@ def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) ->
 def options_of(
     duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
 ) -> WriteOptions:
-    """Check the common arguments of a write, and return them as options. Raises OptionError."""
+    """Check the arguments that all write methods accept, and return them as WriteOptions. Raises OptionError."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
 
 
 def is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Return whether a DataFrame for a partitioned table has only the key columns.
+    """Return whether a DataFrame of keys to delete leaves the partition of each key open.
 
-    This is the case if it has each key column once, and no column that contains more partition values than the key
-    does.
+    This is the case if the table is partitioned, and the frame has each key column once but no partition column, except
+    partition columns that are derived from the key.
     """
     from hoodoo.table.keys_given import PartitionsGiven
 
@@ -68,7 +68,7 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
 
 
 def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """Return `options` with the current column names of the table, for tables with renamed columns."""
+    """Return write options whose `columns` use the table's current column names instead of the original ones."""
     return replace(options, columns=config.name_mapping.names(options.columns)) if config.name_mapping else options
 
 
@@ -86,12 +86,12 @@ def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """Return the checks that the rows of a write must satisfy."""
+    """Return the table's checks that the rows of a write must satisfy. Deletes are not checked."""
     return () if options.delete else row_checks.of(config)
 
 
 def as_partial(source: Source) -> PartialRows:
-    """Return the rows of a source in the form that a partial upsert needs."""
+    """Wrap the rows of a write for a partial upsert, whether they are in memory or staged as files."""
     from hoodoo.writers.merging.partial_upsert import PartialInMemory
 
     if isinstance(source, InProcess):
@@ -104,9 +104,9 @@ def as_partial(source: Source) -> PartialRows:
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """Return the prepared batch and its bad rows.
+    """Validate the rows of a write, and split them into a batch of valid rows and the bad rows.
 
-    The batch has the columns of `config`. With `evolve`, it has the columns after schema evolution.
+    The batch has the columns of `config`. With the option `evolve`, it also has the columns that the write adds.
     """
     given, options = config.name_mapping.rows(given), spelled(options, config)
     if options.columns is not None:

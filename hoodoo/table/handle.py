@@ -1,4 +1,4 @@
-"""State of one table in this process: its store, its timeline, and the result of the last look at the store.
+"""Internal handle of an open table: its store, its timeline, and the newest table state that this process has read.
 
 `Table`, Spark's data source and the command line are built on this module, and tests inspect stored bytes through it.
 It is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check user
@@ -57,16 +57,24 @@ _MAY_NOT_WRITE = (LockHeld, StoreDenied, StoreFull, StoreRefused, StoreUnavailab
 
 
 def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """Measure the pending work of table services. Imported lazily, because few writers request it."""
+    """Measure the pending work of table services.
+
+    The import is lazy, because few writers request this.
+    """
     from hoodoo.compactor.status import lag
 
     return lag.measure(timeline, view, config)
 
 
 class Seen(NamedTuple):
-    """Immutable snapshot of a table's state at one moment or position, so that threads never mix two states.
+    """Immutable state of a table at one position: its configuration, its history and its view of the files.
 
-    history: hoodoo's slots, followed by commits of other engines until a write adopts them.
+    Keeping them in one object ensures that threads never mix two states.
+
+    Attributes:
+        config: The configuration, with the columns at this position.
+        history: hoodoo's slots, followed by commits of other engines until a write adopts them.
+        view: The view at this position.
     """
 
     config: TableConfig
@@ -75,9 +83,9 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """State that operations on a table share.
+    """Internal handle of an open table, which all reads, writes and services of the table use.
 
-    It consists of the store, the environment, the timeline, the index, and `seen`, the table state at the last look.
+    It has the store, the environment, the timeline, the index, and `seen`, the newest table state that was read.
     Threads can share a handle.
     """
 
@@ -100,7 +108,7 @@ class TableHandle:
 
     # ---- looking
     def look(self) -> Seen:
-        """Read the newest state of the table, including commits of other engines."""
+        """Read the newest state of the table from the store, including commits of other engines."""
         ours = self.timeline.history
         try:
             state = self.timeline.look(properties=False)
@@ -120,7 +128,7 @@ class TableHandle:
         return self.look()
 
     def at(self, position: PositionLike | None) -> Seen:
-        """Return the table as of a position, or as of now for None. Raises PositionError or SnapshotExpired."""
+        """Return the table state at a position, or the newest for None. Raises PositionError or SnapshotExpired."""
         newest = self.look()
         if position is None:
             return newest
@@ -128,19 +136,27 @@ class TableHandle:
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
-        """Return the slot for a position, see `resolve`. Relative times use the clock of this table."""
+        """Return the slot number of a position such as an instant, a time or '2 hours ago', see `resolve`.
+
+        Relative times count back from the clock of the table's environment.
+        """
         return resolve(history, position, exclusive, self.environment.now_ms)
 
     def require_adopted(self, seen: Seen, what: str) -> None:
-        """Raise UnsupportedTable if `seen` contains unadopted commits of another engine. `what` ends the message."""
+        """Raise UnsupportedTable if the table has commits of another engine that hoodoo has not adopted yet.
+
+        Args:
+            seen: The state of the table.
+            what: The last sentence of the error message.
+        """
         if seen.history is not self.timeline.history:
             seen.config.require_writable()
             raise UnsupportedTable(f"Another engine wrote to this table. {what}", path=self.store.uri)
 
     def _opened(self) -> Seen:
-        """Read the table for the first time.
+        """Read the table state when the table is opened.
 
-        This publishes the commits of crashed writers if this process has write permission.
+        If this process has write permission, this also publishes commits that crashed writers left unpublished.
         """
         ours = self.timeline.history
         healed, archived = (
@@ -158,9 +174,11 @@ class TableHandle:
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
-        """Return the state of a table that has only Hudi's timeline, because no write has adopted it yet.
+        """Read a table of another engine from Hudi's timeline, because no write by hoodoo has adopted the table yet.
 
-        known: the history that this process has already read.
+        Args:
+            config: The configuration of the table.
+            known: Hudi's timeline as this process last read it. None (default): it has not been read yet.
         """
         theirs = known or (
             TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
@@ -179,7 +197,7 @@ class TableHandle:
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Return the state with hoodoo's slots and the newer, unadopted commits of another engine."""
+        """Return the table state of hoodoo's slots plus the newer commits of another engine, which `found` contains."""
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._unadopted(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
@@ -188,9 +206,9 @@ class TableHandle:
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
-        """Return the context for a write, after adopting commits of other engines.
+        """Adopt commits of other engines, then return the context that a write or table service runs in.
 
-        Raises UnsupportedTable if the table cannot be adopted or written.
+        Raises UnsupportedTable if hoodoo cannot adopt the commits or cannot write to the table.
         """
         self.config.require_writable()
         require_conforming_once(self.store)
@@ -224,7 +242,7 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """Return the context for a write, and the table as of a position (None: now).
+        """Return the context for a write, together with the table state at a position, or the newest state for None.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
         """
@@ -233,7 +251,7 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Call hooks, run the services that became due, and return the result of a write for its caller."""
+        """Complete a write after its commit: call commit hooks, run due table services, and return the result."""
         from hoodoo.readers.exact_counts import CommitCounts
 
         tell_hooks(self.store.uri, done)
@@ -245,14 +263,15 @@ class TableHandle:
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
-        """Run the services that became due with the commit in `slot`.
+        """Run the table services, such as compaction, that became due with the commit in `slot`.
 
-        Returns the seconds spent waiting for lagging workers.
+        Returns:
+            The time in seconds that the call waited for lagging workers.
         """
         return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
-        """Return the interface through which a compaction worker uses this table."""
+        """Return the object through which a worker process runs table services on this table."""
         from hoodoo.compactor.worker import ServiceTarget
 
         store, environment = self.store, self.environment
@@ -262,16 +281,16 @@ class TableHandle:
         return self.look().config
 
     def _known(self) -> Seen:
-        """Return the state with hoodoo's own slots as last seen, without reading the store."""
+        """Return the table state from hoodoo's slots as last read, without access to the store."""
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.known().config, view.settings, view.schemas)
         return Seen(config, history, view)
 
     def _begin(self) -> None:
-        """Write slot 1 of a table that another engine created, before the first write to the table.
+        """Write slot 1, the creation of the table, for a table that another engine created but never wrote to.
 
-        Its time is the modification time of the table properties, which precedes any commit of the other engine.
+        The slot gets the modification time of the table properties, which precedes any commit of the other engine.
         """
         created = self.store.modified_ms(PROPERTIES)
         now = self.environment.now_ms()

@@ -1,4 +1,4 @@
-"""Namespace `table.inspect`: methods that list metadata of a table, such as its files, instants and schemas."""
+"""Namespace `table.inspect`: methods that list metadata of a table, such as files, instants and schemas."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """A current or former schema of a table.
+    """One version of a table's schema, current or former.
 
     Attributes:
         id: The schema id, starting at 1.
-        cursor: The slot at which the schema became valid; slot 0 for the schema at creation.
+        cursor: The slot at which the schema became valid. Slot 0 for the schema at creation.
         schema: The columns.
         ids: The id of each column by its dotted path. The id of a column never changes.
         changes: Descriptions of the changes since the previous schema.
@@ -42,7 +42,7 @@ class SchemaVersion:
 
 @explained
 class Inspect:
-    """Metadata of a table, as `table.inspect`."""
+    """Methods that list the metadata of a table, as `table.inspect`."""
 
     NAMESPACE: ClassVar[str] = "inspect"
 
@@ -73,7 +73,7 @@ class Inspect:
         return file_groups(self._handle.at(as_of).view)
 
     def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
-        """Find keys that have more than one row.
+        """Find the keys that have more than one row, usually because their rows are in different partitions.
 
         A key identifies a row only within its partition. If a row arrives with a different partition value, the stored
         row of the key stays, and the key is in two partitions. This call reads the key columns of the whole table. Its
@@ -83,9 +83,9 @@ class Inspect:
             as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
 
         Returns:
-            One row for each such key, in key order: the key columns, the `count` of its rows, and their `partitions` as
-            folder names. If a key has fewer partitions than rows, one partition contains it twice, which `verify`
-            reports as damage.
+            One row for each duplicate key, in key order: the key columns, the `count` of its rows, and their
+            `partitions` as folder names. If a key has fewer partitions than rows, one partition contains it twice,
+            which `verify` reports as damage.
 
         Raises:
             PositionError: `as_of` is not a position of this table.
@@ -99,7 +99,7 @@ class Inspect:
         return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """List all instants in slot order, with pending instants last.
+        """List all instants of the table in slot order: commits and table services, with pending ones last.
 
         Args:
             newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
@@ -116,7 +116,7 @@ class Inspect:
         return timeline_listing.listing(self._handle.look().history, newest)
 
     def application(self, name: str) -> Application:
-        """Return the newest transaction of an application: its version and its position.
+        """Return how far an application has written: its newest committed version and source position.
 
         Args:
             name: The name of the application.
@@ -134,7 +134,7 @@ class Inspect:
         return application(name, view.transactions, view.reached)
 
     def applications(self) -> list[Application]:
-        """List the newest transaction of each application that has committed one.
+        """List the newest committed version and source position of each application that wrote to the table.
 
         Returns:
             The version and position of each application, sorted by name.
@@ -145,13 +145,13 @@ class Inspect:
         return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
-        """Return the schema as of a position, which `scan(as_of=...)` uses.
+        """Return the schema that the table had at a position. `scan(as_of=...)` returns these columns.
 
         Args:
             position: The position, as in `scan`.
 
         Returns:
-            The columns.
+            The schema at the position.
 
         Raises:
             PositionError: `position` is not a position of this table.
@@ -163,10 +163,10 @@ class Inspect:
     def schemas(self) -> list[SchemaVersion]:
         """List the current and former schemas of the table, oldest first.
 
-        The list contains only the schemas of readable snapshots and of existing files.
+        The list contains only schemas that readable snapshots or existing files use.
 
         Returns:
-            The schemas.
+            One entry for each schema.
         """
         config, history, view = self._handle.look()
         if not view.schemas:
@@ -181,14 +181,14 @@ class Inspect:
 
     @property
     def transforms(self) -> dict[str, Transform]:
-        """The transforms of partition columns that are derived from other columns, by partition column name."""
+        """The transforms that derive partition columns from other columns, by the name of the partition column."""
         return dict(self._handle.newest_config().transforms)
 
     @property
     def original_names(self) -> dict[str, str]:
-        """The original names of renamed columns, by current name.
+        """The original names of the columns that `create(rename='snake')` renamed, by their current names.
 
-        See `rename` of `create`. Struct fields appear by path, such as 's.f'.
+        Struct fields appear by path, such as 's.f'.
         """
         return dict(self._handle.newest_config().name_mapping.paths)
 

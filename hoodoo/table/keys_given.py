@@ -1,6 +1,7 @@
-"""Keys passed by callers: rows with the key columns, with or without partition columns, or bare values.
+"""Conversion of the keys that callers pass to deletes and look-ups into rows.
 
-This module converts them to rows for deletes and look-ups. It does not look at the partitions of the table.
+Callers pass rows with the key columns, with or without partition columns, or bare key values. This module does not look
+at the partitions of the table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
 
 class GivenKeys(NamedTuple):
-    """Keys as rows.
+    """Keys that a caller passed to a delete or look-up, as rows.
 
     Attributes:
         rows: One row for each key, with the key and partition columns, or the columns that they are derived from.
@@ -40,11 +41,12 @@ class GivenKeys(NamedTuple):
 
 
 class PartitionsGiven(NamedTuple):
-    """The information about partitions that the columns of a batch contain.
+    """Partition columns that a batch of keys contains: all, some or none.
 
     Attributes:
-        wholly: True if the batch contains the values of all partition columns.
-        partly: A partition column whose values the batch contains beyond those derived from the key, or '' without one.
+        wholly: True if the batch contains the values of all partition columns, or can derive them.
+        partly: The first partition column that the batch contains or can derive from a column other than the key, or ''
+            without one.
     """
 
     wholly: bool
@@ -52,7 +54,7 @@ class PartitionsGiven(NamedTuple):
 
     @staticmethod
     def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
-        """Inspect the column names of a batch."""
+        """Determine from the column names of a batch which partition columns it contains or can derive."""
         made = to_make(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
@@ -61,7 +63,7 @@ class PartitionsGiven(NamedTuple):
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
-    """Convert keys to rows.
+    """Convert the keys that a caller passed to rows with key columns and, if possible, partition columns.
 
     Raises:
         ColumnError: `keys` has only some of the partition columns, has values of an unsupported type, or has bare
@@ -85,7 +87,10 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Convert bare key values to a table: one value, or a list, a set, an iterator or an array of values."""
+    """Convert bare key values to a table with the key column. Keys that are already rows are returned unchanged.
+
+    Bare key values are one value, or a list, a set, an iterator or an array of values.
+    """
     if isinstance(keys, pa.Scalar):
         keys = pa.array([keys.as_py()], keys.type)
     elif isinstance(keys, _ONE):
@@ -109,7 +114,10 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Return rows whose partition columns are null, or missing if they are derived from the key."""
+    """Return the key columns with null partition columns, for keys that apply to all partitions.
+
+    Partition columns that are key columns or derived from the key are not added.
+    """
     by_key = to_make(config.key, config)
     everywhere = {
         name: pa.nulls(len(given), config.schema.field(name).type)

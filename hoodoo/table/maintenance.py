@@ -1,4 +1,4 @@
-"""Maintenance of a table: `compact` and `verify` of `Table`, and the namespace `table.maintenance`.
+"""Table services and repair: the methods `compact` and `verify` of `Table`, and the namespace `table.maintenance`.
 
 The methods check arguments and call `hoodoo.compactor`, which does the work.
 """
@@ -47,7 +47,7 @@ _RESTORES = (
 
 @explained
 class Maintained:
-    """Base class with the maintenance methods of `Table` that are not in its namespace `maintenance`."""
+    """Base class with the `Table` methods `compact` and `verify`. Other services are in `table.maintenance`."""
 
     handle: TableHandle
 
@@ -60,13 +60,15 @@ class Maintained:
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
     ) -> CompactionResult:
-        """Run open compaction plans, then compact every file group with at least `logs_min` log files.
+        """Merge log files into new base files: run open compaction plans, then compact all due file groups.
+
+        A file group is due if it has at least `logs_min` log files.
 
         Args:
             logs_min: The minimum number of log files of a file group to compact. Default 1.
             strategy: The order of file groups: 'log_size' (default) starts with the largest log files,
-                'newest_partitions' sorts partitions by path in descending order. 'whole_partition' selects all file
-                groups with log files of each partition that has at least one due file group.
+                'newest_partitions' sorts partitions by path in descending order. 'whole_partition' compacts all file
+                groups with log files in each partition that has at least one due file group.
             memory_bytes: The memory limit for all concurrent file groups together, in bytes, at least 1 MiB. None
                 (default): 1 GiB.
             bytes_per_second: The maximum number of bytes to read and write per second. None (default): no limit.
@@ -91,10 +93,10 @@ class Maintained:
         )
 
     def verify(self) -> Report:
-        """Check the consistency of slots, files, keys and index, and check rows against the table's checks.
+        """Read the whole table, and report every inconsistency of its slots, files, keys, index and rows.
 
-        This call reads the whole table. It first publishes commits that a crashed writer left unpublished, as opening a
-        table does.
+        Rows must satisfy the table's checks. Like opening the table, this call first publishes commits that a crashed
+        writer left unpublished.
 
         Returns:
             The report, which lists all problems. `ok` is True if it lists zero problems. A damaged, deleted or replaced
@@ -118,7 +120,7 @@ class Maintained:
 
 @explained
 class Maintenance:
-    """Table services and repair of a table, as `table.maintenance`."""
+    """Methods that run table services, such as cleaning, and repair a table, as `table.maintenance`."""
 
     NAMESPACE: ClassVar[str] = "maintenance"
 
@@ -138,8 +140,8 @@ class Maintenance:
     ) -> ClusterResult:
         """Sort the rows of each partition by columns, or pack small files into larger ones.
 
-        Reads that filter by these columns then skip more data. Clustering does not change rows, so it does not appear
-        in change reads.
+        Reads that filter by the sort columns then skip more data. Clustering does not change rows, so it does not
+        appear in change reads.
 
         Args:
             by: The column or columns to sort by, at most 8. None (default): only pack small files.
@@ -152,7 +154,8 @@ class Maintenance:
             groups_at_once: The maximum number of concurrent file groups. None (default): one per core.
 
         Returns:
-            The numbers of completed and abandoned units, of files before and after, and of bytes read and written.
+            The numbers of completed and abandoned units (sets of files that are rewritten together), of files before
+            and after, and of bytes read and written.
 
         Raises:
             ColumnError: `by` names an unknown column, or a column whose type cannot be sorted.
@@ -168,7 +171,7 @@ class Maintenance:
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
-        """Report the state of the table services, as numbers and as text.
+        """Report the state of compaction, cleaning and the other table services, as numbers and as text.
 
         The report lists the pending work, the live workers, the snapshots protected from cleaning, and advice if a
         service lags. This call changes nothing.
@@ -192,10 +195,10 @@ class Maintenance:
         retain_commits: int | None = None,
         retain_versions: int | None = None,
     ) -> CleanResult:
-        """Delete files that no snapshot within retention needs.
+        """Delete old data files, except those that snapshots within retention need.
 
-        Files that a savepoint, a pin, an open plan or a consumer needs are kept as well. The arguments override the
-        table options for this call only.
+        Files that a savepoint, a pin, an open plan or a consumer needs are also kept. The arguments override the table
+        options for this call only.
 
         Args:
             retain_hours: Snapshots younger than this many hours stay readable. None (default): the option
@@ -235,9 +238,9 @@ class Maintenance:
         )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
-        """Drop partitions without recent writes.
+        """Drop the partitions whose last write is older than a limit, like `delete_partitions`.
 
-        The call drops partitions like `delete_partitions`. A partition that receives a write during the call is kept.
+        A partition that receives a write during the call is kept.
 
         Args:
             older_than_hours: The minimum time since the last write, in hours. None (default): the option
@@ -269,7 +272,7 @@ class Maintenance:
         return expired
 
     def archive(self, older_than_hours: float | None = None, *, keep_instants: int | None = None) -> ArchiveResult:
-        """Delete unneeded slots, and move old instants to the history folder of Hudi's timeline.
+        """Shorten the timeline: delete old slots, and move old instants to the history folder of Hudi's timeline.
 
         The arguments override the table options for this call only. Snapshots within retention always stay readable.
 
@@ -315,7 +318,7 @@ class Maintenance:
         return sweeping.sweep(self._handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
-        """Delete rows permanently, and verify that no file contains their keys.
+        """Delete rows permanently from all snapshots, and verify that no file of the table contains their keys.
 
         The call deletes the keys, rewrites and deletes every file that contains one of them, and then reads the keys of
         all files again. Earlier snapshots are no longer readable afterwards.
@@ -369,7 +372,7 @@ class Maintenance:
         return report.with_quarantine(*beside[0])
 
     def rollback(self, instant: str) -> None:
-        """Roll back a pending write permanently, and delete its files.
+        """Roll back a pending write, for example of a crashed writer, and delete its files.
 
         Use `restore` to undo a completed commit.
 
@@ -384,7 +387,7 @@ class Maintenance:
         self._handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
-        """Find out whether an instant was committed, and roll it back if it is pending.
+        """Find out whether a write was committed, given its instant. A write that is still pending is rolled back.
 
         Use it after a CommitUnknown error in another process. Rolling back a pending instant ensures that it cannot be
         committed later.
@@ -403,7 +406,7 @@ class Maintenance:
         return self._handle.context().timeline.resolve(instant_text(instant))
 
     def salvage(self, *, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-        """Make file groups with damaged files readable again.
+        """Repair file groups with damaged files, so that the table is readable again.
 
         The call keeps all readable rows in new base files, and copies the damaged files to `.hoodie/.hoodoo/salvaged/`.
         It reads the whole table and makes one commit. A key whose newest version is damaged is lost: it reverts to its
@@ -426,7 +429,7 @@ class Maintenance:
         return salvaging.salvage(self._handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
-        """Measure the pending work of the table services.
+        """Measure the pending work of compaction and the other table services.
 
         Returns:
             The lag. All its numbers are 0 if no work is pending.

@@ -42,9 +42,13 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class _Said:
-    """A clause with its arguments as the caller passed them.
+    """Merge clause with the unchecked arguments of its caller.
 
-    values: new values by column, _ALL for all columns of the source, or None to delete.
+    Attributes:
+        kind: The rows that the clause applies to.
+        values: The new values by column, _ALL for all columns of the source, or None to delete.
+        where: The condition, or None.
+        call: The name of the `Merge` method, for error messages.
     """
 
     kind: Kind
@@ -55,11 +59,13 @@ class _Said:
 
 @explained
 class Merge:
-    """A merge under construction. `Table.merge` creates it, and `execute` runs it.
+    """Builder for a merge, like SQL `MERGE`: `when_...` methods add clauses, and `execute` runs the merge.
 
-    A source row matches a stored row if both have the same key and partition. Add at least one clause. There are three
-    kinds of clauses: for matched rows, for source rows without a match, and for stored rows without a match. If several
-    clauses of a kind apply to a row, the one that was added first is used.
+    `Table.merge` creates it. Add at least one clause.
+
+    A source row matches a stored row if both have the same key and partition. There are three kinds of clauses: for
+    matched rows, for source rows without a match, and for stored rows without a match. If several clauses of a kind
+    apply to a row, the one that was added first is used.
 
     Expressions are SQL and are evaluated by DuckDB. `source.fare` and `target.fare` refer to the columns of the source
     row and the stored row. The column name alone is enough if only one of the two rows has the column.
@@ -85,7 +91,7 @@ class Merge:
         return f"<hoodoo merge into {self._handle.store.uri}: {clauses}>"
 
     def when_matched_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Update the matched stored rows.
+        """Add a clause that sets columns of stored rows that match a source row.
 
         Args:
             set: The new value by column: a string is an SQL expression over both rows, any other object is a value.
@@ -97,10 +103,11 @@ class Merge:
         return self._with(Kind.MATCHED, set, where, "when_matched_update")
 
     def when_matched_update_all(self, where: str | None = None) -> Merge:
-        """Replace the matched stored rows with their source rows, which must have all columns of the table.
+        """Add a clause that replaces stored rows with the source rows that match them.
 
-        Source columns missing from the table are not written, but conditions can use them. In a table with `order_by`,
-        a source row with a smaller ordering value is stale, as in `upsert`.
+        The source must have all columns of the table. Source columns missing from the table are not written, but
+        conditions can use them. In a table with `order_by`, a source row with a smaller ordering value is stale, as in
+        `upsert`.
 
         Args:
             where: A condition over both rows. None (default): all matched rows.
@@ -111,7 +118,7 @@ class Merge:
         return self._with(Kind.MATCHED, _ALL, where, "when_matched_update_all")
 
     def when_matched_delete(self, where: str | None = None) -> Merge:
-        """Delete the matched stored rows.
+        """Add a clause that deletes stored rows that match a source row.
 
         Args:
             where: A condition over both rows. None (default): all matched rows.
@@ -122,7 +129,7 @@ class Merge:
         return self._with(Kind.MATCHED, None, where, "when_matched_delete")
 
     def when_not_matched_insert(self, values: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Insert new rows for source rows without a matching stored row.
+        """Add a clause that inserts a row with the given values for each source row without a matching stored row.
 
         Key and partition columns are always taken from the source or derived from its columns. Other columns missing
         from `values` get their default or null.
@@ -137,9 +144,10 @@ class Merge:
         return self._with(Kind.NOT_MATCHED, values, where, "when_not_matched_insert")
 
     def when_not_matched_insert_all(self, where: str | None = None) -> Merge:
-        """Insert source rows without a matching stored row. They must have all columns of the table.
+        """Add a clause that inserts the source rows without a matching stored row.
 
-        Source columns missing from the table are not written, but conditions can use them.
+        The source must have all columns of the table. Source columns missing from the table are not written, but
+        conditions can use them.
 
         Args:
             where: A condition over the source row. None (default): all source rows without a match.
@@ -150,7 +158,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
 
     def when_not_matched_by_source_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Update stored rows without a matching source row. This clause reads the whole table.
+        """Add a clause that sets columns of stored rows without a matching source row. It reads the whole table.
 
         Args:
             set: The new value by column: a string is an SQL expression over the stored row, any other object is a
@@ -163,7 +171,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, set, where, "when_not_matched_by_source_update")
 
     def when_not_matched_by_source_delete(self, where: str | None = None) -> Merge:
-        """Delete stored rows without a matching source row. This clause reads the whole table.
+        """Add a clause that deletes stored rows without a matching source row. It reads the whole table.
 
         Args:
             where: A condition over the stored row. None (default): all stored rows without a match.
@@ -174,7 +182,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
 
     def execute(self, *, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
-        """Run the merge in one commit.
+        """Run the merge with all its clauses, as one commit.
 
         Args:
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
@@ -236,7 +244,7 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Whether the merge is equivalent to an upsert, which does not read stored rows."""
+        """Whether the merge is equivalent to an upsert, which is faster because it does not read stored rows."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
@@ -303,7 +311,7 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
 
 
 def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.datetime) -> Mapping[str, object]:
-    """Return the values of a clause without key and partition columns.
+    """Return the new values of a merge clause, without key and partition columns, which cannot change.
 
     Raises:
         ColumnError: The clause sets a key or partition column to anything except its own value.
@@ -325,14 +333,18 @@ def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.da
 
 
 def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
-    """Return the source columns that a merge with all columns writes. Raises ColumnError if a column is missing."""
+    """Return the source columns that `when_matched_update_all` writes to the table.
+
+    Raises:
+        ColumnError: As in `_all_of`.
+    """
     _all_of(source, config, "when_matched_update_all")
     own = set(config.schema.names)
     return [name for name in source.names if name in own]
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
-    """Return values that copy all columns of the table, except key and partition columns, from the source.
+    """Return the new values of an `..._all` clause, which copies all columns except key and partition columns.
 
     Raises:
         ColumnError: The source lacks a column of the table, or has an unknown column with a name reserved for Hudi.

@@ -1,4 +1,4 @@
-"""Conversion of partition values to partition folders.
+"""Conversion of partition values that callers pass, such as dates, to names of partition folders.
 
 This module does not access the store.
 """
@@ -23,7 +23,7 @@ PartitionValues = Sequence[object | Mapping[str, object]]
 
 
 def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
-    """Convert partition values to partition folder names.
+    """Convert partition values to the paths of their partition folders.
 
     Args:
         config: The configuration of the table.
@@ -51,11 +51,14 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
 
 
 def require_values(config: TableConfig, partitions: PartitionValues, there: Collection[str]) -> None:
-    """Raise PartitionValueError if a partition is given as a folder name, such as 'day=mon', instead of its value.
+    """Raise PartitionValueError if a caller passes a folder name such as 'day=mon' instead of the value 'mon'.
 
-    The check accepts such a string if it is the value of an existing partition.
+    A value that looks like a folder name is accepted if the table has a partition with this value.
 
-    there: the partition folders of the table.
+    Args:
+        config: The configuration of the table.
+        partitions: One entry per partition, as in `partition_folders`.
+        there: The partition folders of the table.
     """
     for given in partitions:
         values = given.values() if isinstance(given, Mapping) else [given]
@@ -87,7 +90,7 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
 
 
 def _rows(columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping) -> list[Mapping[str, Any]]:
-    """Return each partition as a dict from column to value."""
+    """Return one dict from partition column to value per partition, after checking the caller's argument."""
     if not columns:
         raise PartitionValueError(
             "The table has no partitions. Use delete(where=...) to delete matching rows, or "

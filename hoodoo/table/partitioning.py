@@ -1,4 +1,4 @@
-"""The `partition_by` argument of `create`: columns, and transforms that each add a derived column.
+"""Parsing and checks of the `partition_by` argument of `create`: columns, and transforms that add derived columns.
 
 This module only works on schemas. Checks on key and partition columns are in format/keys.py.
 """
@@ -22,7 +22,7 @@ PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
 
 @dataclass(frozen=True)
 class Partitioning:
-    """The partitioning of a new table.
+    """Partition columns of a new table, and the transforms that derive some of them from other columns.
 
     Attributes:
         columns: The partition columns.
@@ -34,7 +34,7 @@ class Partitioning:
 
     @staticmethod
     def of(given: PartitionBy | None) -> Partitioning:
-        """Parse the argument `partition_by`.
+        """Parse the argument `partition_by` of `create`.
 
         Raises:
             OptionError: The argument is neither a column name, nor a transform, nor a list of these.
@@ -54,7 +54,7 @@ class Partitioning:
         return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
 
     def with_names(self, names: Callable[[list[str]], list[str]]) -> Partitioning:
-        """Return a copy with renamed columns.
+        """Return a copy with new column names, for tables that are created with `rename`.
 
         Args:
             names: Function that maps a list of column names to the new names.
@@ -64,7 +64,7 @@ class Partitioning:
         return Partitioning(tuple(made.get(name) or names([name])[0] for name in self.columns), transforms)
 
     def with_columns(self, schema: pa.Schema) -> pa.Schema:
-        """Return `schema` with the columns that transforms add.
+        """Return `schema` plus the partition columns that transforms derive, such as `ts_day` for `day("ts")`.
 
         Raises:
             SchemaError: A transform uses a column that is missing or has an unsupported type, or the column that it
@@ -94,7 +94,7 @@ class Partitioning:
         return schema
 
     def many_folders(self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]) -> Iterator[str]:
-        """Yield a warning for each timestamp partition column, because every distinct timestamp gets its own folder.
+        """Yield a warning for each timestamp partition column, because each distinct timestamp gets its own folder.
 
         Args:
             schema: The columns of the table.
@@ -112,10 +112,9 @@ class Partitioning:
             )
 
     def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
-        """Raise OptionError for transforms of ordering columns, unless moving keys are allowed.
+        """Raise OptionError if an ordering column determines the partition, unless `allow_moving_keys` is True.
 
-        With such a transform, a newer version of a row may be in a different partition than the older version, which
-        stays.
+        A newer version of a row would then be in a different partition than the older version, which stays.
         """
         for one in () if allow_moving_keys else self.transforms:
             if one.column in order_by or one.made in order_by:

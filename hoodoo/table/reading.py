@@ -1,7 +1,6 @@
-"""Read methods of a table: snapshots, changes, look-ups by key, history.
+"""Methods of `Table` that read rows, changes and the commit history, and look up rows by key.
 
-These methods are part of `hoodoo.table.Table` and write nothing. They check arguments, resolve positions, and call
-`hoodoo.readers`, which does the read.
+They write nothing. They check arguments, resolve positions, and call `hoodoo.readers`, which does the read.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Readable:
         return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """Return the slot after which a range starts, and the table as of the end of the range."""
+        """Resolve the range of a change read: return the slot of `since`, and the table state at `until`."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
@@ -109,7 +108,7 @@ class Readable:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
-        """Return True, also for a table without rows."""
+        """Return True even if the table is empty, because a table also has a length."""
         return True
 
     def count(self, where: Where | None = None) -> int:
@@ -154,7 +153,7 @@ class Readable:
         deletes: bool = False,
         names: str = CURRENT,
     ) -> Scan | IncrementalRows:
-        """Read the newest version at `until` of each row that changed after `since`.
+        """Read each row that was inserted or updated after `since`, once, with its values at `until`.
 
         The range excludes `since` and includes `until`. Pass `cursor` of the result as `since` of the next call. To
         replicate changes to another table, call `other.upsert(table.incremental(since, deletes=True))`. Create the
@@ -243,7 +242,7 @@ class Readable:
         where: Where | None = None,
         names: str = CURRENT,
     ) -> Changes:
-        """Read the changes that turn snapshot `a` into snapshot `b`.
+        """Compare two snapshots, and read the inserts, updates and deletes that turn snapshot `a` into snapshot `b`.
 
         The rows have the column `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any
         two readable positions, in either order.
@@ -284,7 +283,7 @@ class Readable:
         meta: bool = False,
         names: str = CURRENT,
     ) -> pa.Table:
-        """Look up the current rows of the given keys through the index.
+        """Look up rows by key through the index, without scanning the table.
 
         Rows are returned in the order of the keys. Keys missing from the table are skipped. A duplicate key is returned
         once, at its first position. Only row groups that may contain one of the keys are read.
@@ -361,7 +360,7 @@ class Readable:
         poll_s: float = 1.0,
         timeout_s: float | None = None,
     ) -> Iterator[Rows]:
-        """Read the changes after a position, then wait for new commits and read their changes, and so on.
+        """Read the changes after a position, then keep waiting for new commits and read their changes.
 
         The iterator returns reads of consecutive ranges, like those that `changes` or `incremental` returns. Store
         `cursor` of the last read that you processed. Pass it as `since` to continue later without gaps or duplicates.
@@ -412,7 +411,7 @@ class Readable:
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
-        """List the commits that changed rows, newest first.
+        """List the commits that changed rows of the table, newest first.
 
         Each commit shows its time, its action, the number of changed rows, and whether its snapshot is readable.
 
@@ -434,7 +433,10 @@ class Readable:
 def rows_changed(
     seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
 ) -> Scan | IncrementalRows:
-    """Read the rows of `seen` that changed after slot `after`, with the columns of its configuration."""
+    """Read the rows that changed after slot `after`, with their values and columns in the table state `seen`.
+
+    It is the implementation of `incremental`. With `deletes`, keys that were deleted also get a row.
+    """
     from hoodoo.readers.changes.incremental import IncrementalRows
     from hoodoo.readers.scan import Scan
     from hoodoo.readers.slices.slice_task import Range

@@ -1,4 +1,4 @@
-"""Result of a write."""
+"""Result of a write: its commit, its row counts, and the table services' lag after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WriteResult(Committed):
-    """The result of a write.
+    """Result of a write: the position of its commit, and counts of rows and files.
 
     docs/semantics.md defines the counts. A result can be pickled.
 
@@ -30,7 +30,7 @@ class WriteResult(Committed):
         exact: False if `updated` and `deleted` are estimates, because exact counts would have cost extra reads: they
             may include stale rows. `exact_counts()` returns exact counts.
         files: The number of data files in the commit.
-        bytes_written: The size of these files, in bytes.
+        bytes_written: The total size of the data files, in bytes.
         retries: The number of conflicts with other writers after which the write was rebased.
         rows_rewritten: The number of rows, changed or not, in the file groups that a restore rewrote. 0 for all other
             writes.
@@ -49,9 +49,9 @@ class WriteResult(Committed):
 
     @property
     def lag(self) -> Lag | None:
-        """The pending work of table services right after this commit, or None if it could not be measured.
+        """The pending work of table services such as compaction, or None if it could not be measured.
 
-        The first access measures it.
+        The first access measures it, as of the commit of this write.
         """
         if self._measure is not None:
             try:
@@ -62,7 +62,7 @@ class WriteResult(Committed):
         return self._lag
 
     def exact_counts(self) -> WriteResult:
-        """Return a result with exact counts, by comparing the commit with the rows stored before it.
+        """Return this result with exact row counts, by comparing the commit with the rows stored before it.
 
         The call returns the result itself if `exact` is True. Otherwise it reads at most the keys and ordering values
         of the file groups that the commit wrote to.
@@ -106,7 +106,7 @@ class WriteResult(Committed):
         )
 
     def _remarks(self) -> str:
-        """Describe the counts that are 0 in most writes."""
+        """Format the stale, quarantined and rewritten rows, the retries and the wait for the repr, without zeros."""
         rows, tries = {"stale": self.stale, "quarantined": self.quarantined}, {"retries": self.retries}
         counts = rows | {"rewritten": self.rows_rewritten} | tries
         said = [f"{count:,} {name}" for name, count in counts.items() if count]

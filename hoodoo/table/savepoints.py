@@ -1,4 +1,4 @@
-"""Namespace `table.savepoints`: named snapshots that cleaning keeps."""
+"""Namespace `table.savepoints`: methods for savepoints, which are named snapshots that cleaning keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.table.handle import TableHandle
 
 @explained
 class Savepoints:
-    """Savepoints of a table, as `table.savepoints`."""
+    """Methods that create, list and delete the savepoints of a table, as `table.savepoints`."""
 
     NAMESPACE: ClassVar[str] = "savepoints"
 
@@ -19,7 +19,7 @@ class Savepoints:
         self._handle = handle
 
     def create(self, name: str, as_of: PositionLike | None = None) -> Cursor:
-        """Keep a snapshot readable under a name until `delete` is called.
+        """Create a savepoint: a named snapshot that stays readable until `delete` is called.
 
         Use `scan(as_of=name)` to read the savepoint, and `restore(name)` to reset the table to it.
 
@@ -46,18 +46,16 @@ class Savepoints:
         return cursor_at(self._handle.history, slot.position)
 
     def list(self) -> dict[str, Cursor]:
-        """List the savepoints of the table, by name.
+        """List the savepoints of the table and their positions.
 
         Returns:
-            The position of each savepoint, by name.
+            The position of each savepoint, by savepoint name.
         """
         _, history, view = self._handle.look()
         return {name: cursor_at(history, seq) for name, seq in view.savepoints.items()}
 
     def delete(self, name: str) -> None:
-        """Delete a savepoint.
-
-        The next clean operation may delete the files that only this savepoint needs.
+        """Delete a savepoint, so that cleaning may delete the files that only this savepoint needs.
 
         Args:
             name: The name of the savepoint.

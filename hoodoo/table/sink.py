@@ -28,7 +28,7 @@ _NOT_OF_A_BATCH = {
 
 
 class SinkTable(Protocol):
-    """Interface of the table that a sink writes to. The sink calls the write methods by name."""
+    """Interface of the table that a sink writes to. The sink also calls write methods, such as `upsert`, by name."""
 
     @property
     def path(self) -> str: ...
@@ -38,12 +38,12 @@ class SinkTable(Protocol):
 
 
 class Sink:
-    """Function object that writes micro-batches of a stream. `Table.sink` creates it.
+    """Callable for `foreachBatch` that commits each micro-batch of a Spark stream. `Table.sink` creates it.
 
     Call it with a DataFrame and its batch number. Batches whose number is already committed are skipped.
 
     Attributes:
-        table: The table.
+        table: The table that the sink writes to.
         name: The name of the sink.
         operation: The table method that writes each micro-batch.
         positions: Whether each commit stores the source offsets of the stream.
@@ -53,10 +53,10 @@ class Sink:
     def __init__(
         self, table: SinkTable, name: str, operation: str = "upsert", positions: bool = False, **arguments: Any
     ) -> None:
-        """Create a sink.
+        """Create a sink. Use `Table.sink` instead of this constructor.
 
         Args:
-            table: The table.
+            table: The table that the sink writes to.
             name: The name of the sink, 1 to 1,000 characters.
             operation: The table method that writes each micro-batch. Default 'upsert'.
             positions: True stores the source offsets of the stream in each commit. Default False.
@@ -97,7 +97,7 @@ class Sink:
         )
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        """Write a micro-batch.
+        """Write a micro-batch of the stream in one commit, unless it is already committed.
 
         Args:
             frame: The rows of the micro-batch, as a Spark DataFrame.
@@ -114,7 +114,11 @@ class Sink:
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
     def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
-        """Return the transaction of a micro-batch. A batch that is already committed keeps its number."""
+        """Return the `transaction` of a micro-batch, with the source offsets as its position.
+
+        A retry of a committed batch gets the version of that commit, so the write skips it. Raises CommitConflict if
+        the batch does not follow the newest one that the table stores for this sink.
+        """
         view = self.table.handle.look().view
         at, position = application(self.name, view.transactions, view.reached), _POSITION % offsets
         elsewhere = batch_id == at.version and at.position not in ("", position)

@@ -1,7 +1,6 @@
-"""Methods that protect snapshots from cleaning or restore them: pins, consumers, restore.
+"""Methods of `Table` that protect snapshots from cleaning with pins and consumers, or restore an earlier snapshot.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.timeline.holds`, which protects
-the files.
+They check arguments. `hoodoo.timeline.holds` protects the files, and `hoodoo.writers.restore` restores rows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @explained
 class Restorable:
-    """Base class with the methods of `Table` that protect and restore snapshots."""
+    """Base class with the methods of `Table` that protect snapshots from cleaning, or restore them."""
 
     handle: TableHandle
 
@@ -51,7 +50,7 @@ class Restorable:
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
-        """Return the consumer with a name, and register it if it does not exist.
+        """Open a consumer by name, or register it if it does not exist.
 
         A consumer is a named reader whose position is stored in the table. Cleaning keeps the files of unread changes
         for up to `consumer_hours` beyond retention. A consumer at 'earliest' does not protect any files, because its
@@ -78,10 +77,10 @@ class Restorable:
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
-        """List all consumers of the table with their lag.
+        """List all consumers of the table, and how far each lags behind the newest slot.
 
         Returns:
-            The consumers, sorted by name.
+            The lag of each consumer, sorted by consumer name.
         """
         from hoodoo.table.consumer import lags
 
@@ -89,7 +88,7 @@ class Restorable:
         return lags(self.handle.timeline, history, view, config)
 
     def restore(self, to: PositionLike) -> WriteResult:
-        """Restore the rows and columns of a savepoint or of any other readable position.
+        """Reset the table to the rows and columns of an earlier snapshot, such as a savepoint.
 
         The restore is a new commit, so snapshots between the position and the restore stay readable. A write that
         commits during the restore is undone as a whole. Versions of `transaction=` are not undone.

@@ -1,7 +1,7 @@
-"""Public API of a table: create, open, describe and configure it.
+"""Public API to create, open, describe and configure a table.
 
 This module checks arguments and delegates the work. The base classes of `Table` define the methods for writes, reads,
-maintenance and schema changes. Each base class is in its own module.
+maintenance, snapshots and exports. Each base class is in its own module.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def open(
     *,
     storage: Mapping[str, object] | None = None,
 ) -> Table:
-    """Open a table.
+    """Open an existing table.
 
     Args:
         path: The location of the table: a local folder or 's3://bucket/prefix'.
@@ -241,7 +241,11 @@ def open(
 
 
 def _opened(store: Store, properties: Mapping[str, str]) -> Table:
-    """Open an existing table. Raises TableExists if its key, partitions, order or type differ from `properties`."""
+    """Open the existing table for `create(if_exists='open')`.
+
+    Raises:
+        TableExists: The key, partitions, order or type of the table differ from those in `properties`.
+    """
     table, wanted = Table(store), hoodie_properties.parse(properties)
     there = table.handle.config
     for name in ("key", "partition_by", "order_by", "type"):
@@ -257,12 +261,12 @@ def _opened(store: Store, properties: Mapping[str, str]) -> Table:
 
 
 def _transforms(config: TableConfig) -> dict[str, str]:
-    """Return the transforms of the partition columns as text, by column."""
+    """Return the transforms of derived partition columns as strings such as 'day(ts)', by partition column name."""
     return {name: str(transform) for name, transform in config.transforms.items()}
 
 
 def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
-    """Return a property for an error. Partition columns with a transform are shown as the transform."""
+    """Format a table property for an error message. A derived partition column appears as its transform."""
     if isinstance(value, str):
         return repr(value)
     names = [_transforms(config).get(name, name) for name in value]
@@ -270,7 +274,7 @@ def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
 
 
 def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
-    """Return the mapping between the column names of `schema` and their original names in `given`."""
+    """Return the mapping between the names of renamed columns in `schema` and their original names in `given`."""
     columns = TableSchema.first(schema).columns
     return NameMapping(columns, originals_of(given, columns))
 
@@ -288,16 +292,23 @@ def _table_name(name: str | None, store: Store) -> str:
 
 
 def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
-    """Return the values of column `name` of `declared` in `rows`, or None without rows or without that column.
+    """Return the values of a renamed column in sample rows, which still have the original column names.
 
-    `given` has the column names of `rows`. `declared` has the same columns in the same order, with their new names.
+    Args:
+        rows: The sample rows that were passed to `create` as the schema, or None.
+        given: The schema of the sample rows.
+        declared: The schema with the same columns in the same order, after renaming.
+        name: The new name of the column.
+
+    Returns:
+        The values, or None without sample rows or if `declared` lacks the column.
     """
     at = declared.get_field_index(name)
     return None if rows is None or at < 0 else rows.column(rows.schema.get_field_index(given.field(at).name))
 
 
 def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
-    """Return the columns that `schema` describes, and its rows if they are in memory.
+    """Convert the `schema` argument of `create` to a pyarrow schema. Also return its sample rows, if it has any.
 
     Args:
         schema: The schema, or rows that have the columns.
@@ -349,7 +360,7 @@ def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | 
 
 
 def _keys_may_move(config: TableConfig) -> bool:
-    """Return whether two partitions can contain the same key.
+    """Return whether two partitions of the table can contain the same key.
 
     This is the case if a partition column is neither a key column nor derived from a key column.
     """
@@ -374,7 +385,10 @@ def _kind(kind: pa.DataType | type | str, name: str) -> pa.DataType:
 
 
 def _in_namespaces() -> dict[str, str]:
-    """Return the calls of the methods in the namespaces of a table, by method name."""
+    """Map each method name of a table namespace to its call, such as 'clean' to 'maintenance.clean(...)'.
+
+    Error messages suggest the call if someone uses the name on the table itself.
+    """
     from hoodoo.table.altering import Alter
     from hoodoo.table.inspecting import Inspect
     from hoodoo.table.maintenance import Maintenance
@@ -389,10 +403,10 @@ def _in_namespaces() -> dict[str, str]:
 
 @explained
 class Table(Writable, Readable, Maintained, Restorable, Exportable):
-    """An open table.
+    """Open table, with the methods to read, write, maintain and configure it. `create` and `open` return it.
 
-    `create` and `open` return it. A table does not pin a snapshot: every read and every write looks for the newest slot
-    first. Threads can share a table, and it can be pickled.
+    A table does not pin a snapshot: every read and every write looks for the newest slot first. Threads can share a
+    table, and it can be pickled.
     """
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
@@ -406,19 +420,19 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise an AttributeError that names the hoodoo method for a name that other libraries use."""
+            """Raise an AttributeError for an unknown name. Its message suggests the hoodoo method to call instead."""
             raise AttributeError(hint_for(name, type(self), "table", _in_namespaces() | TABLE))
 
         def __getitem__(self, name: object) -> None:
-            """Raise a TypeError that names the methods to use instead of square brackets."""
+            """Raise a TypeError for `table[...]`. Its message names the methods to call instead."""
             raise TypeError("Table is not subscriptable. Use scan(columns=[...]), scan(where=...) or get(keys).")
 
         def __iter__(self) -> None:
-            """Raise a TypeError that names the methods that iterate over rows."""
+            """Raise a TypeError for iteration over a table. Its message names the methods that iterate over rows."""
             raise TypeError("Table is not iterable. Use scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
-        """Describe the table as it was last seen, without reading the store."""
+        """Describe the table as this process last read it, without access to the store."""
         from hoodoo.notebook import cut
 
         config, _, view = self.handle.seen
@@ -467,7 +481,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
     # ---- what it is
     @property
     def name(self) -> str:
-        """The table name in the table properties."""
+        """The name of the table, from its table properties."""
         return self.handle.config.name
 
     @property
@@ -477,15 +491,15 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the table, without Hudi's meta columns.
+        """The current schema of the table, without Hudi's meta columns.
 
-        Columns that were created with nullable=False are not nullable in it.
+        Columns that were created with nullable=False are marked as not nullable.
         """
         return self.handle.newest_config().declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The names of the key columns, in key order."""
+        """The names of the key columns, whose values identify a row within its partition."""
         return self.handle.config.key
 
     @property
@@ -503,17 +517,17 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def options(self) -> table_options.Options:
-        """The options of the table. Use `set_options` to change them."""
+        """The table options, with their current values. Use `set_options` to change them."""
         return self.handle.newest_config().options
 
     @property
     def cursor(self) -> Cursor:
-        """The position of the newest slot."""
+        """The position of the newest slot of the table. Pass it to reads as `as_of` or `since`."""
         view = self.handle.look().view
         return cursor_of(view)
 
     def set_options(self, **options: object) -> None:
-        """Change table options for all writers.
+        """Change table options, such as retention, for all writers of the table.
 
         Args:
             **options: The new option values by name, as `Options` describes them. Other options stay unchanged.
@@ -535,11 +549,11 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def checks(self) -> dict[str, str]:
-        """The condition of each check that rows must satisfy, by check name."""
+        """The checks that rows must satisfy: SQL conditions by check name."""
         return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:
-        """Replace the checks that rows must satisfy.
+        """Replace the checks of the table, which are conditions that rows must satisfy.
 
         Writes that commit after this call reject rows that fail a check, including writes that are already running. A
         row fails a check if the condition is false, and passes if the condition is null. Deletes are not checked. Rows
@@ -583,7 +597,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def maintenance(self) -> Maintenance:
-        """Methods of table services and repair, such as `maintenance.clean()`."""
+        """Methods that run table services or repair the table, such as `maintenance.clean()`."""
         from hoodoo.table.maintenance import Maintenance
 
         return Maintenance(self)
@@ -596,10 +610,9 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
         return Inspect(self.handle)
 
     def quarantine(self) -> Quarantine[Table]:
-        """Return the quarantine of the table.
+        """Return the quarantine of the table, where writes with on_bad_rows="quarantine" store their bad rows.
 
-        Writes with on_bad_rows="quarantine" store their bad rows there. You can read these rows, write them again, or
-        discard them.
+        You can read the quarantined rows, write them again, or discard them.
 
         Returns:
             The quarantine of the table.

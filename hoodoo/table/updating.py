@@ -1,6 +1,6 @@
-"""Write methods of a table that read stored rows: updates, merges, and deletes by condition.
+"""Methods of `Table` that change stored rows in place: updates, merges, and deletes by condition.
 
-These methods are part of `hoodoo.table.Table`. They check arguments and call `hoodoo.writers`, which does the write.
+They check arguments and call `hoodoo.writers`, which does the write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @explained
 class Updatable:
-    """Base class with the write methods of `Table` that read stored rows."""
+    """Base class with the write methods of `Table` that must read stored rows: updates, merges, conditional deletes."""
 
     handle: TableHandle
 
@@ -38,7 +38,7 @@ class Updatable:
         transaction: Transaction | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Update rows in one commit.
+        """Set columns of all rows that match a condition, in one commit, like SQL `UPDATE`.
 
         Only rows that change are written. If another writer concurrently changes rows that the update read, or writes
         rows that may match, the update is retried on the new rows. So two concurrent updates with `{"n": "n + 1"}` add
@@ -109,7 +109,7 @@ class Updatable:
         return self.handle.finished(context, stored_rows.delete(context, partial(_condition, where, now), transaction))
 
     def _conditional(self, if_head: PositionLike | None) -> Context:
-        """Return a write context whose commit fails if rows were written after `if_head`."""
+        """Return a write context whose commit fails if rows were written after `if_head`, unless it is None."""
         context = self.handle.context()
         return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 

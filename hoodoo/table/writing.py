@@ -1,7 +1,6 @@
-"""Write methods of a table: upsert, insert, delete, overwrite, sinks.
+"""Methods of `Table` that write batches: upsert, insert, delete, overwrite, and sinks for Spark streams.
 
-These methods are part of `hoodoo.table.Table`. They check arguments, prepare batches, and call `hoodoo.writers`, which
-does the write.
+They check arguments, prepare batches, and call `hoodoo.writers`, which does the write.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ Write = Callable[[Context, Source], Committed]
 
 @explained
 class Writable(Updatable):
-    """Base class with the write methods of `Table`."""
+    """Base class with the methods of `Table` that write rows, such as `upsert`, `insert` and `delete`."""
 
     @property
     def path(self) -> str:
@@ -83,7 +82,7 @@ class Writable(Updatable):
         merge: MergeLike = REPLACE,
         unavailable: str | None = None,
     ) -> WriteResult:
-        """Insert rows with new keys, and replace rows with existing keys or some of their columns.
+        """Insert rows with new keys, and update rows with existing keys. By default, whole rows are replaced.
 
         An incoming row is stale if its ordering value is smaller than that of the stored row. Stale rows are dropped.
         On a tie, the incoming row wins. In a table without `order_by`, the later write wins.
@@ -211,7 +210,7 @@ class Writable(Updatable):
         max_bad_share: float = 0.01,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Insert rows with new keys only.
+        """Insert rows whose keys are not in the table yet. An existing key is an error, or its row is skipped.
 
         Args:
             data: The rows, in any form that `upsert` accepts.
@@ -264,9 +263,9 @@ class Writable(Updatable):
         max_bad_share: float = 0.01,
         sort: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """Insert rows with new keys into new, well-sized file groups only.
+        """Insert a large number of rows with new keys, such as an initial load, into new, well-sized file groups.
 
-        Use it for large initial loads. In all other respects it works like `insert`.
+        In all other respects it works like `insert`.
 
         Args:
             data: The rows, in any form that `upsert` accepts.
@@ -445,7 +444,7 @@ class Writable(Updatable):
         return self._write(data, options, write)
 
     def delete_partitions(self, partitions: PartitionValues, *, transaction: Transaction | None = None) -> WriteResult:
-        """Drop whole partitions by their values.
+        """Drop whole partitions, selected by their partition values.
 
         Args:
             partitions: A list with one value for each partition. For a table with several partition columns, a list of
@@ -489,7 +488,7 @@ class Writable(Updatable):
             **arguments: Arguments of the write method, other than `data` and `transaction`.
 
         Returns:
-            The function. It can be pickled, so that Spark Connect can run it next to the server.
+            The function. It can be pickled, so that Spark Connect can run it in a process next to the server.
 
         Raises:
             OptionError: `name` is not a string of 1 to 1,000 characters, `operation` is not one of the values above, or
@@ -505,7 +504,7 @@ class Writable(Updatable):
         return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
 
     def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-        """Upsert rows that take their missing values from stored rows."""
+        """Upsert partial rows: columns missing from `data` keep the values of the stored rows."""
         from hoodoo.writers.merging.partial_upsert import partial_upsert
 
         if options.duplicates == "newest":
@@ -517,7 +516,7 @@ class Writable(Updatable):
         return self._write(data, options, write)
 
     def _write_prepared(self, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
-        """Write a batch that tasks of Spark's data source prepared."""
+        """Write a batch that Spark tasks of `df.write` have already prepared."""
         context = self.handle.context()
         begun = self.handle.timeline.ready()  # before bad rows are stored
         return self._committed(
@@ -536,7 +535,7 @@ class Writable(Updatable):
             return self._committed(context, source, bad, options, write)
 
     def _write_arrow(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Write rows that are in this process."""
+        """Write rows that are in the memory of this process or in a file, after converting them to Arrow."""
         context = self.handle.context()
         given: pa.Table | None = None
         while True:
@@ -553,7 +552,7 @@ class Writable(Updatable):
                 # the check is newer than the prepared batch: prepare again, so that the error shows the row as given
 
     def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Delete keys that are in this process."""
+        """Delete rows by keys that are in the memory of this process."""
         from hoodoo.table.keys_given import keys_given
 
         context, state = self.handle.context(), self.handle.timeline.ready()

@@ -1,6 +1,6 @@
-"""Interface to change events in a quarantine, for replays and purges.
+"""Access to the change events of a quarantine table, such as Debezium events, for replays and purges.
 
-Packages at a higher level decode the events. They are only imported for a quarantine that contains change events.
+`hoodoo.ingestion` decodes the events. It is imported only for a quarantine that contains change events.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _READER = "hoodoo.ingestion.replaying"
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes that a replay writes together.
+    """Inserts, updates and deletes from quarantined change events, which a replay writes in one batch.
 
     Attributes:
-        positions: Positions of the quarantine rows that contain these changes, or that need no change.
+        positions: Indices of the quarantine rows that contain these changes, or that need no change.
         rows: The changes with the current column names of the table. Deletes are marked by `_hoodie_is_deleted`.
         unavailable: The placeholder string for values that the source did not send, or None without a placeholder.
         details: Descriptions of the problem of each row that cannot be replayed.
@@ -35,12 +35,12 @@ class Changes:
 
 
 def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode change events in the quarantine again.
+    """Decode quarantined change events again, so that a replay can write their changes to the table.
 
     Args:
         target: The table that the changes apply to.
         rows: Quarantine rows that are change events, or derived from change events, in order.
-        units: Time units by column, which override the units of the job.
+        units: Time units by column, which override the units of the ingestion job.
 
     Yields:
         The changes to write, and the problems found.
@@ -50,14 +50,15 @@ def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterato
 
 
 def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Read the table keys of change events.
+    """Return the keys of the table rows that quarantined change events belong to, so that a purge can find the events.
 
     Args:
         target: The table that the events apply to.
         rows: Rows of its quarantine. Rows other than change events are ignored.
 
     Returns:
-        Positions of events, and their keys with the column names of the table. Events with unreadable keys are omitted.
+        Indices of events in `rows`, and the keys of these events with the column names of the table. Events with
+        unreadable keys are omitted.
     """
     if any(map(is_change, rows["payload"].to_pylist())):
         found: Sequence[tuple[Sequence[int], pa.Table]] = import_module(_READER).event_keys(target, rows)

@@ -1,4 +1,4 @@
-"""Decoding of quarantine payloads into rows."""
+"""Decoding of quarantine payloads, which store the original content of bad rows, into rows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from hoodoo.writers.batches.row_files import rows_of
 
 
 def is_change(content: bytes | None) -> bool:
-    """Return whether a payload is a change event, or a row derived from one with metadata for its replay."""
+    """Return whether a quarantine payload is a change event, or a row that was derived from a change event."""
     row = row_in(content)
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 
 
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode the payloads of complete quarantine rows. Truncated rows and change events are skipped.
+    """Decode the payloads of quarantine rows into the original rows. Truncated rows and change events are skipped.
 
     Args:
         rows: Rows of the quarantine.
         config: The current table configuration, whose types are used to parse JSON and CSV.
 
     Yields:
-        Positions of consecutive rows with equal columns, and their payloads as one table. Payloads that cannot be
+        Indices of rows whose payloads have equal columns, and these payloads as one table. Payloads that cannot be
         decoded are skipped.
     """
     cut = rows["payload_cut"].to_pylist()
@@ -45,8 +45,9 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
 
 
 def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
-    """Decode a payload: a row in Arrow format, a JSON object, or a CSV header with one record. Return None if this
-    fails.
+    """Decode a quarantine payload as a table with one row, or return None if it cannot be decoded.
+
+    A payload is a row in Arrow format, a JSON object, or a CSV header with one record.
     """
     if (row := row_in(content)) is not None or not content:
         return None if row is not None and EVENT in (row.schema.metadata or {}) else row
@@ -64,15 +65,15 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
 def renamed_to_today(
     payloads: Iterable[tuple[list[int], pa.Table]], config: TableConfig
 ) -> Iterator[tuple[list[int], pa.Table, str]]:
-    """Rename the columns of payloads to their current names.
+    """Rename the columns of decoded quarantine payloads to the current column names of the table.
 
     Args:
-        payloads: Positions and payloads, as `decoded` yields them.
+        payloads: Row indices and payloads, as `decoded` yields them.
         config: The current table configuration.
 
     Yields:
-        Positions, payloads, and ''. A row with a value for a dropped column is yielded separately, with an error
-        message.
+        Row indices, payloads, and ''. A row with a value for a dropped column is yielded separately, with an error
+        message instead of ''.
     """
     for positions, data in payloads:
         try:

@@ -1,4 +1,4 @@
-"""Purge of quarantine rows by the keys of the table that they were written to."""
+"""Purge of quarantine rows by key: permanent deletion of the bad rows that belong to purged rows of a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Purge quarantine rows that have one of the given keys, in any state.
+    """Permanently delete the quarantine rows whose key is purged from the table, whether replayed, dropped or new.
 
     Args:
         target: The table that owns the quarantine.
@@ -66,7 +66,10 @@ def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[Purg
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
-    """Return a mask of the rows whose key is in `wanted`, in any partition. Rows with invalid keys never match."""
+    """Return a boolean mask of the rows whose record key is in `wanted`, in any partition.
+
+    Rows with invalid keys never match.
+    """
     if not set(config.key) <= set(rows.schema.names):
         return np.zeros(len(rows), bool)
     try:

@@ -1,4 +1,4 @@
-"""Public API of a quarantine: inspect, replay and drop bad rows."""
+"""Public API to inspect, replay and drop the bad rows in the quarantine of a table."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 @explained
 class Quarantine(Generic[T]):
-    """The bad rows of the writes to a table, as returned by `Table.quarantine()`. Empty until the first bad row.
+    """Quarantine of a table: the bad rows of its writes, as returned by `Table.quarantine()`.
 
-    Every call checks the table first.
+    It is empty until the first bad row. Every call checks the table first.
 
     Raises:
         TableReplaced: Every call raises it if a different table is at the path.
@@ -40,7 +40,7 @@ class Quarantine(Generic[T]):
 
     @property
     def path(self) -> str:
-        """The location of the quarantine table, also before it exists: a local folder or an s3:// URL.
+        """The path of the quarantine table, a local folder or an s3:// URL. The table may not exist yet.
 
         Raises:
             OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.
@@ -49,7 +49,7 @@ class Quarantine(Generic[T]):
 
     @property
     def table(self) -> T:
-        """The quarantine table, which is an ordinary table.
+        """The ordinary table that stores the quarantine rows.
 
         Raises:
             TableNotFound: The quarantine has never had a row.
@@ -63,7 +63,7 @@ class Quarantine(Generic[T]):
         )
 
     def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
-        """Read quarantine rows, like `Table.scan`.
+        """Read selected columns and rows of the quarantine, like `Table.scan`.
 
         Args:
             columns: The columns to read. None (default): all columns.
@@ -78,7 +78,7 @@ class Quarantine(Generic[T]):
         return self.table.scan(columns, where=where)
 
     def rows(self, state: str | None = None) -> pa.Table:
-        """Return quarantine rows in order of arrival.
+        """Return the bad rows in the quarantine as an Arrow table, oldest first.
 
         Args:
             state: 'new', 'replayed' or 'dropped' to select rows in this state. None (default): all rows.
@@ -98,7 +98,7 @@ class Quarantine(Generic[T]):
         return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")])
 
     def count(self, state: str | None = NEW) -> int:
-        """Return the number of quarantine rows.
+        """Count the bad rows in the quarantine, by default without rows that were already replayed or dropped.
 
         Args:
             state: 'new' (default), 'replayed' or 'dropped' to count rows in this state. None: all rows.
@@ -115,7 +115,7 @@ class Quarantine(Generic[T]):
         return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
-        """Return a row as it was passed to the write, or a source message that could not be decoded.
+        """Return a bad row with its original columns and types, or a source message that could not be decoded.
 
         Args:
             position: The `position` of the row, as `rows` shows it.
@@ -142,7 +142,7 @@ class Quarantine(Generic[T]):
         return row.replace_schema_metadata(None)
 
     def drop(self, positions: str | Iterable[str]) -> int:
-        """Mark rows as dropped, so that replays skip them. Dropped rows stay readable.
+        """Mark quarantine rows as dropped, so that replays skip them. Dropped rows stay readable.
 
         Args:
             positions: The `position` of one or several rows, as `rows` shows it. Unknown positions are ignored.
@@ -170,8 +170,9 @@ class Quarantine(Generic[T]):
         missing: str = FAIL,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> Replayed:
-        """Write the rows in state 'new' again, with the current columns and checks of the table.
+        """Try to write the bad rows to the table again, with its current columns and checks.
 
+        This applies to quarantine rows in state 'new'.
         The oldest rows are written first. Valid rows are upserted and change to state 'replayed'. Invalid rows stay
         'new'. Renamed columns are recognized. A row with a value for a dropped column is invalid.
 

@@ -117,16 +117,16 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
 
 
 def _key_value(text: str) -> str:
-    """Return a string that is allowed in a composite key. Different strings stay different."""
+    """Replace the characters of `text` that a composite key does not allow. Different strings stay different."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
-    """Return the identities of bad rows.
+    """Return an id for each bad row, so that a retried write stores the row only once.
 
-    An identity consists of the digest of the row, the version of the write (unless the digest contains the file of the
-    row), and a counter that distinguishes equal rows.
+    An id consists of the digest of the row, the version of the write (unless the digest contains the file of the row),
+    and a counter that distinguishes equal rows.
     """
     seen: Counter[str] = Counter()
     positions = []
@@ -138,7 +138,7 @@ def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list
 
 
 def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
-    """Assign new identities to rows whose identity belongs to a replayed or dropped row, because they are bad again."""
+    """Assign new ids to bad rows that were replayed or dropped before, so that they are stored again."""
     from hoodoo.table import Table
 
     table = Table(quarantine.store, quarantine.environment)
@@ -157,7 +157,7 @@ def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
 def _as_rows(
     found: pa.Table, positions: Sequence[str], target: TableHandle, transaction: ApplicationVersion | None
 ) -> pa.Table:
-    """Return bad rows in the schema of the quarantine."""
+    """Convert bad rows to the schema of quarantine tables, in state 'new'."""
     application, number = transaction[:2] if transaction else ("", None)
     now = dt.datetime.fromtimestamp(target.environment.now_ms() / 1000, dt.timezone.utc)
 

@@ -1,4 +1,4 @@
-"""Replay of quarantine rows, with the current columns and checks of the table."""
+"""Replay of quarantine rows: another attempt to write them, with the current columns and checks of the table."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay.
+    """Result of a replay: how many quarantine rows were written to the table, and why the others were not.
 
     Attributes:
         replayed: The number of rows that are now in the table.
         bad: The number of rows that are still bad.
-        cut: The number of skipped rows, because they are truncated.
-        details: Descriptions of the problem of the first ten bad rows.
+        cut: The number of rows that were skipped because they are truncated.
+        details: One description of the problem for each of the first ten bad rows.
     """
 
     replayed: int = 0
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """A single replay.
+    """Single replay of the new rows in a quarantine: its tables and options.
 
     Attributes:
         target: The table that owns the quarantine.
@@ -76,7 +76,7 @@ class Replay(Generic[T]):
     units: Mapping[str, str]
 
     def run(self) -> Replayed:
-        """Upsert the valid rows and mark them as replayed. Invalid rows stay unchanged."""
+        """Upsert the rows that are valid now, and mark them as replayed. Invalid rows stay in state 'new'."""
         keys = self._waiting()
         if self.guarded:
             for _, good, _ in self._tried(keys):
@@ -98,7 +98,7 @@ class Replay(Generic[T]):
         return done
 
     def _waiting(self) -> pa.Table:
-        """Return the keys of the rows to replay, oldest first."""
+        """Return the keys of the quarantine rows to replay, oldest first: complete rows in state 'new'."""
         found = self.table.scan([*KEY, "at"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
@@ -106,7 +106,7 @@ class Replay(Generic[T]):
         return take(found, np.array(order, np.int64)).select(KEY)
 
     def _tried(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
-        """Check which of the rows with these keys are valid now.
+        """Check which quarantine rows are valid with the table's current columns and checks, except change events.
 
         Yields:
             Quarantine rows with valid payloads, these payloads as one batch, and descriptions of the problems of
@@ -140,8 +140,11 @@ class Replay(Generic[T]):
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
     def _rows(self, keys: pa.Table, changes: bool) -> pa.Table:
-        """Return the rows with the given keys, in key order: either change events and rows derived from them, or all
-        other rows.
+        """Return the quarantine rows with the given keys, in the order of the keys.
+
+        Args:
+            keys: The keys of quarantine rows.
+            changes: True returns only change events and rows derived from them, False only other rows.
         """
         found = self.table.get(keys)
         codes = [tuple(key.values()) for key in found.select(KEY).to_pylist()]
@@ -151,7 +154,7 @@ class Replay(Generic[T]):
         return take(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
-        """Decode the change events among the rows with the given keys again.
+        """Decode the quarantined change events with the given keys again, and rows derived from change events.
 
         Yields:
             Quarantine rows whose changes can be written, these changes, and descriptions of the problems of invalid
@@ -168,9 +171,9 @@ class Replay(Generic[T]):
         self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
 
     def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
-        """Return the rows to write, without rows that the table already contains with equal values.
+        """Return `rows` without the rows that the table already contains with equal values.
 
-        A replay that stopped before it marked its rows leaves such rows.
+        The table contains such rows if an earlier replay stopped before it marked them as replayed.
 
         Raises:
             OptionError: The table contains a different row with one of the keys.
@@ -206,7 +209,7 @@ class Replay(Generic[T]):
             raise _refused(f"one of these keys was written meanwhile: {problem.message}") from None
 
     def _note(self, rows: pa.Table) -> None:
-        """Mark `rows`, which are now in the table, as replayed."""
+        """Mark quarantine rows as replayed, after they were written to the table."""
         try:
             mark(self.table, rows, REPLAYED)
         except CommitUnknown:
@@ -221,7 +224,7 @@ class Replay(Generic[T]):
 
 
 def mark(table: T, rows: pa.Table, state: str) -> None:
-    """Change the state of rows in the quarantine `table`, with the current time."""
+    """Set the state of quarantine rows to 'replayed' or 'dropped', and their `resolved_at` to the current time."""
     now = dt.datetime.fromtimestamp(table.handle.environment.now_ms() / 1000, dt.timezone.utc)
     for name, value in {"state": state, "resolved_at": now}.items():
         column = pa.array([value], SCHEMA.field(name).type).take(pa.array([0] * len(rows)))

@@ -1,4 +1,4 @@
-"""Definition of quarantine tables: location, columns, key, and row states."""
+"""Definition of quarantine tables: path, columns, key, and row states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS_AT_ONCE = 200
 
 
 def store_beside(store: Store) -> Store:
-    """Return the store of the quarantine of the table in `store`, which need not exist yet.
+    """Return the store of the quarantine table of the table in `store`. The quarantine table may not exist yet.
 
     Raises:
         OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.

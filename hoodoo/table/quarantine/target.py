@@ -1,4 +1,4 @@
-"""Interfaces through which a quarantine accesses its own table and the table that owns it."""
+"""Interface through which a quarantine accesses its own table and the table that owns the quarantine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class QuarantinedTable(Protocol):
-    """Interface of a table that a quarantine uses."""
+    """Interface of the tables that a quarantine uses: the quarantine table, and the table that owns the quarantine."""
 
     handle: TableHandle
 
@@ -29,7 +29,7 @@ class QuarantinedTable(Protocol):
 
     @property
     def path(self) -> str:
-        """The location of the table."""
+        """The full path of the table: a local folder or an s3:// URL."""
 
     def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
         """Read rows, see `Table.scan`."""
@@ -52,7 +52,7 @@ T = TypeVar("T", bound=QuarantinedTable)
 
 
 def opened(target: T) -> T | None:
-    """Open the quarantine table of `target`.
+    """Open the quarantine table of the table `target`, or return None if it does not exist yet.
 
     Returns:
         The table, or None if the quarantine has never had a row.

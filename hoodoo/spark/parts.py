@@ -1,4 +1,4 @@
-"""Splitting of Spark reads into parts, one per task, for batch reads, streams and table functions."""
+"""Splitting of table reads into Spark partitions, one per task, for batch reads, streams and table functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.table import Table
 
 
 def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
-    """Return the read that the options describe.
+    """Start the table read that the Spark options describe: a scan, incremental read or change read.
 
     Args:
         table: The table.
@@ -49,11 +49,11 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Return the schema of the read that the options describe, with the current columns of the table.
+    """Return the columns of a read with the given Spark options, for the current columns of the table.
 
     Args:
         table: The table.
-        options: The read options.
+        options: The read options. Positions in them are ignored.
 
     Returns:
         The schema.
@@ -62,7 +62,7 @@ def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
 
 
 def require_schema(schema: pa.Schema, asked: str) -> None:
-    """Check that Spark expects the columns that the table returns.
+    """Raise SchemaError if Spark expects other columns than the table returns.
 
     Args:
         schema: The columns that the table returns.
@@ -79,7 +79,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """Return the slots whose snapshots a read needs.
+    """Return the slots whose snapshots must stay readable during a read: its end and, if it compares two, its start.
 
     Args:
         table: The table.
@@ -95,7 +95,7 @@ def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...
 
 
 class ReadPart(InputPartition):
-    """The part of a read that one Spark task reads.
+    """Spark partition: the part of a table read that one Spark task runs, with the slots that must stay readable.
 
     Attributes:
         task: The read task, or None for an empty part.
@@ -109,24 +109,24 @@ class ReadPart(InputPartition):
 
 
 def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]:
-    """Split a read into parts.
+    """Split a table read into Spark partitions, one per task.
 
     Args:
-        rows: The read.
+        rows: The table read.
         table: The table.
         slots: The slots whose snapshots the read needs.
 
     Returns:
-        One part per task of the read.
+        One Spark partition for each task of the read.
     """
     return [ReadPart(task, table.handle.store, slots) for task in rows.tasks()]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a part, in the types that Spark expects.
+    """Read the rows of one Spark partition, with the column types that Spark expects.
 
     Args:
-        part: The part. The placeholder that Spark creates for an empty read yields no rows.
+        part: The Spark partition. The placeholder that Spark creates for an empty read yields no rows.
         schema: The columns, as a Spark StructType.
 
     Yields:

@@ -66,7 +66,7 @@ def register(spark: SparkSession) -> None:
 
 
 class HoodooSource(DataSource):
-    """The data source behind `format("hoodoo")`.
+    """Spark data source behind `format("hoodoo")`, which creates the readers and writers.
 
     Attributes:
         fixed: The slot of the fixed snapshot, or None before it is fixed.
@@ -85,7 +85,7 @@ class HoodooSource(DataSource):
         return "hoodoo"
 
     def schema(self) -> str:
-        """Return the columns, and fix the snapshot.
+        """Return the columns of a read to Spark, and fix the snapshot that a batch read uses.
 
         Spark calls this method once, in `load` or CREATE VIEW, before it is known whether the read is a stream. A
         stream ignores the fixed snapshot.
@@ -109,7 +109,7 @@ class HoodooSource(DataSource):
         return spark_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
-        """Return the reader of a batch read.
+        """Return the reader for `spark.read`, with the fixed snapshot.
 
         Args:
             schema: The columns that Spark expects, as a StructType.
@@ -128,7 +128,7 @@ class HoodooSource(DataSource):
         return HoodooReader(parts_of(rows, table, slots_read(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Return the reader of a stream.
+        """Return the reader for `spark.readStream`.
 
         Args:
             schema: The columns that Spark expects, as a StructType.
@@ -142,7 +142,7 @@ class HoodooSource(DataSource):
         return HoodooStream(ReadOptions.of(self.options, True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch write.
+        """Check a batch write, and return the writer for `df.write`.
 
         Args:
             schema: The columns of the rows, as a StructType.
@@ -159,7 +159,7 @@ class HoodooSource(DataSource):
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of a micro-batch of a stream.
+        """Check the write of a stream's micro-batch, and return the writer for `writeStream`.
 
         Args:
             schema: The columns of the rows, as a StructType.
@@ -186,16 +186,16 @@ class HoodooReader(DataSourceReader):
         return HoodooReader, ([], self.schema)  # each task gets the reader without parts, and its own part separately
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of the read, one per task."""
+        """Return the Spark partitions of the read, one per task."""
         return [*self.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a part.
+        """Read the rows of one Spark partition. Spark calls this method in a task.
 
         Args:
-            partition: The part.
+            partition: The partition.
 
         Returns:
-            The batches of its rows.
+            The rows, in batches.
         """
         return read(partition, self.schema)

@@ -1,4 +1,4 @@
-"""Options of the Spark data source `hoodoo`.
+"""Parsing and checks of the options of the Spark data source `hoodoo`, for reads, writes and streams.
 
 Options appear in plans, logs and the Spark UI. So secrets are rejected as options, and each process takes its
 credentials from its environment.
@@ -53,7 +53,7 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return `given` with each name in the case of `known`, because Spark ignores the case of option names.
+    """Check the option names, and return the options under their canonical names, because Spark ignores case.
 
     Raises:
         OptionError: A name is unknown or looks like a secret.
@@ -93,7 +93,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Parse an option that lists column names.
+    """Parse the Spark option `columns`: column names separated by commas, or a JSON list of names.
 
     Args:
         text: The names separated by commas, or as a JSON list. None: the option is not set.
@@ -135,7 +135,7 @@ def _path(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read.
+    """Parsed and checked options of a Spark batch or stream read.
 
     Attributes:
         path: The path of the table.
@@ -169,7 +169,7 @@ class ReadOptions:
 
     @staticmethod
     def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
-        """Check the options of a read.
+        """Parse and check the options of a Spark batch or stream read.
 
         Args:
             given: The options by name, in any case.
@@ -226,7 +226,7 @@ class ReadOptions:
         )
 
     def open(self) -> Table:
-        """Open the table.
+        """Open the table at the path in the options.
 
         Returns:
             The table.
@@ -239,7 +239,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SparkWriteOptions:
-    """The options of a write.
+    """Parsed and checked options of a Spark write, for a batch or each micro-batch of a stream.
 
     Attributes:
         path: The path of the table.
@@ -260,7 +260,7 @@ class SparkWriteOptions:
 
     @staticmethod
     def of(given: Mapping[str, str], stream: bool = False) -> SparkWriteOptions:
-        """Check the options of a write.
+        """Parse and check the options of a Spark write.
 
         Args:
             given: The options by name, in any case.
@@ -309,7 +309,7 @@ class SparkWriteOptions:
         )
 
     def open(self) -> Table:
-        """Open the table.
+        """Open the table at the path in the options.
 
         Returns:
             The table.
@@ -322,11 +322,11 @@ class SparkWriteOptions:
 
 @dataclass(frozen=True)
 class SparkStreamOptions:
-    """The options of a stream write.
+    """Parsed and checked options of a stream write, `writeStream.format("hoodoo")`.
 
     Attributes:
         write: The write options of each micro-batch.
-        sink: The sink name, for which the table stores the newest batch number.
+        sink: The sink name. The table stores the newest batch number under this name.
         checkpoint: The location of the checkpoint, which contains the id of the query.
     """
 
@@ -336,7 +336,7 @@ class SparkStreamOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkStreamOptions:
-        """Check the options of a stream write.
+        """Parse and check the options of a stream write.
 
         Args:
             given: The options by name, in any case.

@@ -1,4 +1,4 @@
-"""`hoodoo.sql(spark, text)`: Spark SQL statements over hoodoo tables, written as hoodoo.`path`.
+"""Implementation of `hoodoo.sql(spark, text)`: Spark SQL statements that refer to hoodoo tables as hoodoo.`path`.
 
 Spark does not pass MERGE, UPDATE and DELETE to Python data sources, and does not let them choose a new snapshot for
 each query. So this package parses each statement. Writes become method calls on the table. Reads are passed to Spark,
@@ -53,7 +53,7 @@ _INSTEAD = {
 
 
 def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
-    """Run a Spark SQL statement, which refers to a hoodoo table as hoodoo.`path`.
+    """Run a Spark SQL statement that reads, writes or changes hoodoo tables. It refers to a table as hoodoo.`path`.
 
     A path is a local folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE
     TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY. All other statements are passed to `spark.sql`, and read the
@@ -122,7 +122,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _without_tree(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
-    """Run a statement that sqlglot cannot parse, but that contains hoodoo tables."""
+    """Run a statement on hoodoo tables that sqlglot cannot parse, or raise an error that names the alternative."""
     words = statement.words
     if words[0] in _READS:
         return query(spark, statement)
@@ -149,7 +149,7 @@ def _not_there(statement: Statement) -> OptionError:
 
 # ---- tables
 def _is_ours(tree: Node, names: dict[str, str]) -> bool:
-    """Return whether a CREATE statement creates a hoodoo table."""
+    """Return whether a CREATE statement creates a hoodoo table: CREATE TABLE hoodoo.`path`, or with USING hoodoo."""
     if tree.args["kind"].upper() != "TABLE":
         return False
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
@@ -168,7 +168,7 @@ def _create(spark: SparkSession, statement: Statement, names: dict[str, str]) ->
 
 
 def _view(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Create a temporary view of a query, with the snapshot at creation."""
+    """Create a temporary view of a query on hoodoo tables. The view always reads the snapshots of its creation."""
     tree = statement.tree
     held = tree.args["properties"].expressions if tree.args.get("properties") else []
     columns = isinstance(tree.this, exp.Schema)

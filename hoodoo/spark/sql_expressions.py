@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """A row that an expression can refer to.
+    """Row that an SQL expression can refer to, such as the source or the target row of a MERGE.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.
@@ -58,7 +58,7 @@ class Side:
     schema: pa.Schema
 
     def column(self, name: str) -> str | None:
-        """Return the column that matches a name in any case, as Spark does, or None if no unique column matches."""
+        """Find a column by name regardless of case, as Spark does. Return None if it does not exist or is ambiguous."""
         if name in self.schema.names:
             return name
         found = [known for known in self.schema.names if known.lower() == name.lower()]
@@ -67,11 +67,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """The rows and settings that expressions depend on.
+    """Context of an SQL expression: the rows whose columns it can use, and the session's time zone.
 
     Attributes:
-        sides: The rows.
-        zone: The time zone of the session.
+        sides: The rows that the expression can refer to.
+        zone: The time zone of the Spark session.
     """
 
     sides: Sequence[Side]
@@ -79,14 +79,14 @@ class Scope:
 
     @property
     def in_utc(self) -> bool:
-        """Whether the session uses UTC days, as DuckDB does."""
+        """Whether the time zone of the Spark session is UTC, as it is in DuckDB."""
         return is_utc(self.zone)
 
     def found(self, node: Node) -> tuple[Side, str, list[str]]:
-        """Resolve the column that a node refers to.
+        """Resolve a column reference in an expression to a row, a column and nested fields.
 
         Args:
-            node: A column in the tree.
+            node: The column reference in the syntax tree.
 
         Returns:
             The row, the column name, and the names of nested fields.
@@ -116,11 +116,11 @@ class Scope:
 
 
 def duckdb_text(node: Node, scope: Scope) -> str:
-    """Translate a Spark expression to DuckDB SQL.
+    """Translate a Spark SQL expression to DuckDB SQL with the same meaning.
 
     Args:
         node: The expression.
-        scope: The rows and settings that it depends on.
+        scope: The rows that the expression can refer to, and the session's time zone.
 
     Returns:
         The expression in DuckDB SQL.
@@ -147,7 +147,7 @@ class _Writer:
         self._scope = scope
 
     def written(self, node: Node) -> Node:
-        """Return the node translated to DuckDB, after checking all nodes below it."""
+        """Translate an expression to DuckDB. Raise ExpressionError for parts that may have another meaning there."""
         form = type(node)
         if form is exp.Column:
             return self._column(node)
@@ -197,7 +197,10 @@ class _Writer:
         return node
 
     def _cast(self, node: Node) -> Node:
-        """Translate a cast. Spark truncates where DuckDB rounds, and formats times and floats differently."""
+        """Translate a CAST, if Spark and DuckDB convert the value in the same way.
+
+        Other casts are rejected: Spark truncates where DuckDB rounds, and formats times and floats differently.
+        """
         kind, inner = node.to, node.this
         to = kind.this.name
         plain = exp.Cast(this=None, to=kind)
@@ -228,7 +231,7 @@ class _Writer:
         return side.schema.field(name).type if not fields else None
 
     def _moment(self, text: str, node: Node) -> str:
-        """Convert a time in the session's time zone to UTC."""
+        """Convert a timestamp literal from the session's time zone to UTC, as DuckDB expects it."""
         try:
             moment = dt.datetime.fromisoformat(text.strip())
         except ValueError:
@@ -271,7 +274,7 @@ class _Writer:
             )
 
     def _clocks(self, node: Node) -> set[str]:
-        """Return the kinds of dates and times in an expression."""
+        """Return the kinds of dates and times that an expression uses: 'date', 'zoned', 'without zone'."""
         found = set()
         for part in node.find_all(exp.Column, exp.Cast):
             if isinstance(part, exp.Cast):
@@ -285,10 +288,10 @@ class _Writer:
         return found - {""}
 
     def _require_times(self, node: Node) -> None:
-        """Reject comparisons of a timestamp with a string, a date or a timestamp without time zone, unless the session
-        uses UTC.
+        """Reject comparisons of a timestamp with a value without time zone, unless the session uses UTC.
 
-        Spark interprets these values in the session's time zone, and DuckDB in UTC.
+        Such a value is a string, a date or a timestamp without time zone. Spark interprets it in the session's time
+        zone, and DuckDB in UTC.
         """
         if self._scope.in_utc:
             return
@@ -315,7 +318,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def schema_of_frame(frame: Any) -> pa.Schema:
-    """Return the columns of a Spark DataFrame, with type null for types that a table does not support."""
+    """Convert the schema of a Spark DataFrame to Arrow. Columns that a table does not support get the type null."""
     fields = []
     for field in frame.schema.fields:
         try:

@@ -1,4 +1,4 @@
-"""Queries of `hoodoo.sql`, planned at each run with the newest snapshots of the tables.
+"""Execution of queries in `hoodoo.sql` by Spark, with the newest snapshot of each hoodoo table.
 
 Each hoodoo table in a statement becomes its own DataFrame. WHERE conditions that the scan evaluates like Spark are
 pushed down. Spark evaluates all conditions again. All references to one path in a statement use the same snapshot.
@@ -29,22 +29,25 @@ _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
 def names_of(spark: SparkSession) -> dict[str, str]:
-    """Return the paths of the tables that CREATE TABLE named in this session, by name in lower case."""
+    """Return the paths of the tables that this session created with CREATE TABLE name, by lower-case table name.
+
+    The caller may add names to the dict.
+    """
     return _named.setdefault(spark, {})
 
 
 def zone_of(spark: SparkSession) -> str:
-    """Return the time zone of a session."""
+    """Return the time zone setting of a Spark session."""
     return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def is_utc(zone: str) -> bool:
-    """Return whether a time zone is UTC."""
+    """Return whether a time zone setting of Spark means UTC."""
     return zone.upper() in _UTC
 
 
 def frame_of(spark: SparkSession, text: str) -> DataFrame:
-    """Run a query, which may refer to hoodoo tables.
+    """Create a DataFrame from a Spark SQL query that may refer to hoodoo tables.
 
     Args:
         spark: The session.
@@ -54,7 +57,7 @@ def frame_of(spark: SparkSession, text: str) -> DataFrame:
 
 
 def query(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Run a statement that reads hoodoo tables in Spark.
+    """Pass a parsed statement to Spark SQL, with a DataFrame in place of each hoodoo table.
 
     Args:
         spark: The session.
@@ -74,7 +77,9 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
 
 
 def show_newest(spark: SparkSession, path: str) -> None:
-    """Refresh the temporary views that CREATE TABLE created for a table to its newest snapshot.
+    """Refresh the temporary views of a table in this session, so that they read its newest snapshot.
+
+    CREATE TABLE name ... LOCATION 'path' creates such a view.
 
     Args:
         spark: The session.
@@ -86,7 +91,10 @@ def show_newest(spark: SparkSession, path: str) -> None:
 
 
 class _Planner:
-    """Planner that creates the DataFrames of one statement."""
+    """Creator of the DataFrames for the hoodoo tables of one statement.
+
+    All references to one path use the same snapshot.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark, self._tables = spark, dict[str, tuple[Table, str]]()
@@ -111,12 +119,12 @@ class _Planner:
 
 
 def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
-    """Return the conditions on a table that its scan can evaluate, in the syntax of `where`; '' without any.
+    """Return the parts of a query's WHERE condition that a table scan can evaluate itself, or '' without any.
 
-    The scan may return more rows than Spark keeps, but never fewer.
+    They have the syntax of `where`. The scan may return more rows than Spark keeps, but never fewer.
 
     Args:
-        node: The table in the tree of the statement.
+        node: The table in the syntax tree of the query.
         schema: The columns of the table.
         in_utc: True if the session's time zone is UTC. Spark and the scan then agree on times without a zone.
     """
@@ -129,9 +137,12 @@ def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """A table in a FROM clause whose rows can be filtered before any other operation.
+    """Table in a FROM clause whose scan can apply WHERE conditions before any other operation of the query.
 
-    alone: True if the query has a single table, so its column names need no qualifier.
+    Attributes:
+        alias: The name that qualifies the columns of the table, in lower case.
+        alone: True if the query has a single table, so its column names need no qualifier.
+        where: The WHERE condition of the query.
     """
 
     alias: str
@@ -189,7 +200,7 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
 
 
 def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
-    """Return whether the literals have the same meaning in Spark and in the scan.
+    """Return whether the literals in a condition have the same meaning in Spark SQL and in a table scan.
 
     Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
     """
@@ -205,7 +216,10 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Return whether a condition keeps every row that Spark keeps. Spark sorts NaN above all numbers."""
+    """Return whether the scan keeps all rows for which Spark evaluates a condition as true, also with NaN.
+
+    Spark sorts NaN above all numbers.
+    """
     match tree:
         case Compare():
             return not pa.types.is_floating(tree.type) or pa.types.is_float64(tree.type) and tree.op in ("=", "<", "<=")

@@ -1,4 +1,4 @@
-"""CREATE TABLE, ALTER TABLE and DESCRIBE of Spark SQL, translated to table calls.
+"""Execution of CREATE TABLE, ALTER TABLE and DESCRIBE in `hoodoo.sql`, by calls of table methods.
 
 Spark itself parses types and defaults.
 """
@@ -44,11 +44,11 @@ _KNOWN = (
 
 
 def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
-    """Convert a Spark type to an Arrow type.
+    """Convert a type in a Spark SQL statement, such as `decimal(10, 2)`, to an Arrow type.
 
     Args:
-        spark: The session.
-        kind: The type in the tree.
+        spark: The session, which parses the type.
+        kind: The type in the syntax tree.
 
     Raises:
         SchemaError: Tables do not support the type.
@@ -57,7 +57,7 @@ def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
 
 
 def query_begins_after(statement: Statement) -> int:
-    """Return the index of the token before the query of a CREATE statement, with or without AS."""
+    """Return the index of the last token before the SELECT of a CREATE TABLE or CREATE VIEW statement."""
     words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
     if not words:
         raise unreadable(statement)
@@ -66,12 +66,12 @@ def query_begins_after(statement: Statement) -> int:
 
 # ---- CREATE TABLE
 def created(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
-    """Run a CREATE TABLE statement.
+    """Run a CREATE TABLE statement, and insert the rows of its query, if it has one.
 
     Args:
         spark: The session.
         statement: The statement.
-        path: The path in the statement. None: the statement has a name and a LOCATION.
+        path: The path in hoodoo.`path`. None: the statement has a name and a LOCATION.
 
     Returns:
         The table, its path, and its name in the session, or '' without a name.
@@ -141,7 +141,7 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
 
 
 def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
-    """Return the location of the table, and the arguments of `create` by name."""
+    """Extract the location and the arguments of `hoodoo.create` from the clauses of a CREATE TABLE statement."""
     location, found = "", dict[str, Any]()
     for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
         if isinstance(one, exp.LocationProperty):
@@ -164,7 +164,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
 
 
 def _partition(node: Node) -> str | Transform:
-    """Convert a part of PARTITIONED BY to a column name, or to a transform."""
+    """Convert one entry of PARTITIONED BY to a column name, or to a transform such as `days(ts)`."""
     if isinstance(node, (exp.Identifier, exp.Column)):
         return str(node.name)
     text = node.sql("spark")
@@ -178,14 +178,14 @@ def _partition(node: Node) -> str | Transform:
 
 
 def _property(node: Node) -> dict[str, str]:
-    """Return a table property by name, without the prefix 'hoodoo.', which distinguishes it from other properties."""
+    """Return a TBLPROPERTIES entry as a dict from name to value. The prefix 'hoodoo.' of the name is optional."""
     name = ".".join(_parts(node.this))
     return {name.removeprefix("hoodoo."): node.args["value"].name}
 
 
 # ---- ALTER TABLE
 def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
-    """Run an ALTER TABLE statement.
+    """Run an ALTER TABLE statement that changes columns or sets table options.
 
     Args:
         spark: The session.
@@ -289,8 +289,9 @@ def _path(node: Node, schema: pa.Schema) -> str:
 
 
 def _known(name: str, schema: pa.Schema) -> str:
-    """Return the column name in the case of the table, or `name` itself for unknown columns, which raise an error
-    later.
+    """Find a column regardless of case, and return its name in the table.
+
+    An unknown name is returned unchanged, and `Table.alter` rejects it later.
     """
     found = [one for one in schema.names if one.lower() == name.lower()]
     return found[0] if name not in schema.names and len(found) == 1 else name
@@ -306,7 +307,7 @@ def _parts(node: Node) -> list[str]:
 
 # ---- DESCRIBE
 def described(table: Table, extended: bool = False) -> pa.Table:
-    """Return the columns of a table in the format of DESCRIBE.
+    """Return the columns of a table as DESCRIBE shows them: one row with name, type and comment for each.
 
     Args:
         table: The table.

@@ -1,4 +1,4 @@
-"""MERGE, UPDATE, DELETE and INSERT of Spark SQL, translated to table calls.
+"""Execution of MERGE, UPDATE, DELETE and INSERT in `hoodoo.sql`, by calls of table methods.
 
 Spark provides the new rows. DuckDB evaluates the expressions on stored rows, in the processes that read them.
 """
@@ -31,11 +31,11 @@ _COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "bytes_w
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a statement writes to.
+    """Table that an SQL statement writes to.
 
     Attributes:
         table: The table.
-        node: The table in the tree.
+        node: The table in the syntax tree.
         last: The index of the last token of the table reference.
     """
 
@@ -50,13 +50,13 @@ class Target:
 
 
 def counts_of(result: WriteResult) -> pa.Table:
-    """Return the result of a write as a table with one row."""
+    """Convert the result of a write to an Arrow table with one row, which `hoodoo.sql` returns."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
 
 def update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run an UPDATE statement.
+    """Run an UPDATE statement on a hoodoo table.
 
     Args:
         spark: The session.
@@ -78,7 +78,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run a DELETE statement.
+    """Run a DELETE statement on a hoodoo table.
 
     Args:
         spark: The session.
@@ -96,8 +96,9 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
-    """Raise OptionError for unsupported clauses that restrict the affected rows, because ignoring them would affect
-    more rows.
+    """Raise OptionError if an UPDATE or DELETE has an unsupported clause.
+
+    Such a clause may restrict the affected rows, so ignoring it could change more rows.
     """
     tree = statement.tree
     more = [name for name, value in tree.args.items() if value and name not in known]
@@ -112,7 +113,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
 
 
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run an INSERT statement. Existing and duplicate keys are rejected.
+    """Run an INSERT statement on a hoodoo table. Existing and duplicate keys are rejected.
 
     Args:
         spark: The session.
@@ -150,7 +151,10 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Cast decimals to float for float columns, because Spark SQL parses numbers with a decimal point as decimals."""
+    """Cast decimals in a DataFrame to float where the table has a float column.
+
+    Spark SQL parses numbers with a decimal point as decimals.
+    """
     kinds = {"double": pa.types.is_float64, "float": pa.types.is_float32}
     for field in frame.schema.fields:
         for name, is_kind in kinds.items():
@@ -160,7 +164,7 @@ def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run a MERGE statement.
+    """Run a MERGE statement into a hoodoo table.
 
     Args:
         spark: The session.
@@ -277,7 +281,14 @@ def _is_column(node: Node, name: str, scope: Scope) -> bool:
 
 
 def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
-    """Return the SET expressions by column, translated to DuckDB. `sides` are the rows in the statement."""
+    """Translate the assignments of a SET clause to DuckDB expressions, by column of the table.
+
+    Args:
+        parts: The assignments in the syntax tree.
+        row: The row that the clause changes.
+        sides: All rows in the statement, whose aliases can qualify columns.
+        scope: The rows that the assigned expressions can refer to, and the session's time zone.
+    """
     found: dict[str, str] = {}
     for part in parts:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -306,7 +317,10 @@ def _where(tree: Node, scope: Scope) -> str | None:
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
-    """Check that ON compares each key and partition column of both rows. Derived partition columns are optional."""
+    """Raise OptionError unless the ON condition of a MERGE is the equality of all key and partition columns.
+
+    Derived partition columns are optional.
+    """
     wanted = list(dict.fromkeys((*table.key, *table.partition_by)))
     needed = [name for name in wanted if name in table.key or name not in table.inspect.transforms]
     one, other = stored.alias or "target", source.alias or "source"
@@ -338,7 +352,7 @@ def _flat(node: Node) -> list[Node]:
 
 
 def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Rename source columns that differ from the table's columns only in case."""
+    """Rename the columns of a source DataFrame that differ from the table's columns only in upper and lower case."""
     ours: Mapping[str, str] = {name.lower(): name for name in reversed(schema.names)}
     names = [name if name in schema.names else ours.get(name.lower(), name) for name in frame.columns]
     return frame if names == frame.columns else frame.toDF(*names)
@@ -352,13 +366,13 @@ def _column(name: str, schema: pa.Schema) -> str:
 
 
 def _before(statement: Statement, word: str) -> str:
-    """Return the WITH clause before a statement, which its query also needs."""
+    """Return the text before the keyword of a statement, which is its WITH clause or empty."""
     index = statement.names(word)[0]
     return statement.text[: statement.tokens[index].start]
 
 
 def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
-    """Return the index of the last token before the query of an INSERT."""
+    """Return the index of the last token before the query of an INSERT: after the table, BY NAME or the column list."""
     index, tokens = target.last, statement.tokens
     if [token.text.upper() for token in tokens[index + 1 : index + 3]] == ["BY", "NAME"]:
         index += 2
@@ -369,11 +383,10 @@ def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] |
 
 
 def _require_alike(statement: Statement) -> None:
-    """Reject string literals that sqlglot may parse differently than Spark, in expressions that Spark does not
-    evaluate.
+    """Raise OptionError if DuckDB would evaluate string literals or TRY_CAST of a statement differently than Spark.
 
-    TRY_CAST is also rejected: sqlglot does not distinguish it from CAST, which raises an error instead of returning
-    null.
+    sqlglot may parse such string literals differently. It does not distinguish TRY_CAST from CAST, which raises an
+    error instead of returning null.
     """
     if texts := statement.unlike_texts():
         raise refusal(

@@ -1,4 +1,4 @@
-"""Stream reads of a table on Spark. Each micro-batch is a range of slots, or some file groups of the initial snapshot.
+"""Spark stream reads. Each micro-batch reads a range of slots, or some file groups of the initial snapshot.
 
 A micro-batch is determined by its two offsets. An offset is a table and a slot. Within the initial snapshot, it also
 contains the number of file groups read so far, in the order of partition and file id. Spark stores offsets in its
@@ -42,7 +42,7 @@ _MUCH = 1 << 62
 
 
 class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a streaming query.
+    """Reader of a Spark stream, `spark.readStream.format("hoodoo")`, which plans and reads micro-batches.
 
     Spark runs it in a separate planner process. Its method `read` runs in tasks.
     """
@@ -65,7 +65,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset at which a query without a checkpoint starts.
+        """Return the offset at which a streaming query without a checkpoint starts.
 
         Returns:
             The offset.
@@ -87,7 +87,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
-        """Parse an offset. Raises PositionError if the table does not have its slot."""
+        """Parse an offset of Spark's checkpoint. Raises PositionError if the table does not have the slot in it."""
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
@@ -103,11 +103,11 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.options.since or "earliest"
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the newest slot as the end of the query."""
+        """Fix the newest slot as the end of the query, for the trigger `availableNow`."""
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a read limit that shows later whether to apply the limits in the options.
+        """Return the read limit that Spark passes to `latestOffset`, where it shows whether the options have a limit.
 
         Spark cannot limit commits, and supports only one limit at a time.
 
@@ -151,7 +151,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found == here else self._offset(found)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the offset of the newest slot.
+        """Return the offset of the newest slot, which Spark shows in the progress of the query.
 
         Returns:
             The offset.
@@ -181,7 +181,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _first_snapshot(self, head: View) -> View:
-        """Return the initial snapshot of a stream that starts at the beginning.
+        """Return the snapshot that a stream from 'earliest' reads before it reads changes.
 
         This is the newest snapshot, or the oldest readable one if the stream reads commit by commit.
         """
@@ -202,14 +202,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- rows
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Split a micro-batch into parts.
+        """Split a micro-batch into Spark partitions, one per task.
 
         Args:
-            start: The offset at which it starts.
-            end: The offset at which it ends.
+            start: The offset at which the micro-batch starts.
+            end: The offset at which the micro-batch ends.
 
         Returns:
-            The parts, one per task.
+            The Spark partitions.
 
         Raises:
             SnapshotExpired: Cleaning deleted files that the micro-batch needs.
@@ -237,14 +237,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """Return the last slot before the first row change after `after`.
+        """Move the start of a range forward, to the last slot before the first commit that changed rows.
 
-        It has the same rows as `after`, and stays readable for longer.
+        This slot has the same rows as slot `after`, and stays readable for longer.
         """
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        """Read the changes in a range, with the current columns of the table, for which the query was planned."""
+        """Read the changes between two slots, with the table's current columns, for which the query was planned."""
         handle, options = self._table.handle, self.options
         newest = handle.look()
         seen = newest._replace(view=newest.history.view(until))
@@ -261,7 +261,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """Read all rows of a view in the format of the stream."""
+        """Read all rows of a snapshot, or a part of it, in the same format as the later changes of the stream."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -270,19 +270,19 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a part.
+        """Read the rows of one Spark partition. Spark calls this method in a task.
 
         Args:
-            partition: The part.
+            partition: The partition.
 
         Returns:
-            The batches of its rows.
+            The rows, in batches.
         """
         return read(partition, self.schema)
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """Return the snapshot at slot `seq`, if it is readable or protected by a lease.
+        """Return the snapshot at slot `seq`, if it is within retention or protected by a lease.
 
         Raises:
             SnapshotExpired: The snapshot is neither readable nor protected.
@@ -308,9 +308,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Release the lease for rows up to an offset, and advance the consumer to it.
+        """Release the lease on the initial snapshot once it is read completely, and advance the consumer.
 
-        Spark calls this method after it has processed all rows up to the offset.
+        Spark calls this method after it has processed all rows up to an offset.
 
         Args:
             end: The offset.
@@ -336,9 +336,9 @@ def _weight_of_slot(slot: Slot) -> Weight:
 
 
 def _weight_of_group(group: FileGroup) -> Weight:
-    """Weigh a file group of the initial snapshot.
+    """Return the number of files and rows of a file group, which the limits of a micro-batch count.
 
-    Log files count in full, because the number of rows that they replace is unknown.
+    The rows of log files are all counted, because the number of rows that they replace is unknown.
     """
     files = [entry.file for entry in group.files()]
     return Weight(0, len(files), sum(file.rows for file in files))

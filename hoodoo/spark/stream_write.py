@@ -32,11 +32,11 @@ _METADATA = "metadata"
 
 @dataclass
 class StreamMessage(WriterCommitMessage):
-    """Message that a task sends to the commit.
+    """Message from a Spark task to the commit of its micro-batch.
 
     Attributes:
         rows: The rows that the task prepared or staged.
-        job: The job description of the task.
+        job: The description of the write, which includes the staging folder.
     """
 
     rows: staged.TaskRows
@@ -44,7 +44,7 @@ class StreamMessage(WriterCommitMessage):
 
 
 def query_of(checkpoint: str, storage: Mapping[str, Any]) -> str:
-    """Read the id of the query that a checkpoint belongs to.
+    """Read the id of the streaming query from its Spark checkpoint.
 
     Args:
         checkpoint: The location of the checkpoint, in Spark's format.
@@ -79,10 +79,10 @@ def _bytes_of(checkpoint: str, storage: Mapping[str, Any]) -> bytes:
 
 
 def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> HoodooStreamWriter:
-    """Plan and check the write of a micro-batch.
+    """Check the write of a micro-batch, and return its writer.
 
     Args:
-        options: The options by name, as Spark gives them.
+        options: The options by name, as Spark passes them.
         schema: The columns of the rows, as a StructType.
         overwrite: True for output mode 'complete', which is rejected.
 
@@ -106,10 +106,10 @@ def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> 
 
 
 class HoodooStreamWriter(DataSourceStreamArrowWriter):
-    """Writer of a micro-batch.
+    """Writer of one micro-batch of a Spark stream.
 
     Attributes:
-        job: The write.
+        job: The description of the write.
         options: The options of the stream.
     """
 
@@ -117,7 +117,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         self.job, self.options = job, options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamMessage:
-        """Prepare and stage the rows of a task.
+        """Prepare and stage the rows of one Spark task.
 
         Args:
             iterator: The rows.
@@ -153,7 +153,9 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         job.commit([one.rows for one in told], ApplicationVersion(application_of(self.options.sink, query), batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Delete the staged files of the tasks. Orphan removal deletes the files of tasks without a message.
+        """Delete the staged files of a failed micro-batch.
+
+        If every task failed before it sent a message, orphan removal deletes the files later.
 
         Args:
             messages: The message of each task.

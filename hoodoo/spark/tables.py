@@ -27,7 +27,7 @@ _TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.st
 
 
 def register(spark: Any) -> None:
-    """Add the table functions to a session.
+    """Register the SQL table functions `hoodoo_timeline` and `hoodoo_changes` in a Spark session.
 
     Args:
         spark: The session, classic or Connect.
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """Table function hoodoo_timeline(path), which returns all instants, see `Table.inspect.timeline`."""
+    """SQL table function `hoodoo_timeline(path)`, which lists all instants of a table, see `Table.inspect.timeline`."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
@@ -53,13 +53,13 @@ class _Timeline:
 
 @dataclass
 class _Range(AnalyzeResult):
-    """The changes that a query reads, fixed when Spark analyzes the query."""
+    """Columns and Spark partitions of a `hoodoo_changes` call, fixed when Spark analyzes the query."""
 
     parts: tuple[ReadPart, ...] = ()
 
 
 class _Changes:
-    """Table function hoodoo_changes(path, since), which returns the changes after `since`, see `Table.changes`.
+    """SQL table function `hoodoo_changes(path, since)`, which returns row changes after `since`, see `Table.changes`.
 
     Named arguments are `until`, `columns`, `where` and `versions`.
     """

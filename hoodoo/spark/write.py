@@ -30,7 +30,7 @@ from hoodoo.writers.staging import staged
 
 @dataclass(frozen=True)
 class Job:
-    """Description of a write, for its tasks and its commit.
+    """Description of a Spark write, which its tasks and its commit share.
 
     Attributes:
         options: The write options.
@@ -47,10 +47,10 @@ class Job:
     name_mapping: NameMapping
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
-        """Prepare and stage the rows of a task.
+        """Prepare and stage the rows of one Spark task for the commit.
 
         Args:
-            batches: The rows.
+            batches: The rows of the task.
 
         Raises:
             DataError: A row is invalid.
@@ -63,7 +63,7 @@ class Job:
         return staged.prepare_task(self.preparing, rows)
 
     def commit(self, rows: Iterable[staged.TaskRows], transaction: ApplicationVersion | None) -> None:
-        """Merge and commit the staged rows, and delete the staged files.
+        """Merge the rows of all tasks into the table in one commit, then delete the staged files.
 
         Args:
             rows: The staged rows of each task.
@@ -91,7 +91,7 @@ class Job:
             self.discard()
 
     def discard(self) -> None:
-        """Delete the staged files."""
+        """Delete the staged files of all tasks of this write."""
         staged.discard(self.preparing.store, self.preparing.folder)
 
     def _arguments(self, transaction: ApplicationVersion | None) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Job:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """Message that a task sends to the commit.
+    """Message from a Spark task to the commit of its write.
 
     Attributes:
         rows: The rows that the task prepared or staged.
@@ -116,7 +116,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """Plan and check a batch write.
+    """Check a Spark batch write, and return the description of the write for its tasks and its commit.
 
     Args:
         options: The options by name, as passed by Spark.
@@ -124,7 +124,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
         overwrite: True for mode("overwrite"), which is rejected.
 
     Returns:
-        The write.
+        The description of the write.
 
     Raises:
         OptionError: An option is unknown or has an invalid value, or `overwrite` is True.
@@ -142,7 +142,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
 
 
 def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
-    """Plan and check the write of a batch or micro-batch.
+    """Check the columns of a Spark batch or micro-batch against its table, and return the description of the write.
 
     Args:
         chosen: The write options.
@@ -169,20 +169,20 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
 
 
 class HoodooWriter(DataSourceArrowWriter):
-    """Writer of a batch.
+    """Writer of one Spark batch, for `df.write.format("hoodoo")`.
 
     Attributes:
-        job: The write.
+        job: The description of the write.
     """
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Prepare and stage the rows of a task.
+        """Prepare and stage the rows of one Spark task.
 
         Args:
-            iterator: The rows.
+            iterator: The rows of the task.
 
         Returns:
             The message with the staged rows.
@@ -193,7 +193,7 @@ class HoodooWriter(DataSourceArrowWriter):
         return TaskMessage(self.job.prepared(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge and commit the staged rows.
+        """Merge the staged rows of all tasks into the table in one commit.
 
         Args:
             messages: The message of each task.
@@ -206,7 +206,7 @@ class HoodooWriter(DataSourceArrowWriter):
         self.job.commit(rows, self.job.options.write.transaction)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the staged files of the tasks.
+        """Delete the staged files of all tasks, because the Spark job failed.
 
         Args:
             messages: The message of each task.

@@ -1,1 +1,1 @@
-"""Command line of hoodoo: argument parsing, commands, and output."""
+"""Command line `hoodoo`: argument parsing, implementation of the commands, and output."""

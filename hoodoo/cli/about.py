@@ -1,4 +1,4 @@
-"""Commands that describe a table, and that show and set its options."""
+"""Commands `hoodoo info`, which describes a table, and `hoodoo options`, which shows and sets table options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.timeline.properties.table_options import Options
 
 
 def about(table: Table) -> dict[str, Any]:
-    """Return the description of a table that `create` and `info` show."""
+    """Return the description of a table that `hoodoo create` and `hoodoo info` show, as fields by name."""
     return {
         "path": table.path,
         "name": table.name,
@@ -31,7 +31,7 @@ def about(table: Table) -> dict[str, Any]:
 
 
 def info(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo info PATH`."""
+    """Run `hoodoo info PATH`: show the key, columns and size of a table, and the table services that are due."""
     scan = table.scan()
     with out.working("counting rows"):
         rows = scan.count()
@@ -55,7 +55,7 @@ def info(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _due(table: Table) -> list[str]:
-    """Return advice for services that lag."""
+    """Return advice for table services that lag, such as compaction, as sentences."""
     try:
         return list(table.maintenance.services().advice)
     except UnsupportedTable as problem:
@@ -63,7 +63,7 @@ def _due(table: Table) -> list[str]:
 
 
 def options(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo options PATH [NAME=VALUE ...]`."""
+    """Run `hoodoo options PATH [NAME=VALUE ...]`: set the given table options, then show them."""
     named = [name for name, _ in given.settings]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Option {printable(twice)} is given twice. Give it once.", option=twice)
@@ -78,5 +78,5 @@ def options(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return an option value in command line format."""
+    """Format a table option in the same way as `hoodoo options` accepts it, such as 'none' for None."""
     return "none" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Parsers for command line argument values.
+"""Parsers that convert command line argument values, such as counts, times and lists of columns.
 
 Each function is a `type` for argparse, and raises ArgumentTypeError for an invalid value. Constants that several
 commands show in their help are here, too.
@@ -25,7 +25,7 @@ def names(text: str) -> list[str]:
 
 
 def partitioning(text: str) -> list[str]:
-    """Parse columns and transforms separated by commas. Commas inside parentheses are not separators."""
+    """Parse columns and transforms separated by commas, such as 'city, bucket(16, id)'."""
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
 
 
@@ -60,7 +60,7 @@ def count(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """Parse a server port, or 0 for any free port."""
+    """Parse a port number for a server. 0 means any free port."""
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found
@@ -82,7 +82,7 @@ def share(text: str) -> float:
 
 
 def rate(text: str) -> float:
-    """Parse a finite number above 0."""
+    """Parse a maximum rate, such as rows per second: a finite number above 0."""
     return _number(text, 0 < _float(text) < float("inf"), "a number above 0")
 
 
@@ -95,7 +95,7 @@ NUMBERS: dict[Callable[[str], Any] | str | None, str] = {
 
 
 def _float(text: str) -> float:
-    """Parse a number. Return NaN for an invalid one, which fails every bounds check."""
+    """Parse a number. Return NaN for invalid text, because NaN fails every bounds check."""
     try:
         return float(text)
     except ValueError:

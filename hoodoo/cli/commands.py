@@ -1,4 +1,4 @@
-"""Implementation of the commands: they call the public API with the arguments, and pass the results to `Out`."""
+"""Implementation of the commands: each calls the public API with its arguments, and shows the result with `Out`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the command in `given`, and return the exit code."""
+    """Run a command with its parsed arguments, and return the exit code. Errors are shown on stderr."""
     out = Out(given.json)
     log_to(sys.stderr, logging.WARNING, given.json)
     try:
@@ -59,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _for_a_shell(problem: HoodooError) -> str:
-    """Return a hint with the correct quoting of a condition or expression whose quotes the shell removed, or ''."""
+    """Return a hint how to quote a condition whose quotes the shell removed, or '' for any other error."""
     instead, option = problem.details.get("instead"), str(problem.details.get("option", "where"))
     if not instead:
         return ""
@@ -105,7 +105,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
 
 @contextlib.contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Show Python warnings on stderr in the format of log messages."""
+    """Log the Python warnings of a block as one line each, instead of printing them with source code."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         yield
@@ -114,9 +114,12 @@ def _warnings_logged() -> Iterator[None]:
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
-    """Return the rows of FILE. Text values are parsed with the types of the table.
+    """Read the rows of the argument FILE, and parse text values with the column types of the table.
 
-    whole: columns that must be present in either all rows or no row.
+    Args:
+        given: The parsed command line.
+        table: The table.
+        whole: Columns that must be present in either all rows or no row.
     """
     name_mapping = table.handle.config.name_mapping
     columns = name_mapping.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
@@ -206,7 +209,7 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
 
 
 def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a write result to show to people: the main counts, and all other non-zero fields."""
+    """Select the fields of a write result to show to people: the main counts, and all other non-zero fields."""
     always = ("inserted", "updated", "deleted")
     told = {
         name: value for name, value in written.items() if name in always or (value and name not in ("exact", "lag"))
@@ -292,7 +295,10 @@ def _rollback(given: argparse.Namespace, out: Out) -> None:
 
 
 def _missing_folders(store: Store) -> list[str]:
-    """Return the folders that do not exist yet, from the root of a local store upwards. A write creates them."""
+    """Return the folder of a local store and its parents, as far as they do not exist yet. Deepest folder first.
+
+    A write creates these folders, so `check-store` removes them again.
+    """
     folder, found = store.root if isinstance(store, LocalStore) else "", list[str]()
     while folder and not os.path.isdir(folder):
         found.append(folder)
@@ -342,9 +348,9 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
-    """Return a command that opens the table and calls a function of a module, which is loaded when the command runs.
+    """Create a command from a function in a module of `hoodoo.cli`, which is loaded only when the command runs.
 
-    An invalid name of an output file raises CallError before anything is read.
+    The command opens the table for the function. It first raises CallError if the name of the output file is invalid.
     """
 
     def run(given: argparse.Namespace, out: Out) -> int | None:

@@ -1,4 +1,4 @@
-"""One example of each command, shown at the end of its help.
+"""Example of each command, which the help of the command shows.
 
 A test runs all examples. They use a table `lake/trips` with the columns id, city, at and fare, and files with its rows
 and keys.

@@ -39,7 +39,7 @@ def _kind(file: str) -> str:
 
 # ---- reading
 def require_writable(file: str) -> None:
-    """Raise CallError if the name of an output file does not determine its format."""
+    """Raise CallError unless the name of an output file ends in the extension of a supported format."""
     if file == STDIN or os.path.splitext(file)[1].lower() not in (".parquet", ".csv", *_JSON):
         raise CallError(
             f"Cannot write {printable(file)}: its name must end in .parquet, .csv, .json or .jsonl. Leave out "
@@ -49,10 +49,13 @@ def require_writable(file: str) -> None:
 
 
 def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), whole: Collection[str] = ()) -> pa.Table:
-    """Return all rows of `file`: a path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
+    """Read all rows of a Parquet, CSV, JSON lines or Avro file, of several files, or of stdin.
 
-    schema: column types for parsing text. nulls: strings that represent null in CSV. whole: columns that must be
-    present in either all JSON lines or no line.
+    Args:
+        file: The path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
+        schema: Column types for parsing text. Default: the types are inferred.
+        nulls: Strings that represent null in CSV.
+        whole: Columns that must be present in either all JSON lines or no line.
     """
     if file != STDIN:
         return rows_in(file, schema, whole.__contains__, nulls)
@@ -63,16 +66,16 @@ def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), w
 
 
 def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the columns of `file`: its schema for Parquet, otherwise a schema inferred from its values."""
+    """Return the columns of a row file: the schema of a Parquet file, otherwise a schema inferred from the values."""
     return read(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
 
 
 # ---- writing
 class RowWriter(Protocol):
-    """Writer of batches into a row file."""
+    """Interface of a writer that writes record batches to a row file, in one format."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch."""
+        """Append the rows of a batch to the file."""
 
 
 class _JsonLines:
@@ -92,13 +95,18 @@ class _JsonLines:
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield each row as a JSON object in ASCII, so that control characters in values do not reach a terminal."""
+    """Yield each row of a batch as a line of JSON in ASCII, so that control characters do not reach a terminal."""
     for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
         yield json_text(row)
 
 
 def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
-    """Return the result of `values` for `batch`. Raises ColumnError for a time outside the range of Python."""
+    """Convert a batch to Python values. Raises ColumnError for a date or time that Python cannot represent.
+
+    Args:
+        batch: The batch, which the error message refers to.
+        values: Function that converts the batch.
+    """
     try:
         return values()
     except (OverflowError, ValueError) as problem:
@@ -115,7 +123,7 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text."""
+    """Return a value as JSON text, with null for NaN and infinities, and strings for times and decimals."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False)
     except ValueError:
@@ -139,7 +147,10 @@ def _finite(value: Any) -> Any:
 
 
 def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write `batches` to `file` atomically: a partial file never appears. Return the number of rows."""
+    """Write rows to a Parquet, CSV or JSON lines file, and return their number.
+
+    The file appears only when it is complete.
+    """
     require_writable(file)
     kind, rows = _kind(file), 0
     if kind == "csv":
@@ -180,7 +191,7 @@ def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
 
 
 def _flat_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with one column for each struct field, such as `before.fare`."""
+    """Flatten a schema for CSV: each struct field becomes a column, such as `before.fare`."""
     fields = list(schema)
     while any(pa.types.is_struct(field.type) for field in fields):
         fields = [one for field in fields for one in (field.flatten() if pa.types.is_struct(field.type) else [field])]
@@ -188,7 +199,7 @@ def _flat_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows in the flat `schema`. Fields of a null struct are null."""
+    """Flatten the structs of a batch to the columns of `schema`. The fields of a null struct become null."""
     columns = list(batch.columns)
     while any(pa.types.is_struct(column.type) for column in columns):
         columns = [
@@ -204,7 +215,7 @@ def _csv_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _for_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Format times as ISO 8601 with the time zone, so that they can be read again."""
+    """Convert the timestamps of a batch to ISO 8601 strings with a time zone, so that they can be read again."""
     arrays = [_iso(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=_csv_schema(batch.schema))
 

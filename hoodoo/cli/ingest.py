@@ -1,4 +1,4 @@
-"""The `ingest` command, which loads data from sources into tables."""
+"""Implementation of `hoodoo ingest`, which loads files, Kafka topics or changes of a table into tables."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def run(
 
 
 def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
-    """Print the inferred columns of a source to stdout, and guessed types and bad rows to stderr."""
+    """Run `hoodoo ingest --infer`: print the inferred columns of a source to stdout, and its problems to stderr."""
     if given.path is not None:
         raise CallError("--infer inspects a source before its table exists. Leave out PATH.", option="infer")
     found = columns_of(_source(given, storage))
@@ -119,7 +119,7 @@ def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | Non
 
 
 def _spark_offsets(jobs: Sequence[Job]) -> int:
-    """Print the position of a job as an option for Spark's Kafka source."""
+    """Run `hoodoo ingest --as-spark-offsets`: print the position of a job as an option for Spark's Kafka source."""
     job = jobs[0]
     if len(jobs) > 1 or not isinstance(job.source, Kafka):
         raise CallError(
@@ -134,7 +134,7 @@ def _exit_code(problem: HoodooError) -> int:
 
 
 def _require_one_task(given: argparse.Namespace) -> None:
-    """Raise CallError if the command line asks for two tasks, of which only one would be done."""
+    """Raise CallError if the command line combines options such as --check and --reset, which exclude each other."""
     tasks = {
         "--infer": given.infer,
         "--check": given.check,
@@ -148,7 +148,7 @@ def _require_one_task(given: argparse.Namespace) -> None:
 
 
 def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    """Raise CallError if --reset or --continue is ambiguous or incomplete."""
+    """Raise CallError if --reset or --continue is used with several jobs, or --reset without --expect-number."""
     if len(jobs) > 1 and (given.reset is not None or given.other is not None):
         raise CallError("--reset and --continue apply to a single job. Name its SOURCE and PATH.", option="reset")
     if (given.reset is None) != (given.expect_number is None):
@@ -159,7 +159,7 @@ def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
 
 
 def _require_different(jobs: Sequence[Job]) -> None:
-    """Raise CallError if two jobs of a file have the same name and table."""
+    """Raise CallError if two jobs of a jobs file have the same name and the same table."""
     seen = set[tuple[str, str]]()
     for job in jobs:
         if (key := (job.name, str(job.table.path))) in seen:
@@ -172,7 +172,7 @@ def _require_different(jobs: Sequence[Job]) -> None:
 
 @contextmanager
 def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> Iterator[None]:
-    """Add the name of the job to errors, as it appears in the jobs file."""
+    """Add to errors of a block which job of the jobs file caused them."""
     try:
         yield
     except HoodooError as problem:
@@ -183,7 +183,7 @@ def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> I
 
 
 def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
-    """Show what each job would do. Return 1 if an inspected row is bad."""
+    """Run `hoodoo ingest --check`: show what each job would do, and return exit code 1 if a row would be bad."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
         with _named(given, number, one):
@@ -194,7 +194,10 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """Return the report of a job. Its `waiting` is the remaining work, or None if the source is unavailable."""
+    """Return the final report of a job as a dict, with the amount of unread data in the source as `waiting`.
+
+    `waiting` is None if the source is unavailable.
+    """
     report, waiting = asdict(job.reported()), None
     with suppress(TryAgainError):
         waiting = job.source.lag(job.position()).waiting
@@ -202,7 +205,7 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
-    """Return a function that reports each commit as JSON, as a terminal line, or in a service log."""
+    """Return a callback that reports each commit of a job: as JSON, as a line on a terminal, or as a log record."""
 
     def tell(batch: BatchReport) -> None:
         if out.machine:
@@ -222,7 +225,7 @@ def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Cal
 
 
 def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Return the jobs that the command line specifies. Raises CallError."""
+    """Return the arguments of each job: one from the command line, or all of a jobs file. Raises CallError."""
     if given.path is not None:
         return [given]
     if not given.source.endswith(".toml"):
@@ -249,7 +252,11 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
 
 
 def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
-    """Return the source for SOURCE. Raises CallError for an argument of a different kind of source."""
+    """Create the source for the argument SOURCE: files, a Kafka topic, or the changes of a table.
+
+    Raises:
+        CallError: An argument does not apply to this kind of source.
+    """
     every = (*_OF_FILES, *_OF_TOPICS, *_OF_TABLES)
     named = {name: getattr(given, name) for name in every if getattr(given, name) is not None}
     settings = {**_settings(given.settings_from), **dict(given.settings or [])}
@@ -285,7 +292,13 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
 
 
 def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
-    """Return the schema registry argument. HOODOO_REGISTRY_AUTH contains the login if the URL does not."""
+    """Return the argument `registry` of a Kafka source as a dict, which is empty without --registry.
+
+    The login comes from the environment variable HOODOO_REGISTRY_AUTH if the URL does not contain it.
+
+    Raises:
+        CallError: The message format and --registry do not match.
+    """
     url, format = named.get("registry"), named.get("format", "json")
     if (format in OF_REGISTRIES) != (url is not None):
         wrong = f"--format {format} needs --registry URL." if url is None else _NO_REGISTRY
@@ -303,7 +316,12 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise CallError for an argument of a different kind of source."""
+    """Raise CallError if an argument applies to another kind of source, such as --registry to a folder of files.
+
+    Args:
+        named: The arguments by name.
+        known: The names of the arguments that this kind of source accepts.
+    """
     kinds = {_OF_FILES: "a folder of files", _OF_TOPICS: "a Kafka topic", _OF_TABLES: "a table"}
     for names, kind in kinds.items():
         for name in names:
@@ -315,7 +333,16 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
-    """Return the message format from the arguments. Raises CallError for arguments of a different kind of source."""
+    """Return the argument `format` of a source, or {} without --format.
+
+    Args:
+        name: The format, or None.
+        mine: The formats that this kind of source supports.
+        other: The kind of source that supports the other formats, for the error message.
+
+    Raises:
+        CallError: This kind of source does not support the format.
+    """
     if name is None:
         return {}
     if name not in mine:
@@ -325,7 +352,7 @@ def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]
 
 
 def _settings(file: str | None) -> dict[str, str]:
-    """Return client settings from a file with NAME=VALUE lines. Empty lines and lines starting with # are ignored."""
+    """Read the settings of a Kafka client from a file with NAME=VALUE lines. Empty lines and # comments are ignored."""
     if file is None:
         return {}
     try:
@@ -339,7 +366,7 @@ def _settings(file: str | None) -> dict[str, str]:
 
 
 def _transform(text: str | None) -> RowTransform | None:
-    """Import the function MODULE:FUNCTION. The working folder is part of the module search path."""
+    """Import the function of --transform MODULE:FUNCTION. Modules in the working folder are found, too."""
     if text is None:
         return None
     module, _, name = text.partition(":")

@@ -1,4 +1,4 @@
-"""Arguments of `hoodoo ingest`: process arguments, and job arguments, which are also valid as keys of a jobs file."""
+"""Definition of the arguments of `hoodoo ingest`. The arguments of a job are also valid as keys of a jobs file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from hoodoo.cli.service_arguments import Command
 
 
 def ingest(command: Command) -> None:
-    """Define the arguments of `hoodoo ingest` and `hoodoo applications`."""
+    """Define the commands `hoodoo ingest` and `hoodoo applications`.
+
+    Args:
+        command: Function that adds a command to the parser.
+    """
     taking = command(
         "ingest",
         "load files, messages or changes of a table; each row exactly once",
@@ -31,7 +35,7 @@ def ingest(command: Command) -> None:
 
 
 def of_process(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that apply to all jobs of a process."""
+    """Add the arguments of `hoodoo ingest` that apply to the whole process, such as --once and --check."""
     parser.add_argument(
         "--once", action="store_true", help="exit when there is no new data (default: run until SIGTERM or SIGINT)"
     )
@@ -80,7 +84,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
 
 
 def of_job(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a single job."""
+    """Add the arguments of `hoodoo ingest` that apply to a single job, such as --name and --format."""
     parser.add_argument(
         "--name", help="name of the job in the table, which stores the position (default: derived from SOURCE)"
     )

@@ -1,4 +1,4 @@
-"""Jobs file in TOML, whose keys are the argument names of `hoodoo ingest`.
+"""Reading of jobs files, which define several `hoodoo ingest` jobs in TOML. Keys are argument names of the command.
 
     [[job]]
     source = "kafka://broker:9092/shop.orders"
@@ -28,7 +28,7 @@ _NEEDED = ("source", "table")
 
 
 class _Parser(WordsParser):
-    """Argument parser that raises an error instead of exiting."""
+    """Argument parser that raises CallError for invalid arguments instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise CallError(message)
@@ -38,10 +38,10 @@ class _Parser(WordsParser):
 
 
 def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Read a jobs file.
+    """Read a jobs file, and parse each job as if it were a command line of `hoodoo ingest`.
 
     Args:
-        given: The parsed command line, whose `source` is the file.
+        given: The parsed command line, whose `source` is the jobs file.
 
     Returns:
         The parsed arguments of each job, in the same form as a command line for that job.
@@ -93,7 +93,7 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
 
 
 def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
-    """Convert a value to command line arguments."""
+    """Convert the value of a TOML key to the equivalent command line arguments."""
     flag = action.option_strings[0]
     if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise CallError(f"{name} must be {wanted}, got {printable(value)}.", option=name)

@@ -1,4 +1,4 @@
-"""Definition of the command line: commands and arguments.
+"""Entry point of the command line `hoodoo`, and definition of its commands and arguments.
 
 Their implementation is in hoodoo.cli.commands, which is loaded when a command runs, so that --help is fast. Exit codes:
 0 success; 1 an error, or a check that found a problem; 2 an invalid command line; 130 interrupted.
@@ -39,7 +39,11 @@ def _example(command: str) -> str:
 
 
 def _common(stored: bool) -> WordsParser:
-    """Return the arguments of every command. stored: whether to include the arguments for the store."""
+    """Create a parser with the arguments that all commands share, such as --json.
+
+    Args:
+        stored: True includes the arguments for S3 storage.
+    """
     common = WordsParser(add_help=False)
     common.add_argument(
         "--json", action="store_true", help="print results as JSON to stdout, and errors as JSON to stderr"
@@ -53,7 +57,7 @@ def _common(stored: bool) -> WordsParser:
 
 
 class _TopParser(WordsParser):
-    """Parser of the command name, whose help groups the commands by task.
+    """Top-level parser of `hoodoo COMMAND`, whose help lists the commands grouped by task.
 
     Attributes:
         summaries: The summary of each command.
@@ -62,7 +66,7 @@ class _TopParser(WordsParser):
     summaries: dict[str, str] = {}
 
     def format_help(self) -> str:
-        """Return the help text."""
+        """Return the text of `hoodoo --help`."""
         return (
             f"usage: {self.prog} COMMAND ...\n\n{self.description}\n\n{overview(self.summaries)}\n\n"
             f"{self.prog} COMMAND --help shows the arguments of a command.\n{self.prog} --version prints the version.\n"
@@ -526,7 +530,10 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
 
 
 def _prepare_streams() -> None:
-    """Escape characters that the encoding of an output stream lacks, and discard output to a closed stream."""
+    """Prevent stdout and stderr from raising errors for closed streams or characters that their encoding lacks.
+
+    Such characters are escaped. Output to a closed stream is discarded.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -536,7 +543,11 @@ def _prepare_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit code. arguments: default `sys.argv[1:]`."""
+    """Run one command of the command line, and return the exit code.
+
+    Args:
+        arguments: The command and its arguments. None (default): `sys.argv[1:]`.
+    """
     _prepare_streams()
     top = parser()
     WordsParser.as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)[1:]  # after the command

@@ -20,9 +20,10 @@ _NAME = max(len(name) for names in GROUPS.values() for name in names)
 
 
 def overview(summaries: Mapping[str, str]) -> str:
-    """Return one line for each command, below the name of its group.
+    """Format the list of commands for `hoodoo --help`: one line for each command, below the name of its group.
 
-    summaries: the summary of each command. Only the part before the first semicolon is shown.
+    Args:
+        summaries: The summary of each command. Only the part before the first semicolon is shown.
     """
     lines = []
     for group, names in GROUPS.items():

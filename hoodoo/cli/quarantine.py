@@ -1,4 +1,4 @@
-"""Commands for the quarantine of a table."""
+"""Command `hoodoo quarantine`, which lists, shows, replays and drops the bad rows in the quarantine of a table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
 
 
 def _require_effect(given: argparse.Namespace) -> None:
-    """Raise CallError for an argument that the action would ignore."""
+    """Raise CallError if the chosen action would ignore an argument, such as `replay` with --state."""
     of_action = {"list": ("state",), "replay": ("overwrite", "missing", "time_unit")}.get(given.action, ("positions",))
     for name in ("positions", "state", "overwrite", "missing", "time_unit"):
         if getattr(given, name) and name not in of_action:
@@ -54,7 +54,10 @@ def _require_effect(given: argparse.Namespace) -> None:
 
 
 def verified(table: Table) -> list[Problem]:
-    """Return the problems of the table's quarantine, with full file locations. Empty without a quarantine."""
+    """Verify the quarantine of a table, and return the problems found, with full file paths.
+
+    Returns an empty list for a table without a quarantine.
+    """
     try:
         aside = table.quarantine().table
     except (OptionError, TableNotFound):  # a quarantine is impossible here, or does not exist yet

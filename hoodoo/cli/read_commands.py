@@ -1,4 +1,4 @@
-"""Implementation of the commands that read rows, and of the lists of commits and files."""
+"""Implementation of the commands that read rows, such as `scan` and `changes`, or list commits and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoodoo.table import Table
 
 
 def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo scan`."""
+    """Run `hoodoo scan PATH`: show the rows of a snapshot."""
     found = table.scan(
         given.columns,
         where=given.where,
@@ -32,7 +32,7 @@ def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo incremental`."""
+    """Run `hoodoo incremental PATH`: show the rows that changed since a position."""
     found = table.incremental(
         given.since,
         given.until,
@@ -46,7 +46,7 @@ def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def changes(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo changes`."""
+    """Run `hoodoo changes PATH`: show the inserts, updates and deletes since a position."""
     found = table.changes(
         given.since, given.until, columns=given.columns, where=given.where, versions=given.versions, names=given.names
     )
@@ -54,13 +54,13 @@ def changes(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def diff(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo diff`."""
+    """Run `hoodoo diff PATH A [B]`: show the changes between two snapshots."""
     found = table.diff(given.a, given.b, columns=given.columns, where=given.where, names=given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def get(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo get`."""
+    """Run `hoodoo get PATH KEY...`: show the rows with the given keys."""
     found = table.get(
         _keys(given.keys, table), columns=given.columns, as_of=given.as_of, meta=given.meta, names=given.names
     )
@@ -68,7 +68,7 @@ def get(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _keys(given: list[str], table: Table) -> Any:
-    """Parse keys: bare values of a single key column, or JSON objects with the key columns."""
+    """Parse the KEY arguments of `hoodoo get`: values of a single key column, or JSON objects with the key columns."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
             raise DataError(
@@ -90,7 +90,7 @@ def _keys(given: list[str], table: Table) -> Any:
 
 
 def duplicates(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """Run `hoodoo duplicates`."""
+    """Run `hoodoo duplicates PATH`: show keys with more than one row, and return exit code 1 if there are any."""
     with out.working("reading the keys of the whole table"):
         found = table.inspect.duplicates(given.as_of)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
@@ -110,7 +110,7 @@ _TIMELINE_WIDE = (
 
 
 def history(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo history`."""
+    """Run `hoodoo history PATH`: list the commits that changed rows."""
     commits = table.history(given.newest)
     if out.machine or given.wide:
         found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
@@ -133,7 +133,7 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    """Show rows, and the position for the next read, unless some rows were omitted and would be skipped by it."""
+    """Show the rows of a change read, and the position for the next --since if all rows were shown."""
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
@@ -144,7 +144,7 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
 def _show(
     given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
 ) -> bool:
-    """Show rows, or write them to a file. Return whether all rows were included."""
+    """Show rows on stdout, or write them to the file of --output. Return True if no limit cut off rows."""
     limit = given.limit
     if limit is None and not (given.output or out.machine or out.piped):
         limit = ROWS_SHOWN
@@ -162,7 +162,7 @@ def _show(
 
 
 class _First:
-    """Iterator over the first rows of batches. After the iteration, `whole` is True if it included all rows."""
+    """Iterator over batches that stops after a number of rows. `whole` is False afterwards if rows were left out."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
         self._batches, self._limit, self.whole = batches, limit, True
@@ -179,7 +179,7 @@ class _First:
 
 
 def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo timeline`."""
+    """Run `hoodoo timeline PATH`: list all instants."""
     entries = table.inspect.timeline(given.newest)
     if out.machine or given.wide:
         out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
@@ -189,7 +189,7 @@ def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def files(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo files`."""
+    """Run `hoodoo files PATH`: list the file groups of a snapshot."""
     found = table.inspect.files(given.as_of).to_pylist()
     names = list(found[0]) if found else []
     if out.machine or given.wide:

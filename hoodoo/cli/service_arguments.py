@@ -1,4 +1,4 @@
-"""Arguments of the maintenance commands: services, checks, exports, and protection of snapshots.
+"""Definition of the arguments of maintenance commands: table services, repair, exports, savepoints and restore.
 
 The implementation is in hoodoo.cli.service_commands and hoodoo.cli.commands.
 """
@@ -15,7 +15,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 class _AllServices:
-    """Lazily loaded names of all table services, from service_list.py."""
+    """Names of all table services, as the default of `--services`. They are loaded when they are first used."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module("hoodoo.compactor.service_list").SERVICES)
@@ -50,7 +50,11 @@ def _catalog(entry: argparse.ArgumentParser) -> None:
 
 
 def services(command: Command) -> None:
-    """Add the services, checks and exports. `command` adds a single command, as in `hoodoo.cli.main.parser`."""
+    """Define the commands for table services, repair and exports, such as `compact`, `verify` and `export`.
+
+    Args:
+        command: Function that adds a command to the parser, see `hoodoo.cli.main.parser`.
+    """
     compact = command("compact", "finish open compaction plans, then merge logs into base files")
     compact.add_argument("path", metavar="PATH")
     compact.add_argument(
@@ -235,7 +239,11 @@ def services(command: Command) -> None:
 
 
 def keeping(command: Command) -> None:
-    """Add the commands that protect or restore a snapshot. `command` as in `services`."""
+    """Define the commands `savepoint` and `restore`.
+
+    Args:
+        command: Function that adds a command to the parser, as in `services`.
+    """
     save = command("savepoint", "keep a snapshot readable under a name, or list savepoints")
     save.add_argument("path", metavar="PATH")
     save.add_argument(

@@ -1,4 +1,4 @@
-"""Commands that run table services once or as a worker, and that report the lag of services."""
+"""Implementation of the commands that run table services once or as a worker, export tables, or report lag."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.writers.context import Context
 
 
 def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo compact PATH`."""
+    """Run `hoodoo compact PATH`: merge log files into base files."""
     _run(
         out,
         "compacting",
@@ -30,30 +30,30 @@ def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo cluster PATH`."""
+    """Run `hoodoo cluster PATH`: sort rows or merge small files."""
     _run(
         out, "clustering", "clustered", lambda: table.maintenance.cluster(given.by, order=given.order, **_limits(given))
     )
 
 
 def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo sweep PATH`."""
+    """Run `hoodoo sweep PATH`: roll back abandoned writes and delete orphaned files."""
     _run(out, "sweeping", "swept", lambda: table.maintenance.sweep(given.older_than_hours))
 
 
 def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo clean PATH`."""
+    """Run `hoodoo clean PATH`: delete old files that snapshots within retention do not need."""
     kept = {name: getattr(given, name) for name in ("retain_hours", "retain_commits", "retain_versions")}
     _run(out, "cleaning", "cleaned", lambda: table.maintenance.clean(**kept))
 
 
 def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo expire PATH`."""
+    """Run `hoodoo expire PATH`: drop partitions without recent writes."""
     _run(out, "dropping old partitions", "expired", lambda: table.maintenance.expire(given.older_than_hours))
 
 
 def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo archive PATH`."""
+    """Run `hoodoo archive PATH`: delete old slots and move old instants to the history folder."""
     _run(
         out,
         "archiving",
@@ -63,12 +63,12 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo adopt PATH`."""
+    """Run `hoodoo adopt PATH`: prepare an Apache Hudi table for writes by hoodoo."""
     _run(out, "adopting", "adopted", table.maintenance.adopt)
 
 
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo export PATH`."""
+    """Run `hoodoo export PATH`: write Delta or Iceberg metadata."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}
     how = {"mode": given.mode, "history": given.history, "rebuild": given.rebuild}
     where = {"register": given.register, "catalog": given.catalog, "catalog_properties": dict(given.catalog_property)}
@@ -76,7 +76,7 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def register(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo register PATH NAMESPACE.TABLE`."""
+    """Run `hoodoo register PATH NAMESPACE.TABLE`: create or update the table's entry in a Hive metastore or Glue."""
     with out.working("registering"):
         done = table.register(given.name, catalog=given.catalog, catalog_properties=dict(given.catalog_property))
     if out.machine:
@@ -100,7 +100,10 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo worker PATH...` and return the exit code. A missing table is served once it exists."""
+    """Run `hoodoo worker PATH...`: run table services until SIGTERM, and return the exit code.
+
+    A table that does not exist yet is served once it exists. Raises TableNotFound if none of the tables exists.
+    """
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
@@ -136,7 +139,7 @@ def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Tabl
 
 
 def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
-    """Return a placeholder for a missing table, which a worker checks until the table exists."""
+    """Return a placeholder for a table that does not exist yet. The worker tries to open it again until it exists."""
 
     def context() -> Context:
         raise problem
@@ -145,7 +148,10 @@ def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Tabl
 
 
 def _engine(name: str) -> Any:
-    """Return None for this process, or a Spark session: a local classic session, or the server in $SPARK_REMOTE."""
+    """Return the engine for `--engine`: None for this process, or a Spark engine.
+
+    The Spark session is a local classic session, or the server in $SPARK_REMOTE.
+    """
     if name == "local":
         return None
     try:
@@ -162,7 +168,7 @@ def _engine(name: str) -> Any:
 
 
 def services(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo services PATH`."""
+    """Run `hoodoo services PATH`: show pending table services, workers and advice."""
     found = table.maintenance.services()
     figures = asdict(found.figures)
     logs = figures.pop("logs")

@@ -29,7 +29,11 @@ ROWS_SHOWN = 20
 
 
 class Out:
-    """Output of a command. machine: True writes only JSON to stdout."""
+    """Output of a command: JSON for machines, or tables and text for people.
+
+    Attributes:
+        machine: True (`--json`) writes only JSON to stdout.
+    """
 
     def __init__(self, machine: bool) -> None:
         self.machine = machine
@@ -41,11 +45,11 @@ class Out:
 
     @property
     def at_terminal(self) -> bool:
-        """Whether people watch a terminal, where lines can be updated."""
+        """Whether the output is for people at a terminal, where a progress line can be updated."""
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
-        """Show one result: a JSON object, or a list of names and values."""
+        """Print a single result with named fields: as a JSON object, or as one line for each field below a title."""
         if self.machine:
             print(json_text(dict(fields)))
             return
@@ -63,10 +67,13 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Show a list of results: JSON lines, or a table with `columns` (default: all).
+        """Print a list of results, such as commits: as JSON lines, or as a table.
 
-        one_line: the column to truncate on a narrow terminal, so that each result takes one line. wide: True never
-        truncates or wraps values.
+        Args:
+            rows: The results, as fields by name.
+            columns: The fields to show in the table. None (default): all fields. JSON contains all fields.
+            one_line: The column to truncate on a narrow terminal, so that each result takes one line.
+            wide: True never truncates or wraps values.
         """
         if self.machine:
             for row in rows:
@@ -82,7 +89,7 @@ class Out:
         )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Show table rows, and return their number."""
+        """Print rows of a table as JSON lines or as a table for people, and return the number of rows."""
         if self.machine:
             shown = 0
             for batch in batches:
@@ -111,9 +118,14 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Show a table for people.
+        """Print rows of formatted values as a table for people.
 
-        kinds: an Arrow type or a sample value for each column, to right-align numbers. one_line, wide: as in `listing`.
+        Args:
+            names: The column names.
+            rows: The formatted values of each row.
+            kinds: An Arrow type or a sample value for each column, to right-align numbers.
+            one_line: As in `listing`.
+            wide: As in `listing`.
         """
         if self.piped or wide:
             _plain_grid(names, rows, [_is_number(kind) for kind in kinds or [""] * len(names)])
@@ -132,20 +144,22 @@ class Out:
         console().print(table)
 
     def note(self, text: str) -> None:
-        """Show a remark to people only."""
+        """Print a remark in dim text, unless the output is JSON."""
         if not self.machine:
             console().print(Text(safe(text), style="dim"))
 
     def say(self, text: str) -> None:
-        """Show a sentence of any length to people only."""
+        """Print a sentence of any length, unless the output is JSON."""
         if not self.machine:
             console().print(Text(safe(text)), soft_wrap=True)
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Return a function that shows the progress of the current plan of each table at a terminal.
+        """Show progress bars for the compaction or clustering plans of a worker, while the block runs at a terminal.
 
-        The arguments of the function are the table, the number of completed file groups, and their total number.
+        Yields:
+            A function that updates the bar of a table. It takes the path of the table, the number of completed file
+            groups, and their total number.
         """
         if self.machine or not sys.stderr.isatty():
             yield lambda path, done, groups: None
@@ -170,7 +184,7 @@ class Out:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show an activity indicator at a terminal."""
+        """Show an activity indicator labeled `what`, such as 'compacting', while the block runs at a terminal."""
         if self.machine or not sys.stderr.isatty():
             yield
             return
@@ -179,7 +193,11 @@ class Out:
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[str], None]]:
-        """Return a function that shows its text at a terminal, in one line that is updated."""
+        """Show a line of text that is updated in place, while the block runs at a terminal.
+
+        Yields:
+            A function that replaces the text.
+        """
         if not self.at_terminal:
             yield lambda text: None
             return
@@ -187,7 +205,7 @@ class Out:
             yield lambda text: status.update(Text(safe(text)))
 
     def failure(self, code: str, message: str) -> None:
-        """Show an error on stderr: one JSON document, or a line of text."""
+        """Print an error to stderr, with secrets redacted: as a JSON object, or as text."""
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
@@ -196,7 +214,10 @@ class Out:
 
 
 def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> None:
-    """Print columns separated by two spaces, without truncation and in bounded memory."""
+    """Print rows as plain text for pipes: aligned columns separated by two spaces, without truncation.
+
+    Only the first rows determine the column widths, so memory use is bounded.
+    """
     left = iter(rows)
     first = list(islice(left, _ALIGNED))
     heads = [safe(name) for name in names]
@@ -220,7 +241,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format a value of a table. Slot numbers have no thousands separators, because they are identifiers."""
+    """Format the value of a field for people. Slot numbers are identifiers, so they get no thousands separators."""
     return (
         str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
     )
@@ -255,7 +276,13 @@ def _moment(entry: logging.LogRecord) -> str:
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:
-    """Send hoodoo's log records to `stream`. This replaces the stream of an earlier call."""
+    """Send hoodoo's log records to `stream`, as text or JSON lines. This replaces the stream of an earlier call.
+
+    Args:
+        stream: The output stream.
+        level: The minimum log level.
+        machine: True writes each record as a JSON object, False as a line of text.
+    """
     logger = logging.getLogger("hoodoo")
     for handler in list(logger.handlers):
         if isinstance(handler.formatter, (_Lines, _JsonRecords)):

@@ -54,13 +54,13 @@ class WordsParser(argparse.ArgumentParser):
     as_json = False
 
     def error(self, message: str) -> NoReturn:
-        """Print an error, below the usage unless errors are JSON, and exit."""
+        """Print an error about the arguments and exit. The usage is printed first, unless errors are JSON."""
         if self.as_json:
             self.exit(2, f"{self.prog}: error: {message}\n")
         super().error(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Print a message and exit."""
+        """Print a message and exit the process with a status. With `--json`, an error message becomes a JSON object."""
         if self.as_json and status and message:
             said = {"code": "OPTION", "message": message.strip().removeprefix(f"{self.prog}: error: ")}
             message = json.dumps({"error": said}) + "\n"
@@ -81,14 +81,16 @@ class WordsParser(argparse.ArgumentParser):
         self._refuse(f"command {word!r} does not exist", near)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse arguments. Subcommands reject unknown arguments themselves.
+        """Parse arguments, and exit with a suggestion if an argument is unknown.
+
+        Subcommands do this themselves, so that the suggestion is one of their own arguments.
 
         Args:
             args: The arguments. None (default): the arguments of the process.
             namespace: The object that receives the values. None (default): a new one.
 
         Returns:
-            The parsed values, and the unknown arguments for the main parser to reject.
+            The parsed values, and the unknown arguments, which are always empty.
         """
         found, left = super().parse_known_args(args, namespace)
         if left:
@@ -108,7 +110,7 @@ class WordsParser(argparse.ArgumentParser):
         self._refuse(f"there is no option {flag}{place}", plain.get(meant or ""))
 
     def _refuse(self, what: str, near: str | None) -> NoReturn:
-        """Exit with an error message and a suggestion, without the usage."""
+        """Print an error message with a suggestion, without the usage, and exit."""
         self.exit(
             2, f"{self.prog}: error: {what}; {f'did you mean {near}? ' if near else ''}{self.prog} --help lists all\n"
         )

@@ -1,4 +1,4 @@
-"""Argument checks shared by several calls. They check types and bounds, not the meaning of values."""
+"""Checks of argument types and bounds that several public methods share, such as `flag` and `one_of`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.redact import printable
 
 
 class ApplicationVersion(NamedTuple):
-    """The transaction of a commit: an application, its version and its read position.
+    """Transaction of a commit: the application that wrote it, its version and its position in the source.
 
     Attributes:
         application: The name of the application.
@@ -50,7 +50,7 @@ _APPLICATION_MAX = 1_000
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a string can be encoded as UTF-8. Strings with lone surrogates cannot."""
+    """Return whether a string can be encoded as UTF-8, which is False for strings with lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -59,7 +59,11 @@ def is_utf8(text: str) -> bool:
 
 
 def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
-    """Check `transaction` and return it as an ApplicationVersion, or None for None. Raises OptionError."""
+    """Check the argument `transaction` of a write, and convert it to an ApplicationVersion. None stays None.
+
+    Raises:
+        OptionError: The transaction is not an application name with a version and optionally a position.
+    """
     if transaction is None:
         return None
     try:
@@ -82,7 +86,7 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
 
 
 def require_application(name: object) -> None:
-    """Raise OptionError unless `name` is a valid application name."""
+    """Raise OptionError unless `name` is a valid application name: a string of 1 to 1,000 characters."""
     if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
         raise OptionError(
             f"The name of an application must be a string of 1 to {_APPLICATION_MAX:,} characters, got "
@@ -92,7 +96,7 @@ def require_application(name: object) -> None:
 
 
 def require_position(position: object) -> None:
-    """Raise OptionError unless `position` is a non-empty string within the size limit."""
+    """Raise OptionError unless the source position of an application is a non-empty string of at most 64 KiB."""
     if not isinstance(position, str) or not position or not is_utf8(position):
         raise OptionError(
             f"The position of an application must be a non-empty string, such as '{{\"offset\": 42}}', got "
@@ -109,7 +113,15 @@ def require_position(position: object) -> None:
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
-    """Return `value` if it is a finite number of at least `least`, or None if `optional`. Raises OptionError."""
+    """Check that an argument is a number of at least `least`, and return it. Raises OptionError.
+
+    Args:
+        option: The name of the argument.
+        value: The value of the argument.
+        least: The minimum.
+        whole: True accepts only integers. Default False.
+        optional: True (default) also accepts None.
+    """
     fits = (
         optional
         and value is None
@@ -127,7 +139,10 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
 
 
 def port(option: str, value: Any) -> int | None:
-    """Return a server port, 0 for any free port, or None for no server. Raises OptionError."""
+    """Check an argument that is a server port, and return it. Raises OptionError.
+
+    0 means any free port, and None means that no server is started.
+    """
     found = number_from(option, value, 0, whole=True)
     if found is not None and found >= 1 << 16:
         raise OptionError(
@@ -137,16 +152,18 @@ def port(option: str, value: Any) -> int | None:
 
 
 def flag(option: str, value: bool) -> bool:
-    """Return `value` if it is True or False. Raises OptionError."""
+    """Check that an argument is True or False, and return it. Raises OptionError."""
     if not isinstance(value, bool):
         raise OptionError(f"{option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
 def instant_text(value: Any, instead: str = "") -> str:
-    """Return `value` if it is an instant, a string of 17 digits. Raises PositionError.
+    """Check that an argument is an instant, which is a string of 17 digits, and return it. Raises PositionError.
 
-    instead: a sentence for the error message that names the call to use instead.
+    Args:
+        value: The value of the argument.
+        instead: A sentence for the error message that names the call to use instead.
     """
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
@@ -158,7 +175,7 @@ def instant_text(value: Any, instead: str = "") -> str:
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise OptionError unless `value`, passed for `option`, is one of `allowed`."""
+    """Raise OptionError unless the argument `option` has one of the allowed values."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
             f"{option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
@@ -167,19 +184,25 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def meant(value: object, allowed: Sequence[str]) -> str:
-    """Return the sentence " Did you mean ...?" for an invalid value, or '' if no allowed value is similar."""
+    """Return the hint " Did you mean ...?" for an invalid argument value, or '' if no allowed value is similar."""
     near = value_meant(value, allowed) if isinstance(value, str) else None
     return f" Did you mean {near!r}?" if near else ""
 
 
 def value_meant(value: str, allowed: Sequence[str]) -> str | None:
-    """Return the allowed value most similar to `value`, or None if no allowed value is similar."""
+    """Return the allowed value that the caller probably meant by an invalid one, or None if none is similar.
+
+    This is the equivalent of a value that other libraries use, or the most similar value.
+    """
     word = next((one for one in _SAME.get(value.lower(), ()) if one in allowed), None)
     return word or nearest(value, allowed)
 
 
 def takes_tables(function: Callable[..., Any], tables: int) -> bool:
-    """Return whether a function accepts `tables` positional arguments; True if its signature is unavailable."""
+    """Return whether a function can be called with `tables` positional arguments.
+
+    Functions whose signature is unavailable, such as some built-in ones, count as True.
+    """
     try:
         inspect.signature(function).bind(*[None] * tables)
     except TypeError:
@@ -190,7 +213,7 @@ def takes_tables(function: Callable[..., Any], tables: int) -> bool:
 
 
 def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return one name or several names as a tuple, () for None. Raises OptionError."""
+    """Convert an argument that is one name, a list of names or None to a tuple of names. Raises OptionError."""
     found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)
@@ -204,7 +227,7 @@ EVERY_COLUMN = ""
 
 
 def time_units(time_unit: Any) -> dict[str, str]:
-    """Check the argument `time_unit`.
+    """Check the argument `time_unit`, and convert it to time units by column.
 
     Args:
         time_unit: A time unit, or a mapping from columns to time units. None: no unit.

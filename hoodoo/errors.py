@@ -1,4 +1,4 @@
-"""All errors that hoodoo raises, grouped by the action that the caller should take.
+"""Error classes of hoodoo, grouped by the action that the caller should take.
 
     HoodooError
     ├── TryAgainError        the same call may succeed later
@@ -90,19 +90,19 @@ class HoodooError(Exception):
 
 
 class TryAgainError(HoodooError):
-    """Base class of errors after which the same call may succeed later."""
+    """Base class of temporary errors: the same call may succeed if it is repeated later."""
 
     code = "TRY_AGAIN"
 
 
 class CommitConflict(TryAgainError):
-    """Error raised when other writers committed first more often than the retry limit allows."""
+    """Error raised when a write lost to concurrent commits of other writers more often than `max_retries` allows."""
 
     code = "COMMIT_CONFLICT"
 
 
 class CommitUnknown(TryAgainError):
-    """Error raised when the store did not confirm in time that the commit succeeded.
+    """Error raised when the store did not confirm in time that a commit succeeded. Call `resolve` to find out.
 
     `details` has `instant`, `slot` and `nonce`.
 
@@ -135,7 +135,7 @@ class CommitUnknown(TryAgainError):
 
 
 class LockHeld(TryAgainError):
-    """Error raised when an Apache Hudi writer holds the table lock."""
+    """Error raised when a writer of Apache Hudi holds the lock of the table, so that hoodoo cannot commit."""
 
     code = "LOCK_HELD"
 
@@ -150,25 +150,25 @@ class PurgeBlocked(TryAgainError):
 
 
 class SourceChanged(TryAgainError):
-    """Error raised when data of a source was deleted or rewritten during the read."""
+    """Error raised when data of an ingestion source, such as a file, was deleted or rewritten during the read."""
 
     code = "SOURCE_CHANGED"
 
 
 class SourceUnavailable(TryAgainError):
-    """Error raised when a source did not respond before the deadline."""
+    """Error raised when an ingestion source, such as Kafka, did not respond before the deadline."""
 
     code = "SOURCE_UNAVAILABLE"
 
 
 class StoreUnavailable(TryAgainError):
-    """Error raised when the store did not respond before the deadline."""
+    """Error raised when the table's store, such as S3, did not respond before the deadline."""
 
     code = "STORE_UNAVAILABLE"
 
 
 class CallError(HoodooError):
-    """Base class of errors that require a corrected call."""
+    """Base class of errors in a call: its arguments, the path or the environment must be corrected."""
 
     code = "CALL"
 
@@ -213,28 +213,27 @@ class TableNotFound(CallError):
 
 
 class PositionError(CallError):
-    """Error raised when a position does not exist in this table."""
+    """Error raised when a position, such as a slot number or an instant, is invalid or does not exist in the table."""
 
     code = "POSITION"
 
 
 class PredicateError(CallError):
-    """Error raised when a condition cannot be parsed or does not match the columns."""
+    """Error raised when a `where` condition or a check cannot be parsed or does not match the columns."""
 
     code = "PREDICATE"
 
 
 class ExpressionError(CallError):
-    """Error raised when an SQL expression cannot be parsed, does not match the columns, or cannot be evaluated for a
-    row.
-    """
+    """Error raised when an SQL expression cannot be parsed, does not match the columns, or cannot be evaluated."""
 
     code = "EXPRESSION"
 
 
 class ForeignExport(CallError):
-    """Error raised when another writer changed the exported Iceberg or Delta metadata. Pass `rebuild=True` to rebuild
-    it.
+    """Error raised when another writer changed the exported Iceberg or Delta metadata.
+
+    Pass `rebuild=True` to rebuild the metadata.
 
     `details` has `format` and `version` (the version that another writer committed).
     """
@@ -252,24 +251,26 @@ class CatalogRefused(CallError):
 
 
 class SourceLost(CallError):
-    """Error raised when a source no longer has the data after the position of the application, or the position is
-    invalid.
+    """Error raised when unread data was deleted from an ingestion source, or the position in the source is invalid.
+
+    Unread data is the data after the position that the application stored in the table.
     """
 
     code = "SOURCE_LOST"
 
 
 class Overtaken(SourceLost):
-    """Error raised when Apache Hudi's streamer has read beyond the position of an application.
+    """Error raised when Apache Hudi's streamer has read further in a source than the application that continues it.
 
-    The table then already has the next rows. `details` has `application`, and `position`, the position of the streamer.
+    The table then already has the next rows of the application. `details` has `application`, and `position`, the
+    position of the streamer.
     """
 
     code = "OVERTAKEN"
 
 
 class AlreadyCommitted(CallError):
-    """Error raised when an instant to roll back is already completed or rolled back."""
+    """Error raised when `maintenance.rollback` gets an instant that is already completed or rolled back."""
 
     code = "ALREADY_COMMITTED"
 
@@ -281,7 +282,7 @@ class EngineError(CallError):
 
 
 class BucketNotFound(CallError):
-    """Error raised when the bucket does not exist at this endpoint.
+    """Error raised when the bucket of an S3 path does not exist at the endpoint.
 
     `details` has `bucket` and `endpoint`.
     """
@@ -299,7 +300,7 @@ class CredentialsError(CallError):
 
 
 class NoCredentials(CredentialsError):
-    """Error raised when no credentials were found."""
+    """Error raised when no credentials for the store were found, for example in the environment variables."""
 
     code = "NO_CREDENTIALS"
 
@@ -317,7 +318,7 @@ class SignatureRefused(CredentialsError):
 
 
 class DataError(HoodooError):
-    """Base class of errors that require corrected data."""
+    """Base class of errors in the rows of a batch, which must be corrected before they can be written."""
 
     code = "DATA"
 
@@ -347,7 +348,7 @@ class OrderingError(DataError):
 
 
 class CheckFailed(DataError):
-    """Error raised when a row fails a check of the table.
+    """Error raised when a row of a batch does not satisfy a check of the table.
 
     `details` has `check` (its name), `text`, `row` and `key`.
     """
@@ -356,7 +357,7 @@ class CheckFailed(DataError):
 
 
 class TooManyBadRows(DataError):
-    """Error raised when a batch exceeds the limits for bad rows.
+    """Error raised when a batch has more bad rows than the limits of on_bad_rows="quarantine" allow.
 
     `details` has `bad` (at least this many bad rows were found), `rows` (the number of rows in the batch), `quarantine`
     (the path of the table that stores the first bad rows) and `reasons`.
@@ -384,13 +385,13 @@ class KeyNotFound(DataError):
 
 
 class TableError(HoodooError):
-    """Base class of errors that require restoring or upgrading the table, or choosing another one."""
+    """Base class of errors in a stored table, which must be repaired, restored, upgraded or replaced."""
 
     code = "TABLE"
 
 
 class CorruptTable(TableError):
-    """Error raised when stored data differs from what the table recorded."""
+    """Error raised when a file of the table is missing or damaged: its content differs from what the table recorded."""
 
     code = "CORRUPT_TABLE"
 
@@ -402,31 +403,31 @@ class UnsupportedTable(TableError):
 
 
 class StoreRefused(TableError):
-    """Error raised when the store does not support what commits need, or its clock differs from the local clock."""
+    """Error raised when a store lacks an operation that commits need, or its clock differs from the local clock."""
 
     code = "STORE_REFUSED"
 
 
 class StoreFull(TableError):
-    """Error raised when the store is full."""
+    """Error raised when the disk or the store does not have enough space left for a write."""
 
     code = "STORE_FULL"
 
 
 class StoreDenied(TableError):
-    """Error raised when the store denies a read or a write, or the file system is read-only."""
+    """Error raised when the process is not permitted to read or write the store, or the file system is read-only."""
 
     code = "STORE_DENIED"
 
 
 class SnapshotExpired(TableError):
-    """Error raised when cleaning deleted the snapshot at the position."""
+    """Error raised when the snapshot at a position is no longer readable, because cleaning deleted its files."""
 
     code = "SNAPSHOT_EXPIRED"
 
 
 class RangeUndone(TableError):
-    """Error raised when another engine rolled back the position."""
+    """Error raised when the commit at a position, such as the start of a change read, was undone by another engine."""
 
     code = "RANGE_UNDONE"
 
@@ -438,6 +439,6 @@ class TableReplaced(TableError):
 
 
 class Fenced(TableError):
-    """Error raised when another process rolled back this write attempt."""
+    """Error raised when another process rolled back this write while it was running."""
 
     code = "FENCED"

@@ -251,12 +251,12 @@ _ARGUMENTS: Mapping[str, str] = {
 
 
 def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> str:
-    """Return the AttributeError message for an unknown attribute name.
+    """Return the message of an AttributeError, with a suggestion for the unknown attribute name.
 
     Args:
         name: The unknown name.
-        kind: The class.
-        what: The noun for its objects in the message.
+        kind: The class of the object.
+        what: The noun for the object in the message, such as 'table'.
         instead: Suggested calls by unknown name.
     """
     said = f"A {what} has no {name!r}"
@@ -321,7 +321,7 @@ def explained(kind: C) -> C:
 
 
 def argument_meant(word: str, known: Sequence[str]) -> str | None:
-    """Return the argument in `known` that corresponds best to `word`, or None if no argument is similar."""
+    """Return the known argument that a caller probably meant by an unknown one, or None if none is similar."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     ours = _ARGUMENTS.get(word) or _ARGUMENTS.get(plain, "")
     return next((one for one in ours.split() if one in known), None) or nearest(plain, known)

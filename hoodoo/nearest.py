@@ -1,4 +1,4 @@
-"""Search for the existing names that are most similar to an unknown name."""
+"""Suggestions for misspelled names: search for the existing names that are most similar to an unknown name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the second half of an unknown-name error: a similar name, or a list of the existing names."""
+    """Return a hint for an error about an unknown name: 'did you mean ...?', or a list of the existing names."""
     there = list(known)
     near = nearest(name, there, likeness)
     if near:
@@ -38,14 +38,14 @@ def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def listed(known: Iterable[str]) -> str:
-    """Return names as a list for an error message: the first names, and the number of further names."""
+    """Join names with commas for an error message, which shows at most 20 names and the number of the others."""
     there = list(known)
     more = len(there) - _SHOWN
     return ", ".join(there[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def by_likeness(name: str, known: Iterable[str]) -> list[str]:
-    """Return the existing names, sorted by decreasing similarity to `name`."""
+    """Sort existing names by their similarity to `name`, most similar first."""
 
     def unlike(one: str) -> float:
         return -difflib.SequenceMatcher(None, name[:_READ].lower(), one.lower()).ratio()

@@ -1,4 +1,4 @@
-"""HTML representations for notebooks: a title, and a table with escaped cells."""
+"""HTML output for notebooks: paragraphs, and tables with a title and escaped cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CELL = 200  # maximum number of characters
 
 
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Return an HTML table with at most `rows_max` rows, and the number of omitted rows below it."""
+    """Return an HTML table with a title and at most `rows_max` rows. The number of omitted rows is shown below it."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)
@@ -24,7 +24,7 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def html_text(text: str) -> str:
-    """Return a string as an HTML paragraph."""
+    """Return a string as an HTML paragraph, escaped and with secrets redacted."""
     return f"<p>{_text(text)}</p>"
 
 

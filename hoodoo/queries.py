@@ -1,6 +1,6 @@
-"""`hoodoo.sql`: Spark SQL statements on tables, or DuckDB queries over tables. The first argument determines the
-engine.
+"""Public function `hoodoo.sql`, which runs Spark SQL statements on tables, or DuckDB queries over tables.
 
+The first argument determines the engine.
 Spark SQL refers to tables by path, and DuckDB by argument name. DuckDB gets each table as a lazy dataset, so that the
 query only reads the columns and files that it needs.
 """
@@ -43,7 +43,7 @@ def sql(
     rewrite: bool | Table | Rows = False,
     **tables: Table | Rows,
 ) -> DataFrame | duckdb.DuckDBPyRelation:
-    """Run a Spark SQL statement or a DuckDB query.
+    """Run a Spark SQL statement, or a DuckDB query over tables and reads.
 
     `sql(spark, text)` runs a Spark SQL statement, which refers to a hoodoo table as hoodoo.`path`. A path is a local
     folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE TABLE, ALTER TABLE,
@@ -118,7 +118,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
 
 
 def _require_distinct(names: Iterable[str]) -> None:
-    """Raise OptionError if two names differ only in case, because DuckDB would read one table for both."""
+    """Raise OptionError if two table names differ only in case, because DuckDB ignores case in names."""
     found: dict[str, str] = {}
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:
@@ -141,7 +141,12 @@ def _rows(name: str, given: Any) -> Rows:
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
-    """Return the kind of the query. Raises OptionError for other statements, ExpressionError for invalid Unicode."""
+    """Return the kind of a DuckDB query: 'SELECT', 'MULTI' or 'EXPLAIN'.
+
+    Raises:
+        OptionError: The text is not a single query.
+        ExpressionError: The text contains invalid Unicode.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -162,7 +167,7 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
-    """Raise OptionError for an argument that the query does not use, because it would be ignored silently."""
+    """Raise OptionError if a DuckDB query does not use one of the tables passed to it, because of a probable typo."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except sqlglot.errors.SqlglotError:

@@ -1,4 +1,4 @@
-"""Removal of secrets from text that people or logs may see."""
+"""Removal of secrets, such as passwords and tokens, from text for logs, error messages and terminals."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ _VISIBLE = 200
 
 
 def redact(text: str) -> str:
-    """Return `text` with the user part of URLs and the values of secret-looking names replaced by ***."""
+    """Replace logins in URLs, and values after names such as 'password', with *** in a string."""
     if "://" in text:
         text = _USERINFO.sub("***@", text)
     return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:
-    """Return user data for a log line or an error message: without control characters, and truncated to `limit`
-    characters.
-    """
+    """Format user data for a log or an error message: without control characters, cut off after `limit` characters."""
     try:
         text = ascii(value) if not isinstance(value, str) else repr(value)
     except Exception:  # a huge number, or an object whose repr fails

@@ -16,7 +16,10 @@ CELL = 60  # maximum number of characters in a cell
 
 
 def safe(value: object, limit: int = 0) -> str:
-    """Return `value` as a string without control characters and secrets, truncated to `limit` characters (0: never)."""
+    """Format a value for a terminal: without control characters and secrets, cut off after `limit` characters.
+
+    0 means no limit.
+    """
     return _escaped(redact("" if value is None else str(value)), limit)
 
 
@@ -45,17 +48,16 @@ def cell(value: object) -> str:
 
 
 def console(error: bool = False) -> Console:
-    """Return a console that writes to standard output or to standard error."""
+    """Create a rich console for standard output, or for standard error if `error` is True."""
     stream = sys.stderr if error else sys.stdout
     wide = None if stream.isatty() else 1 << 16  # a file has unlimited width
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
 
 
 def data_cell(value: object, limit: int) -> str:
-    """Format a value of a table row.
+    """Format a value from a row of a hoodoo table for a terminal, cut off after `limit` characters. 0: no limit.
 
-    Nothing is redacted, because user data may look like a secret. Text is truncated to `limit` characters (0: no
-    limit).
+    Nothing is redacted, because user data may look like a secret.
     """
     if value is None or isinstance(value, (bool, dt.datetime)):
         return cell(value)

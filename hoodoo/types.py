@@ -1,4 +1,4 @@
-"""Types of the arguments and results of public calls, for annotations.
+"""Public types of arguments and results, such as `ArrowLike` and `WriteResult`, for type annotations.
 
 For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def load(batch: ArrowLike) -> WriteResult:
 ...`.

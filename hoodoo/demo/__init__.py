@@ -1,1 +1,1 @@
-"""`hoodoo demo`: the job that hoodoo is for, on a year of real flights."""
+"""Command `hoodoo demo`: an example job that keeps a table of flights up to date, with real data of a year."""

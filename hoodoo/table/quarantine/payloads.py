@@ -31,8 +31,8 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
         config: The current table configuration, whose types are used to parse JSON and CSV.
 
     Yields:
-        Indices of rows whose payloads have equal columns, and these payloads as one table. Payloads that cannot be
-        decoded are skipped.
+        Indices of consecutive rows whose payloads have equal columns, and these payloads as one table. Payloads that
+        cannot be decoded are skipped.
     """
     cut = rows["payload_cut"].to_pylist()
     payloads = (

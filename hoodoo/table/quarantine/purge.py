@@ -26,7 +26,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Permanently delete the quarantine rows whose key is purged from the table, whether replayed, dropped or new.
+    """Purge the quarantine rows whose key is purged from the table, in any state: new, replayed or dropped.
 
     Args:
         target: The table that owns the quarantine.

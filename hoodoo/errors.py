@@ -96,7 +96,7 @@ class TryAgainError(HoodooError):
 
 
 class CommitConflict(TryAgainError):
-    """Error raised when a write lost to concurrent commits of other writers more often than `max_retries` allows."""
+    """Error raised when a commit fails because other writers committed first more often than the retry limit allows."""
 
     code = "COMMIT_CONFLICT"
 
@@ -427,7 +427,7 @@ class SnapshotExpired(TableError):
 
 
 class RangeUndone(TableError):
-    """Error raised when the commit at a position, such as the start of a change read, was undone by another engine."""
+    """Error raised when a position is no longer valid, because another engine rolled back the commit at it."""
 
     code = "RANGE_UNDONE"
 

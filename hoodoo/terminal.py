@@ -30,7 +30,7 @@ def _escaped(text: str, limit: int) -> str:
 
 
 def cell(value: object) -> str:
-    """Format a value for a table that people read.
+    """Format a value for a cell of a terminal table.
 
     Integers have thousands separators, times are in ISO 8601, and null is a dot.
     """

@@ -79,7 +79,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """Return the slots whose snapshots must stay readable during a read: its end and, if it compares two, its start.
+    """Return the slots whose snapshots must stay readable during a read: its last slot, or the two that it compares.
 
     Args:
         table: The table.

@@ -216,7 +216,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Return whether the scan keeps all rows for which Spark evaluates a condition as true, also with NaN.
+    """Return whether a scan with this condition returns every row that Spark would keep, including rows with NaN.
 
     Spark sorts NaN above all numbers.
     """

@@ -107,9 +107,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the read limit that Spark passes to `latestOffset`, where it shows whether the options have a limit.
+        """Return a row limit if the options limit the size of a micro-batch, otherwise no limit.
 
-        Spark cannot limit commits, and supports only one limit at a time.
+        Spark passes it to `latestOffset`, which then applies the limits in the options. Spark itself cannot limit
+        commits, and supports only one limit at a time.
 
         Returns:
             A limit of rows if the options contain any limit, otherwise no limit.

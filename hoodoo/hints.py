@@ -44,7 +44,7 @@ TABLE: Mapping[str, str] = {
     "load_with_datetime": "scan(as_of=...)",
     "as_of": "scan(as_of=...)",
     "time_travel": "scan(as_of=...)",
-    "alter_columns": "add_column, rename_column, drop_column, widen_column, move_column and make_nullable",
+    "alter_columns": "alter.add_column(...), alter.rename_column(...) and the other methods of alter",
     "add_columns": "alter.add_column(name, type)",
     "with_columns": "update({column: expression}), or alter.add_column(name, type) for a new one",
     "add_constraint": "set_checks({name: condition})",

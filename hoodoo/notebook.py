@@ -23,11 +23,6 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
     return f"<p>{_text(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def html_text(text: str) -> str:
-    """Return a string as an HTML paragraph, escaped and with secrets redacted."""
-    return f"<p>{_text(text)}</p>"
-
-
 def cut(text: str, characters: int) -> str:
     """Return `text`, truncated with an ellipsis if it is longer than `characters`."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

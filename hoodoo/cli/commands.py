@@ -230,7 +230,7 @@ def _savepoint(given: argparse.Namespace, out: Out) -> None:
         )
     elif given.delete:
         table.savepoints.delete(given.name)
-        out.document({"given_up": given.name})
+        out.document({"deleted": given.name})
     else:
         cursor = table.savepoints.create(given.name, given.as_of)
         out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})

@@ -18,6 +18,7 @@ from hoodoo.errors import PredicateError
 from hoodoo.readers.predicate import text as grammar
 from hoodoo.readers.predicate.tree import And, Compare, In, Not, Or, Predicate
 from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, replaced
+from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
 
@@ -85,8 +86,8 @@ def show_newest(spark: SparkSession, path: str) -> None:
         spark: The session.
         path: The path of the table.
     """
-    for name, at in names_of(spark).items():
-        if at == path:
+    for name, location in names_of(spark).items():
+        if location == path or open_store(location).uri == open_store(path).uri:  # a path has several spellings
             open_table(path).scan().to_spark(spark).createOrReplaceTempView(name)
 
 

@@ -35,7 +35,6 @@ from hoodoo.table.reading import Readable
 from hoodoo.table.snapshots import Restorable
 from hoodoo.table.writing import Writable
 from hoodoo.timeline.environment import SYSTEM, Environment
-from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import hoodie_properties, original_names, table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
@@ -473,12 +472,6 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
     def __reduce__(self) -> tuple[type[Table], tuple[Store]]:
         return Table, (self.handle.store,)
 
-    @property
-    def _history(self) -> History:
-        """Alias of `handle.history`, for programs written before `handle` existed."""
-        return self.handle.history
-
-    # ---- what it is
     @property
     def name(self) -> str:
         """The name of the table, from its table properties."""

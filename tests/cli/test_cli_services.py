@@ -290,7 +290,7 @@ def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine:
     assert sorted(map(str, lines("scan", trips, "--as-of", "end-of-day"))) == before and lines("scan", trips) == []
     assert machine("restore", trips, "end-of-day")["inserted"] == 3
     assert sorted(map(str, lines("scan", trips))) == before
-    assert machine("savepoint", trips, "end-of-day", "--delete") == {"given_up": "end-of-day"}
+    assert machine("savepoint", trips, "end-of-day", "--delete") == {"deleted": "end-of-day"}
     code, _, err = run("savepoint", trips, "end-of-day", "--delete", "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "POSITION")
 

@@ -307,6 +307,8 @@ def test_create_table_makes_a_table_and_with_a_name_a_view(session: Any, tmp_pat
     text = "SELECT trips_here.id FROM trips_here WHERE trips_here.id = 1 AND trips_here.id IN (TABLE x)"
     assert said(hoodoo.sql(session, f"WITH x AS (SELECT id FROM trips_here) {text}")) == [(1,)]
     hoodoo.sql(session, "UPDATE trips_here SET trips_here.d = 1 WHERE trips_here.id = 1")
+    hoodoo.sql(session, f"UPDATE hoodoo.`{tmp_path}/./made` SET d = 2 WHERE id = 1")  # another spelling of the path
+    assert said(session.sql("SELECT CAST(d AS int) FROM trips_here")) == [(2,)]
     made.delete(where="id = 1")
     assert said(hoodoo.sql(session, "SELECT id FROM Trips_Here t WHERE t.id > 0")) == []
     assert said(hoodoo.sql(session, "WITH trips_here AS (SELECT 5) SELECT * FROM trips_here")) == [(5,)]

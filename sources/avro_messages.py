@@ -1,4 +1,4 @@
-"""Decoder for Avro messages. A message is a zero byte, the schema id in four bytes, and a record.
+"""Decoder for Avro messages: a zero byte, the schema id in four bytes, and the encoded record.
 
 Messages of one schema are decoded together, column by column. If that fails, they are split in halves until each bad
 message is alone. A record must end at the end of its message.
@@ -28,7 +28,7 @@ from hoodoo.sources.wanted_rows import Numbered, WantedRows
 from hoodoo.writers.batches.cast import cast, unfit_rows
 
 HEAD = 5
-"""Number of bytes before the record."""
+"""Number of bytes before the encoded record: a zero byte and the schema id."""
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
 """Columns to read from a schema: index, name in the rows, and the type for values without a single Avro type."""
@@ -36,21 +36,21 @@ _UNFIT = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, Arithme
 
 
 class AvroReader:
-    """Reader of messages with schemas from a registry."""
+    """Reader of Avro messages, which finds their schemas by the schema ids in the messages."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
         self._refused = dict[int, str]()
 
     def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, Spans]]:
-        """Group messages by their schemas.
+        """Group Avro messages by schema, so that the messages of each schema can be decoded together.
 
         Args:
             messages: The messages.
-            note: Called with the position of each message without a valid schema, and the reason.
+            note: Called with the index of each message without a valid schema, and the reason.
 
         Yields:
-            A schema, the positions of its messages, in order, and their records.
+            A schema, the indexes of its messages in ascending order, and their encoded records.
 
         Raises:
             SourceUnavailable: The registry does not answer.
@@ -78,7 +78,7 @@ class AvroReader:
             yield schema, where, Spans(raw[:-HEAD], starts[where] + HEAD, ends[where])
 
     def _schema(self, number: int) -> MessageSchema:
-        """Return the schema with an id. A rejected schema is requested only once."""
+        """Return the parsed schema with an id. A rejected schema is requested only once."""
         if number in self._refused:
             raise DataError(self._refused[number], schema=number)
         try:
@@ -89,21 +89,21 @@ class AvroReader:
 
 
 class Spans:
-    """Records of one schema, with the start and the end of each record in a buffer."""
+    """Encoded Avro records of one schema: a buffer, with the start and the end of each record."""
 
     def __init__(self, raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         self._raw, self._starts, self._ends = raw, starts, ends
 
     def rows(self, schema: MessageSchema, picked: Picked, note: Note) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Decode the records.
+        """Decode the records. Records that are invalid are reported through `note` and left out.
 
         Args:
             schema: The schema of the records.
             picked: The columns to read.
-            note: Called with the position of each invalid record, and the reason.
+            note: Called with the index of each invalid record, and the reason.
 
         Yields:
-            Rows, and the position of each row among the records.
+            Rows, and the index of each row's record.
         """
         if len(self._starts):
             yield from self._halved(schema, picked, 0, len(self._starts), note)
@@ -145,7 +145,7 @@ class Spans:
         return pa.table([found[name] for name in names], [name for _, name, _ in picked])
 
     def _by_value(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """Decode the records one by one, with fastavro."""
+        """Decode the records one by one with fastavro, for schemas with fields that lack a single Arrow type."""
         view, values = memoryview(self._raw.data), list[Any]()
         for start, end in zip(self._starts[low:high].tolist(), self._ends[low:high].tolist(), strict=True):
             stream = BytesIO(view[start:end])
@@ -169,23 +169,23 @@ def _column(values: list[object], column: AvroColumn, kind: pa.DataType | None) 
 
 
 class AvroDecoder(WantedRows):
-    """Decoder of messages into rows with the columns of a table."""
+    """Decoder of Avro messages into rows with the columns of a table."""
 
     def __init__(self, topic: str, columns: pa.Schema, unknown: bool, schemas: AvroSchemas) -> None:
-        """Create a decoder.
+        """Create a decoder for the Avro messages of a topic.
 
         Args:
-            topic: The name of the topic in errors.
+            topic: The name of the topic, for errors.
             columns: The columns of the table, as in `WantedRows`.
-            unknown: True to read other columns too, as in `WantedRows`. They get the types of the schema. Columns
+            unknown: True to also read columns that the table does not have. They get the types of the schema. Columns
                 without a single type are left out.
-            schemas: The schemas of the registry.
+            schemas: The cache of Avro schemas.
         """
         super().__init__(columns, unknown)
         self._topic, self._reader = topic, AvroReader(schemas)
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode messages.
+        """Decode Avro messages to rows. Invalid messages are collected in `bad`.
 
         Args:
             messages: The numbers and bytes of the messages.
@@ -215,9 +215,9 @@ class AvroDecoder(WantedRows):
             yield from in_order(self._topic, parts, self.columns)
 
     def _fitted(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
-        """Convert `rows` of the messages at `where` to the types of the table.
+        """Convert decoded rows to the column types of the table, and drop rows with values that do not match.
 
-        Rows of several schemas then have equal types.
+        Rows of several schemas then have equal types. `where` contains the index of each row's message.
         """
         for name in rows.column_names:
             if name not in self.columns.names or rows[name].type == self.columns.field(name).type:
@@ -238,7 +238,7 @@ class AvroDecoder(WantedRows):
         return rows, where
 
     def _unfit(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
-        """Return the positions of the values that do not match a column, and the reasons.
+        """Find the values that cannot be converted to the type of a table column: the reason by row index.
 
         If the error concerns the type of the column, these are all non-null values.
         """
@@ -250,7 +250,7 @@ class AvroDecoder(WantedRows):
         return {at: f"Column {field.name!r}: {text} is not a valid {field.type}" for at, text in shown.items()}
 
     def _picked(self, schema: MessageSchema) -> Picked:
-        """Return the columns of a schema to read, with the names of the table."""
+        """Choose the fields of a schema to decode, and map former names (aliases) to the column names of the table."""
         found, taken = list[tuple[int, str, pa.DataType | None]](), set[str]()
         known, own = {*self.columns.names, IS_DELETED}, {column.name for column in schema.columns}
         for at, column in enumerate(schema.columns):
@@ -266,18 +266,18 @@ class AvroDecoder(WantedRows):
 
 
 def _at(where: np.ndarray, note: Note) -> Note:
-    """Return a function that calls `note` with positions in `where` instead of positions in the messages."""
+    """Wrap the callback `note`, and translate each record index into the message index at that position of `where`."""
     return lambda at, why: note(int(where[at]), why)
 
 
 def in_order(
     topic: str, parts: Sequence[tuple[pa.Table, list[int]]], columns: pa.Schema
 ) -> Iterator[tuple[pa.Table, list[int]]]:
-    """Sort rows of several schemas in the order of their messages.
+    """Merge rows that were decoded per schema, and sort them in the order of their messages.
 
     Args:
-        topic: The name of the topic in errors.
-        parts: Rows, and the number of each row's message.
+        topic: The name of the topic, for errors.
+        parts: Tables of rows, and the number of each row's message.
         columns: The columns of the table, used for an empty result.
 
     Yields:

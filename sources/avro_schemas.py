@@ -1,8 +1,8 @@
-"""Avro schemas of a registry, converted for decoding: bounded in size, without named references, column by column.
+"""Conversion of untrusted Avro schemas to a safe form for decoding: limited in size, without named references.
 
-Schemas are untrusted input, and a message may name any schema in the registry. Each schema is therefore expanded first:
-a reference is replaced by the type that it names. Types that could make a short message endless are rejected: a type
-that contains itself, and items of zero bytes.
+A message may name any schema in the registry. Each schema is therefore expanded first: a reference is replaced by the
+type that it names. Types that could make a short message endless are rejected: a type that contains itself, and items
+of zero bytes.
 
 The fields are then mapped to Arrow types. A field without an Arrow type, such as a union of three types, is read by
 fastavro and converted to the type of the table's column.
@@ -33,12 +33,12 @@ _TOLD = ("connect.name", "connect.parameters")
 
 @dataclass(frozen=True)
 class AvroColumn:
-    """A field of the message record.
+    """Field of the Avro record in a message, with its Arrow type.
 
     Attributes:
         name: The name of the field.
         aliases: Former names of the field.
-        node: The expanded type, without named references.
+        node: The Avro type of the field, without references to named types.
         type: The Arrow type, or None if it depends on the values.
     """
 
@@ -50,12 +50,12 @@ class AvroColumn:
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """The schema of messages.
+    """Parsed Avro schema of messages, prepared for decoding.
 
     Attributes:
         columns: The fields of the record, in order.
-        record: The record type if all messages can be decoded together, otherwise None.
-        by_value: The record type for fastavro, with fields named 'f0', 'f1', ...
+        record: The record type for decoding all messages together, or None if a field lacks an Arrow type.
+        by_value: The record type for decoding messages one by one with fastavro. Its fields are named 'f0', 'f1', ...
     """
 
     columns: tuple[AvroColumn, ...]
@@ -64,17 +64,17 @@ class MessageSchema:
 
 
 class SchemaTexts(Protocol):
-    """Interface of an object that returns the text of schemas, such as a schema registry."""
+    """Interface of an object that returns Avro schemas by id, such as a schema registry."""
 
     def schema(self, number: int) -> list[str]:
-        """Return the texts of a schema, as `SchemaRegistry.schema` does."""
+        """Return the Avro schema with an id as JSON strings, as `SchemaRegistry.schema` does."""
 
 
 class AvroSchemas:
-    """Cache of the schemas of a registry. Each schema is parsed once."""
+    """Cache of parsed Avro schemas from a registry. Each schema is parsed once."""
 
     def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
-        """Create a cache.
+        """Create an empty cache.
 
         Args:
             registry: The registry that returns the schemas.
@@ -85,11 +85,11 @@ class AvroSchemas:
         self._known = dict[int, MessageSchema | str]()
 
     def texts(self, number: int) -> list[str]:
-        """Return the texts of a schema, as `SchemaRegistry.schema` does."""
+        """Return the Avro schema with an id as JSON strings, as `SchemaRegistry.schema` does."""
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Return a schema.
+        """Return the parsed Avro schema with an id. A schema that cannot be decoded is remembered as an error.
 
         Args:
             number: The schema id.
@@ -118,15 +118,15 @@ class AvroSchemas:
 
 
 def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
-    """Parse a schema.
+    """Parse an Avro schema of messages, and map its fields to Arrow types.
 
     Args:
-        texts: The texts of the referenced schemas, each before the schemas that refer to it, and last the text of the
-            schema.
-        times: Conversion of times, as in `AvroSchemas`.
+        texts: The schema as JSON strings: the referenced schemas, each before the schemas that refer to it, and last
+            the schema itself.
+        times: True to convert values with logical time types to times, as in `AvroSchemas`.
 
     Returns:
-        The schema.
+        The parsed schema.
 
     Raises:
         DataError: The schema is invalid, or rows cannot be decoded with it.
@@ -174,7 +174,7 @@ def _json(text: str) -> Any:
 
 
 def _type(field: dict[str, Any]) -> AvroType | None:
-    """Return the Arrow type of a single field, or None."""
+    """Map an Avro field to its Arrow type. Returns None if the type depends on the values."""
     try:
         return parse_record({"type": "record", "name": "one", "fields": [{**field, "name": "f"}]}).children[0][1]
     except TableError:
@@ -182,7 +182,7 @@ def _type(field: dict[str, Any]) -> AvroType | None:
 
 
 def _inexact(node: Any) -> Any:
-    """Return a type for fastavro with decimals as bytes, because fastavro rounds decimals."""
+    """Replace decimals by bytes in an Avro type for fastavro, because fastavro rounds decimals."""
     if isinstance(node, list):
         return [_inexact(one) for one in node]
     if not isinstance(node, dict):
@@ -196,7 +196,7 @@ def _inexact(node: Any) -> Any:
 
 
 class _WritingOut:
-    """Expansion of schemas. It remembers the named types of all schemas so far."""
+    """Expansion of Avro schemas: replaces each reference to a named type by the type. It remembers all named types."""
 
     def __init__(self, times: bool) -> None:
         self._times = times
@@ -204,12 +204,12 @@ class _WritingOut:
         self._open, self._nodes, self._names = set[str](), 0, count()
 
     def written(self, schema: Any) -> Any:
-        """Return a schema without named references. Raises DataError."""
+        """Replace each reference to a named type in a schema by the type. Raises DataError if the schema is unsafe."""
         self._nodes = 0
         return self._node(schema, "", 0, False)
 
     def _node(self, avro: Any, space: str, depth: int, repeated: bool, branch: bool = False) -> Any:
-        """Expand a type.
+        """Expand an Avro type, which may be nested.
 
         `repeated` is True inside an array or a map. `branch` is True for a type of a union.
         """
@@ -287,7 +287,7 @@ class _WritingOut:
 
     # ---- logical types
     def _told(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """Return `found` with the logical type of `avro`, if a reader needs it."""
+        """Copy the logical type from `avro` to `found`, if decoding needs it."""
         logical, base = avro.get("logicalType"), found["type"]
         if avro.get("connect.name") == _CONNECT_DECIMAL and base == "bytes":
             logical = "decimal"

@@ -1,4 +1,4 @@
-"""Collector of bad messages and bad lines of a source, up to a maximum number."""
+"""Collector of the messages or lines of a source that could not be decoded, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ DETAIL_MAX = 500
 
 
 class BadMessages:
-    """The bad messages, or lines, of one part of a source.
+    """Collector of the messages or lines that could not be decoded in one part of a batch.
 
     Attributes:
-        kept: Function that returns the form of a message for the quarantine, from its number and its bytes. None: the
-            original bytes are stored.
+        kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine
+            stores the original bytes.
     """
 
     def __init__(self, where: str, most: int, place: Callable[[int, bytes], str]) -> None:
-        """Create an empty collector.
+        """Create an empty collector of bad messages.
 
         Args:
-            where: The file or the topic, for errors.
+            where: The name of the file or topic, for errors.
             most: The maximum number of bad messages. One more raises TooManyBadRows.
-            place: Returns the location of a message from its number and bytes. The location must be equal each time the
-                message is read, and differ for other bytes.
+            place: Function that returns the location of a message in the source from its number and bytes. The location
+                must be equal each time the message is read, and differ for other bytes.
         """
         self.where, self.most, self.place = where, most, place
         self.kept: Callable[[int, bytes], bytes] | None = None
         self.found: list[dict[str, object]] = []
 
     def note(self, number: int, detail: str, payload: bytes, reason: str = "decode") -> None:
-        """Add a bad message. Raises TooManyBadRows, whose `details` contain all bad messages so far as `found`."""
+        """Add a bad message, located by its number. Raises TooManyBadRows if there are more than the maximum.
+
+        The `details` of the error contain all bad messages so far as `found`.
+        """
         kept = self.kept(number, payload) if self.kept else None
         self.note_at(self.place(number, payload), detail, payload, reason, kept)
 
     def note_at(
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
-        """Add a bad message with the location `place`. Raises TooManyBadRows."""
+        """Add a bad message at the location `place`. Raises TooManyBadRows if there are more than the maximum."""
         said = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
         self.found.append({"place": place, "reason": reason, "detail": said, "payload": payload, "kept": kept})
         if len(self.found) > self.most:
@@ -56,14 +59,15 @@ class BadMessages:
             )
 
     def table(self) -> pa.Table:
-        """Return all bad messages, with the schema BAD.
+        """Return all collected bad messages as a table with the schema BAD.
 
-        The schema is REPLAYABLE if the quarantine stores one of the messages in another form.
+        The schema is REPLAYABLE if the quarantine stores at least one message in another encoding than its original
+        bytes.
         """
         replayable = any(one["kept"] is not None for one in self.found)
         return pa.Table.from_pylist(self.found, REPLAYABLE if replayable else BAD)
 
 
 def said(problem: BaseException) -> str:
-    """Return the message of an error in one line."""
+    """Return the message of an exception, shortened to its first line."""
     return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]

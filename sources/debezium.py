@@ -1,4 +1,4 @@
-"""Decoder for Debezium change events, which returns the new version of each row, or its delete.
+"""Decoder that converts Debezium change events to rows to upsert and rows to delete.
 
 An event contains an image of the row after the change. For a delete, only the key of the message is used, because the
 image before the delete may contain placeholders. If the table has the column `_event_lsn` or `_event_seq`, it gets the
@@ -52,12 +52,13 @@ _ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decoder of the events of one topic into rows with the columns of a table.
+    """Decoder of the Debezium events of one Kafka topic into rows with the columns of a table.
 
     Attributes:
-        unavailable: The placeholder string for a value that was not sent.
-        units: Units of times without a unit in the schema, by column, as `hoodoo.arguments.time_units` returns them.
-        added: Function that returns the columns added by the broker, from the number of a message. None: no columns.
+        unavailable: The placeholder string that Debezium sends for an unchanged large value.
+        units: Units of times without a unit in the event's schema, by column, as `hoodoo.arguments.time_units` returns
+            them.
+        added: Function that returns the broker's columns (`_kafka_...`) for the number of a message. None: no columns.
     """
 
     unavailable = UNAVAILABLE
@@ -67,17 +68,17 @@ class DebeziumDecoder:
     def __init__(
         self, topic: str, columns: pa.Schema, unknown: bool, placing: Placing, truncate: str, before: str = EVENT
     ) -> None:
-        """Create a decoder.
+        """Create a decoder for the events of one topic.
 
         Args:
-            topic: The name of the topic in errors.
+            topic: The name of the topic, for errors.
             columns: The columns of the table.
-            unknown: True to read other columns than `columns`, too.
+            unknown: True to also read columns that the table does not have.
             placing: The key, partition and ordering columns of the table.
             truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'. With 'delete', `emptied` is the number
                 of the last truncate message.
-            before: The source of a row's former partition: the 'event', or a 'lookup' in the table. `unplaced` is True
-                if a lookup is needed.
+            before: Origin of a row's former partition: the 'event', or a 'lookup' in the table. `unplaced` is True if a
+                lookup is needed.
 
         Raises:
             ColumnError: The table is ordered by a column that events do not contain, or `_event_lsn` or `_event_seq` is
@@ -113,22 +114,22 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Columns of events that were left out so far."""
+        """Names of the event columns that were left out so far, because the table does not have them."""
         return self._reader.left_out
 
     @property
     def skipped(self) -> int:
-        """The number of messages so far that change no row."""
+        """Number of messages so far that change no row, such as heartbeats and ignored truncates."""
         return self._reader.skipped + self._passed_over
 
     # ---- messages
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode events.
+        """Decode change events to rows. Invalid events are collected in `bad`.
 
         Args:
-            numbers: The numbers of the messages with a value, in order.
+            numbers: The numbers of the messages that have a value, in ascending order.
             keys: The keys of these messages.
             values: The values of these messages.
             bad: Collects the invalid events.
@@ -137,7 +138,8 @@ class DebeziumDecoder:
             Rows in the order of the events, and the number of each row's message.
 
         Raises:
-            DataError: The table cannot follow the topic.
+            DataError: The events cannot be applied to the table: their key differs, or they lack the former partition
+            or the log position of a row.
         """
         bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
@@ -151,7 +153,7 @@ class DebeziumDecoder:
                     yield from self._rows(events, said, bad)
 
     def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
-        """Return a function that encodes a message and its key for the quarantine."""
+        """Return a function that encodes a message for the quarantine, with its key and the decoder's settings."""
 
         def kept(number: int, value: bytes) -> bytes:
             key = keys[bisect_left(numbers, number)]
@@ -162,16 +164,16 @@ class DebeziumDecoder:
 
     @cached_property
     def _assumed(self) -> Mapping[str, Said]:
-        """Column descriptions for times whose unit the caller gave. Raises ColumnError."""
+        """Column descriptions for times whose unit the user has set. Raises ColumnError for an unsuitable column."""
         return assumed(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
-        """Return the registry schemas that decode an event, or None if the event needs no registry."""
+        """Return the registry schemas that a quarantined event needs for a replay, or None if it needs no registry."""
         return None
 
     # ---- rows
     def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Convert events to rows."""
+        """Convert decoded events to rows to upsert or delete, and the number of each row's message."""
         said = with_units(said, self._assumed)
         ops = events.op
         is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
@@ -200,7 +202,7 @@ class DebeziumDecoder:
             yield table, [events.of.numbers[at] for at in rows.tolist()]
 
     def _learn(self, said: Mapping[str, Said]) -> None:
-        """Add new columns with the types of a schema, if new columns are requested."""
+        """Add the columns of an event's schema that the table does not have, if such columns are requested."""
         if self.unknown:
             for name, one in said.items():
                 if name not in self._known and name not in _ORDERS and (kind := kind_of(one)) is not None:
@@ -209,7 +211,7 @@ class DebeziumDecoder:
     def _values(
         self, columns: Mapping[str, pa.Array], said: Mapping[str, Said], keep: np.ndarray, bad_rows: dict[int, str]
     ) -> dict[str, pa.Array]:
-        """Return the values of rows in the types of the table.
+        """Convert event values to the column types of the table.
 
         Adds an entry to `bad_rows` for each row of `keep` whose value does not match.
         """
@@ -239,7 +241,7 @@ class DebeziumDecoder:
         return made
 
     def _not_sent(self, events: Events) -> dict[str, pa.Array]:
-        """Return the marker columns for values that were not sent.
+        """Create the marker columns that show which column values the database left out of each event.
 
         An update then keeps the stored value, and a new row gets the default (`ingestion/unsent_values.py`).
         """
@@ -252,7 +254,7 @@ class DebeziumDecoder:
         return found
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
-        """Count events that change no row.
+        """Count the events that change no row, such as truncates. `counts` is a mask of the events that change a row.
 
         Raises DataError if the source table was truncated and truncate is 'fail'.
         """
@@ -277,7 +279,7 @@ class DebeziumDecoder:
     def _keys_of_deleted(
         self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
     ) -> None:
-        """Add the keys of deletes, from the keys of their messages, to `columns`."""
+        """Fill the key columns of delete events from the keys of their messages."""
         where = np.flatnonzero(gone)
         if not len(where):
             return
@@ -293,7 +295,7 @@ class DebeziumDecoder:
     def _keys_at(
         self, events: Events, where: np.ndarray, bad_rows: dict[int, str]
     ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
-        """Yield the keys of the messages at `where`.
+        """Decode the message keys of the events at the indexes `where`.
 
         The keys are decoded together, or in halves until each invalid key is alone.
         """
@@ -312,9 +314,9 @@ class DebeziumDecoder:
     def _placed(
         self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, Said]
     ) -> np.ndarray:
-        """Set the partition columns of deletes. Returns the positions of the updates that change their partition.
+        """Fill the partition columns of deletes. Returns the indexes of updates that move a row to another partition.
 
-        Raises DataError if an event does not contain the old partition.
+        Raises DataError if an event does not contain the former partition of its row.
         """
         if not self._outside:
             return np.empty(0, np.int64)
@@ -347,7 +349,7 @@ class DebeziumDecoder:
     def _leaves(
         self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, Said]
     ) -> np.ndarray:
-        """Return a mask of the rows at `at` whose changed value of a column moves them to another partition."""
+        """Return a mask of the updates at the indexes `at` that move their row to another partition, by one column."""
         made = [one for one in self._made if one.column == name]
         other = np.ones(len(at), bool)
         if not made or not len(at):
@@ -362,9 +364,9 @@ class DebeziumDecoder:
         )
 
     def _full(self, events: Events) -> np.ndarray:
-        """Return a mask of the rows whose image before the change is complete.
+        """Return a mask of the events that contain the complete row before the change.
 
-        An image is complete if a value outside the key is neither null nor a placeholder.
+        The row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
         """
         found = np.zeros(len(events.op), bool)
         for name, values in events.before.items():
@@ -388,9 +390,9 @@ class DebeziumDecoder:
     def _with_moves(
         self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, Said]
     ) -> tuple[pa.Table, np.ndarray]:
-        """Return the rows at `rows` and the event of each row.
+        """Add a delete in the former partition before each row that moved to another partition.
 
-        A row that moved is preceded by a delete in its old partition.
+        Returns the rows at the indexes `rows` with these deletes, and the index of each row's event.
         """
         olds = table.take(pa.array(moved))
         for name in self._outside:
@@ -427,9 +429,9 @@ class DebeziumDecoder:
         return pc.if_else(unknown, pc.subtract(pa.scalar(-1, pa.int64()), place), place)
 
     def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
-        """Return the position of each change in the log of its database.
+        """Compute the ordering column `_event_lsn` or `_event_seq` from the log position of each change.
 
-        Raises DataError if the connector sends no position.
+        Raises DataError if the connector sends no log position.
         """
         name = self._order
         if name is None:
@@ -463,7 +465,7 @@ class DebeziumDecoder:
 
 
 def _equal(one: pa.Array, other: pa.Array) -> np.ndarray:
-    """Return a mask of equal values. Two nulls are equal."""
+    """Compare two columns, and return a mask of the equal values. Two nulls are equal."""
     found: np.ndarray = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
     return found | one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
 

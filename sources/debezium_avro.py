@@ -48,7 +48,7 @@ _MEANINGS = {
 
 
 class DebeziumAvroDecoder(DebeziumDecoder):
-    """Decoder of the Avro events of one topic into rows with the columns of a table."""
+    """Decoder of the Avro change events of one Kafka topic into rows with the columns of a table."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Create a decoder. All arguments except `schemas` are those of `DebeziumDecoder`.
+        """Create a decoder for the Avro events of one topic. Only `schemas` differs from `DebeziumDecoder`.
 
         Args:
-            topic: The name of the topic in errors.
+            topic: The name of the topic, for errors.
             columns: The columns of the table.
-            unknown: True to read other columns than `columns`, too.
+            unknown: True to also read columns that the table does not have.
             placing: The key, partition and ordering columns of the table.
-            truncate: Handling of a truncate event.
-            before: The source of a row's former partition.
-            schemas: The schemas of the registry, with times as numbers.
+            truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'.
+            before: Origin of a row's former partition: 'event' or 'lookup'.
+            schemas: The cache of Avro schemas, which keeps times as numbers.
 
         Raises:
             ColumnError: The table is ordered by a column that events do not contain.
@@ -81,10 +81,10 @@ class DebeziumAvroDecoder(DebeziumDecoder):
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode events.
+        """Decode Avro change events to rows. Invalid events are collected in `bad`.
 
         Args:
-            numbers: The numbers of the messages with a value, in order.
+            numbers: The numbers of the messages that have a value, in ascending order.
             keys: The keys of these messages.
             values: The values of these messages.
             bad: Collects the invalid events.
@@ -113,7 +113,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         return found
 
     def _block(self, whole: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Yield the rows of one schema after the other."""
+        """Decode a block of events to rows. Events are grouped by their Avro schema."""
 
         def note(at: int, why: str) -> None:
             bad.note(whole.numbers[at], why, whole.values[at])
@@ -140,7 +140,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
 
 
 class _AvroKeys(KeyReader):
-    """Reader of Avro message keys."""
+    """Decoder of Avro message keys."""
 
     def __init__(
         self,
@@ -154,10 +154,10 @@ class _AvroKeys(KeyReader):
         self._avro = avro
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode keys.
+        """Decode Avro message keys to columns.
 
         Args:
-            contents: The keys of messages.
+            contents: The message keys.
 
         Returns:
             The columns of the keys, or None if a key is not a valid record.
@@ -192,7 +192,7 @@ def _at(where: np.ndarray, note: Any) -> Any:
 
 # ---- events
 def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
-    """Return why a record with these fields is not an event, or '' if it is one."""
+    """Describe why an Avro record with these fields is not a change event. Returns '' if it is one."""
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
         return "it is not a change event: it lacks op"
@@ -216,7 +216,7 @@ def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
 
 
 def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
-    """Return the fields of a struct column, null where the struct is null. Returns {} if the column does not exist."""
+    """Return the fields of a struct column as arrays, null where the struct is null. Returns {} without the column."""
     if name not in rows.column_names:
         return {}
     values = rows[name].combine_chunks()
@@ -224,14 +224,14 @@ def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
 
 
 def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Return a field of `source`, or nulls if it is missing or has another type."""
+    """Return a field of `source` in the expected type, or nulls if it is missing or has another type."""
     alike = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
     return values.cast(kind) if values is not None and alike(values.type) else pa.nulls(count, kind)
 
 
 # ---- column descriptions from schemas
 def _said_of_fields(node: Any) -> dict[str, Said]:
-    """Return the column descriptions in the schema of a row."""
+    """Extract the column descriptions from the Avro schema of a row."""
     return {field["name"]: _said(field["type"]) for field in _single(node)["fields"]}
 
 
@@ -245,7 +245,7 @@ def _said(node: Any) -> Said:
 
 
 def _single(node: Any) -> dict[str, Any]:
-    """Return the single type other than null. A type name is returned as a type object."""
+    """Return the first non-null type of an Avro union, or the type itself if it is not a union, as a type object."""
     if isinstance(node, list):
         node = next((one for one in node if one != "null"), "null")
     return {"type": node} if isinstance(node, str) else node

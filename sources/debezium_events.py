@@ -1,4 +1,4 @@
-"""Decoder for Debezium JSON events into Arrow columns.
+"""Decoder for Debezium JSON events into Arrow columns, one set of columns for many events.
 
 All events are decoded together by Arrow's JSON reader. Events that the reader rejects are decoded one by one.
 
@@ -49,16 +49,17 @@ _SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)
 
 @dataclass(frozen=True)
 class Events:
-    """Events as Arrow columns, with values in their JSON encoding.
+    """Decoded change events as Arrow columns. Values are still in their JSON encoding.
 
     Attributes:
         of: The messages, one for each event.
-        op: The operation.
-        after: The row after the change, by column. All values are null for events without this row.
-        there: Mask of the events with a row after the change.
-        before: The row before the change, by column, as far as the database logs it.
-        lacking: Mask of the rows after a change without the column, by column. Columns that all rows have are left out.
-        source: The position of the change in the log of the database.
+        op: The operation of each event, such as 'c' (insert), 'u' (update) or 'd' (delete).
+        after: The columns of the row after the change. All values are null for events without this row.
+        there: Mask of the events that contain the row after the change.
+        before: The columns of the row before the change, as far as the database logs it.
+        lacking: For each column a mask of the events whose row after the change lacks the column. Columns that no row
+            lacks are left out.
+        source: The log position of each change in its database, by field of `source`.
     """
 
     of: Messages
@@ -71,22 +72,22 @@ class Events:
 
 
 class EventReader:
-    """Reader of events with the columns of a table.
+    """Decoder of JSON change events into Arrow columns, for the columns of a table.
 
     Attributes:
         known: The columns of the table that an event may have.
-        spelt: The JSON encoding type of each column, or None if events cannot contain the column.
-        left_out: Columns of events that were left out so far.
-        skipped: The number of other messages so far, such as heartbeats.
+        spelt: For each column the Arrow type of its JSON encoding, or None if events cannot contain the column.
+        left_out: Names of the event columns that were left out so far, because the table does not have them.
+        skipped: Number of messages so far that change no row, such as heartbeats.
     """
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
-        """Create a reader.
+        """Create a decoder for the columns of a table.
 
         Args:
             known: The columns of the table that an event may have.
-            unknown: True to read other columns too.
-            before: True to read the row before a change.
+            unknown: True to also read columns that the table does not have.
+            before: True to also read the row before a change.
         """
         self.known, self.unknown = known, unknown
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
@@ -95,20 +96,20 @@ class EventReader:
         self._scaled = set[str]()
 
     def learn(self, name: str, kind: pa.DataType) -> None:
-        """Add a new column.
+        """Add a column that the table does not have yet, so that later events are decoded with it.
 
         Args:
-            name: The column.
-            kind: Its type.
+            name: The name of the column.
+            kind: The type of the column in the table.
         """
         self.known[name] = pa.field(name, kind)
         self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode events: together, in halves, and finally one by one.
+        """Decode change events: all together, else in halves, and finally one by one.
 
         Args:
-            some: Messages of one schema.
+            some: Messages that have the same schema.
             bad: Collects the invalid events.
 
         Yields:
@@ -125,7 +126,7 @@ class EventReader:
             yield from self._one_by_one(some, bad)
 
     def _together(self, some: Messages) -> Events | None:
-        """Decode envelopes with Arrow's reader. Returns None if the reader rejects one, or if an envelope has no op."""
+        """Decode events together with Arrow's JSON reader. Returns None if this fails or an event lacks `op`."""
         text = objects_of(some.payloads)
         if text is None:
             return None
@@ -176,7 +177,7 @@ class EventReader:
         unsaid: Collection[str],
         there: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        """Return masks of the rows after a change that do not contain a column.
+        """Return for each column a mask of the rows after a change that do not contain the column.
 
         Arrow's reader returns null for a missing value. If a column has nulls, a second pass over the text finds the
         nulls that are written in it.
@@ -200,7 +201,7 @@ class EventReader:
         return found
 
     def _look_for_others(self, some: Messages) -> None:
-        """Note columns that are not in the table, if they are left out. Arrow's reader ignores them silently.
+        """Record the event columns that the table does not have, because Arrow's reader ignores them silently.
 
         A schema names all columns. Without a schema, every hundredth event and the last one are inspected.
         """
@@ -218,7 +219,7 @@ class EventReader:
             self.left_out.update(name for name in after if name not in self.known)
 
     def _never_said(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
-        """Return the columns that occur in no envelope. Arrow fills them with nulls."""
+        """Return the table columns whose names occur in no event. Arrow fills them with nulls."""
         empty = [name for name, values in images.items() if values.null_count == len(values)]
         return [
             name
@@ -227,7 +228,7 @@ class EventReader:
         ]
 
     def _one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode envelopes with Python, and note the invalid ones."""
+        """Decode events one by one with Python's JSON parser, and record the invalid ones in `bad`."""
         kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
         for at, payload in enumerate(some.payloads):
             try:
@@ -279,7 +280,7 @@ class EventReader:
         yield Events(picked, op, after, there, before, lacking, _places(pa.array(sources, SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
-        """Return whether a message changes no row, such as a heartbeat or a transaction marker.
+        """Return whether a message is not a change event but a valid Debezium message, such as a heartbeat.
 
         Raises ValueError for a message that Debezium does not send.
         """
@@ -292,7 +293,7 @@ class EventReader:
         raise ValueError("it is not a change event: it lacks op")
 
     def _plain_image(self, image: Any) -> dict[str, Any] | None:
-        """Return the image of a row, with values in their JSON encoding. Raises ValueError."""
+        """Convert a parsed row to values in their JSON encoding. Raises ValueError for an unsuitable value."""
         if image is None:
             return None
         if not isinstance(image, dict):
@@ -315,7 +316,10 @@ class EventReader:
         return found
 
     def _column(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
-        """Convert values to a column. `place` returns the location of a value's event. Raises ColumnError."""
+        """Convert the values of a column to an Arrow array. Raises ColumnError for values of several types.
+
+        `place` returns the location of a value's event, for the error.
+        """
         texts = {value for value in values if isinstance(value, str)}
         if name not in self.known and texts <= FLOATS.keys() and any(isinstance(value, float) for value in values):
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
@@ -341,10 +345,10 @@ class EventReader:
 
 
 def is_none(names: Set[str]) -> bool:
-    """Return whether a message without an op changes no row.
+    """Return whether a message without `op` is a Debezium message that changes no row, such as a heartbeat.
 
     Args:
-        names: The fields of the message.
+        names: The field names of the message.
 
     Returns:
         True for a heartbeat, a transaction marker, or a schema change.
@@ -353,14 +357,14 @@ def is_none(names: Set[str]) -> bool:
 
 
 def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Find the rows after a change with a null that is written in the text of the events.
+    """Find the rows that contain an explicit null for a column, in contrast to rows without the column.
 
     Args:
-        text: The events.
-        counts: The number of these rows with a null, written or not, by column.
+        text: The text of the events.
+        counts: For each column the number of rows after a change with a null value, explicit or missing.
 
     Returns:
-        bool[n] by column. Columns whose nulls are all written are left out.
+        For each column a mask of the events with an explicit null. Columns whose nulls are all explicit are left out.
     """
     compact = not _has_spaces(text)
     if compact and b'"before":{' not in text:  # every written null is in a row after a change, or in a struct
@@ -389,14 +393,14 @@ def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarr
 
 
 def _has_spaces(text: bytes) -> bool:
-    """Return whether there may be whitespace around a colon after a name."""
+    """Return whether JSON text may have whitespace around the colon after a field name."""
     data = np.frombuffer(text, np.uint8)
     quote, space = data == ord('"'), data <= ord(" ")
     return bool((quote[:-2] & (data[1:-1] == ord(":")) & space[2:]).any() or (quote[:-1] & space[1:]).any())
 
 
 def _has_value(text: bytes, name: str) -> bool:
-    """Return whether an event may contain a non-null value with this name."""
+    """Return whether JSON text may contain a field with this name and a non-null value."""
     encoding = re.escape(json.dumps(name, ensure_ascii=False).encode())
     return re.search(encoding + rb"\s*:\s*(?!null)\S", text) is not None
 
@@ -406,7 +410,7 @@ def _null_of(name: str, ascii: bool = False) -> bytes:
 
 
 def _places(source: pa.Array) -> dict[str, pa.Array]:
-    """Return the fields of `source` that are used.
+    """Return the fields of `source` that contain the connector and the log position.
 
     Other fields are ignored, because their names may be invalid UTF-8.
     """
@@ -414,7 +418,7 @@ def _places(source: pa.Array) -> dict[str, pa.Array]:
 
 
 def _is_sound(name: str, value: Any) -> bool:
-    """Return whether Arrow can represent this value of `source`."""
+    """Return whether the value of a field of `source` has the right type, and fits into it."""
     if isinstance(value, str):
         value.encode()  # raises for an unpaired surrogate
     elif isinstance(value, bool) or isinstance(value, int) and value.bit_length() > 63:
@@ -423,7 +427,7 @@ def _is_sound(name: str, value: Any) -> bool:
 
 
 def _children(values: pa.Array) -> dict[str, pa.Array]:
-    """Return the fields of a struct, null where the struct is null."""
+    """Return the fields of a struct column as arrays, null where the struct is null."""
     return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
 
 

@@ -1,6 +1,6 @@
-"""Change events in the quarantine. An event is stored with the key of its message.
+"""Storage of change events in the quarantine, so that a replay decodes them as the job would have.
 
-The stored form also contains the settings of the decoder, so that a replay decodes the event in the same way.
+An event is stored with the key of its message and the settings of the decoder.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KEY, VALUE = "key", "payload"
 
 @dataclass(frozen=True)
 class EventContext:
-    """Settings of a decoder, without the table.
+    """Settings of a decoder that are stored with a quarantined event, for its replay.
 
     Attributes:
-        topic: The name of the topic in errors.
-        before: The source of a row's former partition.
-        unavailable: The placeholder string for a value that was not sent.
-        units: Units of times without a unit in the schema, by column.
-        schemas: The texts of each Avro schema that the event needs, by schema id. None: the event is JSON.
+        topic: The name of the topic, for errors.
+        before: Origin of a row's former partition: 'event' or 'lookup'.
+        unavailable: The placeholder string that Debezium sends for an unchanged large value.
+        units: Units of times without a unit in the event's schema, by column.
+        schemas: The Avro schemas that the event needs as JSON strings, by schema id. None: the event is JSON.
     """
 
     topic: str
@@ -40,22 +40,22 @@ class EventContext:
 
     @classmethod
     def of(cls, noted: bytes) -> Self:
-        """Read the context of a stored event."""
+        """Parse the decoder settings that are stored with an event."""
         return cls(**json.loads(noted))
 
     def noted(self) -> bytes:
-        """Return the context as bytes."""
+        """Encode the decoder settings as JSON bytes, to store them with an event."""
         return json.dumps(asdict(self), sort_keys=True).encode()
 
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """An event of the quarantine.
+    """Change event from the quarantine: the key and the value of its Kafka message.
 
     Attributes:
-        key: The key of its message.
-        value: The value of its message.
-        more: Columns that the broker adds to its row.
+        key: The key of the message.
+        value: The value of the message.
+        more: Values of the columns that the broker fills, such as `_kafka_offset`.
     """
 
     key: bytes | None
@@ -64,12 +64,12 @@ class StoredEvent:
 
 
 def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context: EventContext) -> bytes:
-    """Encode an event for the quarantine.
+    """Encode a change event for the quarantine, with the settings that a replay needs to decode it.
 
     Args:
-        key: The key of its message.
-        value: The value of its message.
-        more: Columns that the broker adds to its row, or None.
+        key: The key of the message.
+        value: The value of the message.
+        more: One row with the columns that the broker fills, or None.
         context: The settings of the decoder.
 
     Returns:
@@ -82,12 +82,12 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
 
 
 def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
-    """Encode one row with a note in its metadata.
+    """Encode one row as an Arrow IPC stream, with additional information in the schema metadata.
 
     Args:
         row: A table of one row.
-        name: The name of the note.
-        note: Information that a replay of the row needs.
+        name: The metadata key.
+        note: The metadata value: information that a replay of the row needs.
 
     Returns:
         A row in Arrow's IPC stream format.
@@ -100,10 +100,10 @@ def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
 
 
 def event_in(row: pa.Table) -> StoredEvent:
-    """Read an event that `event_bytes` encoded.
+    """Read a change event from a quarantine row that `event_bytes` encoded.
 
     Args:
-        row: The row.
+        row: The decoded table of one row.
 
     Returns:
         The event.
@@ -113,10 +113,10 @@ def event_in(row: pa.Table) -> StoredEvent:
 
 
 class KeptSchemas(AvroSchemas):
-    """Avro schemas that are stored with an event. No registry is used."""
+    """Avro schemas that are stored with a quarantined event, so that its replay needs no registry."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
-        """Create a cache from the texts of the schemas by their ids."""
+        """Create a cache of schemas: for each schema id the JSON strings that `SchemaRegistry.schema` returns."""
         super().__init__(_Texts(texts), times=False)
 
 
@@ -131,7 +131,7 @@ class _Texts:
 
 
 def _readable(content: bytes | None) -> pa.Array:
-    """Return a value as text if it is UTF-8, so that it is human-readable. Otherwise return bytes."""
+    """Convert UTF-8 bytes to a string, so that people can read them in the quarantine. Other bytes stay bytes."""
     try:
         return pa.array([None if content is None else content.decode()], pa.string())
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Reader of message keys, which identify the row of an event. For a delete, only the key identifies it reliably."""
+"""Reader of message keys, which identify the row of a change event. Only the key identifies a deleted row reliably."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.sources.source import Placing
 
 
 class KeyReader:
-    """Reader of message keys, which compares their columns with the key of the table."""
+    """Decoder of message keys, which also checks that their columns are the key columns of the table."""
 
     def __init__(
         self,
@@ -26,23 +26,23 @@ class KeyReader:
         known: Mapping[str, pa.Field],
         spelt: Mapping[str, pa.DataType | None],
     ) -> None:
-        """Create a reader.
+        """Create a decoder for the message keys of a topic.
 
         Args:
-            topic: The name of the topic in errors.
+            topic: The name of the topic, for errors.
             placing: The key, partition and ordering columns of the table.
             known: The columns of the table.
-            spelt: The JSON encoding type of each column.
+            spelt: The Arrow type of each column's JSON encoding.
         """
         self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
         self._messages = Unwrapping()
         self._fits = False
 
     def require(self, keys: Sequence[bytes | None]) -> None:
-        """Check the keys of changes against the key of the table.
+        """Check that all change events have a key, with the key columns of the table.
 
         Args:
-            keys: The keys of some changes.
+            keys: The message keys of the change events.
 
         Raises:
             DataError: A key is missing, or has other columns than the key of the table.
@@ -57,13 +57,13 @@ class KeyReader:
             self.columns(keys[:1])
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode keys.
+        """Decode message keys to columns.
 
         Args:
-            contents: The keys of messages.
+            contents: The message keys.
 
         Returns:
-            Their columns, encoded as in a row. None if a key is not an object with valid values.
+            The columns of the keys, in their JSON encoding. None if a key is not an object with valid values.
 
         Raises:
             DataError: The keys have other columns than the key of the table.
@@ -78,7 +78,7 @@ class KeyReader:
         return {name: pa.concat_arrays([one[name] for one in found]) for name in found[0]}
 
     def _together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Decode keys with Arrow's reader. Returns None if the reader rejects a key."""
+        """Decode message keys together with Arrow's JSON reader. Returns None if the reader rejects a key."""
         text = objects_of(payloads)
         if text is None:
             return None
@@ -97,7 +97,7 @@ class KeyReader:
         return {name: table[name].combine_chunks() for name in table.column_names}
 
     def _one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Decode keys with Python. Returns None if a key is not an object with valid values."""
+        """Decode message keys with Python's JSON parser. Returns None if a key is not an object with valid values."""
         try:
             keys = [json.loads(one, parse_float=Decimal) for one in payloads]
             there = list(dict.fromkeys(name for one in keys for name in dict(one)))
@@ -111,12 +111,12 @@ class KeyReader:
             return None
 
     def _require(self, there: Sequence[str]) -> None:
-        """Raise DataError if these are not the columns of the table's key."""
+        """Raise DataError if the columns of a message key are not the key columns of the table."""
         if self.placing.key and (missing := set(there) ^ self._key_said(there)):
             raise self._other_key(there, missing)
 
     def _key_said(self, there: Sequence[str]) -> set[str]:
-        """Return the names of the table's key columns, as used in the messages."""
+        """Return the names of the table's key columns that the messages use, which may be former names."""
         return {next((name for name in names if name in there), names[0]) for names in self.placing.key}
 
     def _other_key(self, there: Sequence[str], missing: set[str]) -> DataError:

@@ -1,4 +1,4 @@
-"""Messages of Kafka Connect: the payload and the schema, if the message contains one.
+"""Kafka Connect messages, split into their payload and the schema, if a message contains a schema.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
 each schema is parsed once.
@@ -24,13 +24,13 @@ _KNOWN_MAX = 32
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one topic, in order.
+    """Kafka Connect messages of one topic, in order, with their keys and payloads.
 
     Attributes:
-        numbers: The number of each message.
+        numbers: The number of each message in its batch.
         keys: The original key of each message, or None.
         values: The original bytes of each message.
-        payloads: The payload of each message.
+        payloads: The part of each message without the schema.
         schema: The schema in the messages, or None if they have no schema.
     """
 
@@ -44,13 +44,13 @@ class Messages:
         return len(self.numbers)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return the messages from `start` up to `stop`."""
+        """Return the messages with the indexes from `start` to `stop` - 1."""
         cut = slice(start, stop)
         parts = (self.numbers[cut], self.keys[cut], self.values[cut], self.payloads[cut])
         return type(self)(*parts, self.schema)
 
     def picked(self, which: Sequence[int]) -> Self:
-        """Return the messages at these positions."""
+        """Return the messages at the given indexes."""
         return type(self)(
             [self.numbers[at] for at in which],
             [self.keys[at] for at in which],
@@ -61,13 +61,13 @@ class Messages:
 
 
 class Unwrapping:
-    """Extraction of the payloads of messages. It caches the schemas of earlier messages."""
+    """Extraction of the payloads of Kafka Connect messages. It caches the schemas of earlier messages."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Any] = {}
 
     def unwrapped(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
-        """Extract the payloads.
+        """Split messages into runs that have one schema, and extract their payloads.
 
         Args:
             contents: Messages, or keys of messages.
@@ -97,7 +97,7 @@ class Unwrapping:
             start = stop
 
     def _prefix(self, content: bytes) -> bytes:
-        """Return the bytes before the payload, and cache the schema in them. Returns b'' if there is no schema."""
+        """Return a message's bytes before the payload, and cache the schema in them. Returns b'' without a schema."""
         for prefix in self._known:
             if content.startswith(prefix):
                 return prefix
@@ -121,7 +121,7 @@ class Unwrapping:
 
 
 def objects_of(objects: Sequence[bytes]) -> bytes | None:
-    """Write JSON objects on one line each, as Arrow's reader requires.
+    """Join JSON objects into lines of one object each, as Arrow's JSON reader requires.
 
     Args:
         objects: The bytes of the objects.
@@ -142,7 +142,7 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
 
 
 def _are_objects(text: bytes, count: int) -> bool:
-    """Return whether the text has `count` lines, and each line begins and ends like an object."""
+    """Return whether text has `count` lines, and each line begins and ends like a JSON object."""
     data = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     if len(ends) != count:

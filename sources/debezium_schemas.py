@@ -1,4 +1,4 @@
-"""Column descriptions in the schemas of Kafka Connect messages."""
+"""Column descriptions (type, meaning, scale) from the schemas in Kafka Connect messages."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class Said:
-    """Description of a column in the schema of a message.
+    """Description of a column in the schema of a Kafka Connect message: its type, meaning and scale.
 
     Attributes:
         type: The name of the type in Kafka Connect: 'int64', 'bytes', 'array', ...
         meaning: The semantic type, such as 'io.debezium.time.Date'. '' for plain values.
         scale: The scale of a decimal in bytes.
-        items: The description of the items, for the type 'array'.
+        items: The description of the items of a column with type 'array'.
     """
 
     type: str
@@ -57,11 +57,11 @@ class Said:
 
 
 def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
-    """Read the column descriptions in the schema of a message.
+    """Extract the column descriptions from the schema of a Kafka Connect message.
 
     Args:
         schema: The schema, as parsed JSON.
-        image: The field that contains the columns, such as 'after'. '': the fields of the message are the columns.
+        image: The message field that contains the columns, such as 'after'. '': the message itself contains them.
 
     Returns:
         The description of each column, or None if the schema does not describe them.
@@ -82,13 +82,13 @@ def _said(node: Any) -> Said:
 
 
 def kind_of(said: Said) -> pa.DataType | None:
-    """Return the table type for a column that is created from a schema.
+    """Return the column type for a new table column, from its description in a Kafka Connect schema.
 
     Args:
         said: The description of the column.
 
     Returns:
-        The type, or None if it depends on the values.
+        The type, or None if the description does not determine it.
     """
     unit = UNITS.get(said.meaning)
     if said.meaning == DECIMAL:

@@ -1,4 +1,4 @@
-"""Units of times that the caller gives, for events without a unit in their schema."""
+"""Units of time columns (ms, us or ns) that the user sets, for Debezium events whose schema contains no unit."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TIME_UNITS = {
 
 
 def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, Said]:
-    """Return column descriptions for the times in a table.
+    """Create column descriptions for the time columns of a table whose unit the user has set.
 
     Args:
         units: Units by column, as `hoodoo.arguments.time_units` returns them.
         columns: The columns of the table.
-        unknown: True if events may have other columns too.
+        unknown: True if events may have columns that the table does not have.
 
     Returns:
-        The description of each time column whose unit is known.
+        The description of each time column with a unit.
 
     Raises:
-        ColumnError: A column with a unit is not in the table, or has no times without a zone.
+        ColumnError: A column with a unit is not in the table, or is neither a time nor a timestamp without a zone.
     """
     found = dict[str, Said]()
     for field in columns:
@@ -50,7 +50,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 
 
 def with_units(said: Mapping[str, Said], units: Mapping[str, Said]) -> Mapping[str, Said]:
-    """Return the column descriptions of a schema, completed with the given units of times."""
+    """Add the units that the user has set to the column descriptions of a schema. A unit in the schema wins."""
     return {**said, **{name: one for name, one in units.items() if not _says_unit(said.get(name))}} if units else said
 
 

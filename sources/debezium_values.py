@@ -53,18 +53,21 @@ As microseconds, they are March 1973, and one and a half minutes after midnight.
 _YEAR_9999_MS = (253_370_764_800_000, 253_402_300_799_999)
 """The milliseconds of the year 9999, which stands for an open end. As microseconds, they are hours of January 1978."""
 _TINY = 1_000
-"""Numbers closer to zero are within a second of it in both units."""
+"""Numbers closer to zero are times within a second of 1970, whether they are in milliseconds or in microseconds."""
 _SCALE_MAX = 16_384
 """Maximum scale of a decimal.
 
 No database has a larger one, and a few bytes could otherwise become an endless string.
 """
 UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
-"""Errors for a value that does not match its column. A ColumnError concerns the whole column."""
+"""Errors for a value that does not match its column. A ColumnError, in contrast, concerns the whole column."""
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the JSON encoding type of a column type, or None if Arrow's reader cannot read such values."""
+    """Return the Arrow type of values in Debezium's JSON for a column type, such as int32 (days) for a date.
+
+    Returns None if Arrow's JSON reader cannot read such values.
+    """
     if pa.types.is_timestamp(kind):
         return pa.string() if kind.tz else pa.int64()
     if pa.types.is_date(kind):
@@ -84,12 +87,12 @@ def spelt(kind: pa.DataType) -> pa.DataType | None:
 
 # ---- a column
 def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
-    """Convert values to the type of a table column.
+    """Convert encoded values of a change event to the type of the table's column.
 
     Args:
         values: The values, in the type that `spelt` returns, or in an Avro type.
         field: The column of the table.
-        said: The description of the column in a schema.
+        said: The description of the column in the event's schema, or None.
 
     Returns:
         The values, in the column's type.
@@ -136,7 +139,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
-    """Convert Avro values to the column's type, or to its JSON encoding type.
+    """Convert Avro values to the type of the table's column, or to the type of its JSON encoding.
 
     Raises ArrowInvalid if the conversion would change the value, such as from a number to a string.
     """
@@ -173,7 +176,7 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Arr
 
 
 def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Array:
-    """Return one field of structs."""
+    """Convert field number `at` of a struct column to the type of the table's field. None: all values are null."""
     if at is None:
         return pa.nulls(len(values), inner.type)
     return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
@@ -188,7 +191,7 @@ def _lists(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _dates(days: pa.Array) -> pa.Array:
-    """Return days since 1970, with infinities replaced by the last and the first day that tables support."""
+    """Replace infinite dates, in days since 1970, by the last or the first day that tables support."""
     for (least, greatest), kept in _ENDLESS_DAYS.items():
         endless = pc.and_(pc.greater_equal(days, least), pc.less_equal(days, greatest))
         if pc.any(endless).as_py():
@@ -197,7 +200,7 @@ def _dates(days: pa.Array) -> pa.Array:
 
 
 def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
-    """Convert numbers to times without a zone. If `unit` is None, it is derived from the numbers."""
+    """Convert numbers to timestamps without a zone. If `unit` is None, it is derived from the numbers."""
     known, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
     unit = unit or _unit_of(numbers, kind, _TIMESTAMP_MS)
     per = units.get(unit, 1)
@@ -211,20 +214,20 @@ def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
 
 
 def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
-    """Return the unit of numbers without a unit in their schema.
+    """Derive whether time values are in milliseconds or microseconds, if the event's schema does not say so.
 
     Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds.
 
     Args:
         numbers: The numbers.
-        kind: The type of the column.
+        kind: The type of the table's column.
         most_ms: The largest number that may be in milliseconds.
 
     Returns:
-        The unit.
+        The unit: 'ms', 'us', or the unit of another column type.
 
     Raises:
-        ArrowInvalid: A number may be in either unit.
+        ArrowInvalid: A number may be in milliseconds or microseconds.
     """
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
@@ -244,7 +247,7 @@ def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
 
 
 def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert ISO 8601 strings to moments. The words for infinity become the first or the last supported moment."""
+    """Convert ISO 8601 strings to timestamps with a zone. Infinity becomes the first or the last supported moment."""
     moments = pa.timestamp("us", "UTC")
     endless = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
     if not pc.any(endless).as_py():
@@ -273,7 +276,7 @@ def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
 
 
 def _is_bytes(text: str | None) -> bool:
-    """Return whether a string is base64 and not a number."""
+    """Return whether a string is base64 and not a number, which shows that a decimal was sent as bytes."""
     if not text or text in FLOATS or not _BASE64.fullmatch(text):
         return False
     try:
@@ -284,7 +287,10 @@ def _is_bytes(text: str | None) -> bool:
 
 
 def _unscaled(content: str | bytes, scale: int) -> str:
-    """Return the number in these bytes as a string. Raises ValueError for an unsupported scale."""
+    """Convert the bytes of a decimal (big-endian, perhaps in base64) to a number as a string. Raises ValueError.
+
+    The error means that the scale is unsupported or the base64 is invalid.
+    """
     if abs(scale) > _SCALE_MAX:
         raise ValueError(f"a decimal has the scale {scale}")
     if isinstance(content, str):
@@ -296,10 +302,10 @@ def _unscaled(content: str | bytes, scale: int) -> str:
 
 
 def texts_of(scaled: pa.Array) -> pa.Array:
-    """Convert decimals with their own scale to strings.
+    """Convert decimals that contain their own scale to strings, such as '123.45'.
 
     Args:
-        scaled: The decimals, as SCALED. The value may also be bytes.
+        scaled: The decimals, with the type SCALED. The values may also be bytes.
 
     Returns:
         The numbers, as strings.
@@ -315,7 +321,7 @@ def texts_of(scaled: pa.Array) -> pa.Array:
 
 # ---- a value
 def is_scaled(value: object) -> bool:
-    """Return whether a value is a decimal with its own scale.
+    """Return whether a parsed JSON value is a decimal with its own scale: an object with `scale` and `value`.
 
     Args:
         value: The value, as parsed JSON.
@@ -327,14 +333,14 @@ def is_scaled(value: object) -> bool:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert one value to the JSON encoding type of a table type.
+    """Convert one parsed JSON value to the type of the JSON encoding that `spelt` returns for the column type.
 
     Args:
-        value: The value, as parsed JSON.
+        value: The parsed value.
         kind: The type of the table's column.
 
     Returns:
-        The value.
+        The converted value.
 
     Raises:
         ValueError: The value does not match the type.
@@ -372,15 +378,15 @@ def plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tuple[int, str]]:
-    """Find the values that do not match a column.
+    """Find the values that cannot be converted to the type of a table column, and the reasons.
 
     Args:
-        values: The values, as in `meant`.
+        values: The encoded values, as in `meant`.
         field: The column of the table.
-        said: The description of the column in a schema.
+        said: The description of the column in the event's schema, or None.
 
     Returns:
-        The position of each such value, and the reason.
+        The index of each such value, and the reason.
     """
     try:
         meant(values, field, said)

@@ -1,6 +1,6 @@
-"""Content of a file in bounded blocks: text in whole records, Parquet and Avro in batches of rows.
+"""Readers that split a file into blocks of limited size: whole records of text, or batches of Parquet and Avro rows.
 
-Memory holds only one block, so a file may be much larger than memory. A reader can begin at the position where another
+Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where another
 reader stopped.
 """
 
@@ -27,23 +27,23 @@ _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
 
 class TextBlocks:
-    """Reader of text, in blocks of whole lines or of whole CSV records.
+    """Reader of a JSON or CSV file in blocks of whole lines or whole CSV records.
 
     Attributes:
-        header: First record of CSV; empty for JSON.
-        offset: Decoded bytes that were read.
-        line: Lines that were read.
+        header: First record of a CSV file; empty for JSON.
+        offset: Number of decoded bytes that were read.
+        line: Number of lines that were read.
     """
 
     def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0, record_max: int = _RECORD_MAX) -> None:
-        """Begin at an offset.
+        """Create a reader that begins at an offset of the file.
 
         Args:
-            stream: The text, decompressed.
-            csv: True for CSV with a header, False for a JSON object a line.
-            offset: Where to begin, in decoded bytes: 0, or the `offset` of an earlier reader.
-            line: The `line` of that reader.
-            record_max: Bytes of the largest record; at least 64 MiB are allowed.
+            stream: The decompressed text of the file.
+            csv: True for CSV with a header, False for one JSON object per line.
+            offset: Decoded byte to begin at: 0, or the `offset` at which an earlier reader stopped.
+            line: Number of lines before the offset: the `line` of that earlier reader.
+            record_max: Maximum size of one record in bytes. At least 64 MiB are allowed.
 
         Raises:
             DataError: A CSV header has a quote that is never closed, or a zero byte.
@@ -65,11 +65,11 @@ class TextBlocks:
         self.line = max(self.line, line)
 
     def next(self, bytes_max: int, rows_max: int) -> bytes | None:
-        """Read the next block.
+        """Read the next block of whole records, within limits of bytes and records.
 
         Args:
-            bytes_max: Size of the block; it has one record at least.
-            rows_max: Number of its records.
+            bytes_max: Maximum size of the block in bytes. It has at least one record.
+            rows_max: Maximum number of records in the block.
 
         Returns:
             The block, or None at the end of the file.
@@ -109,11 +109,11 @@ class TextBlocks:
         return not self._rest
 
     def lines_in(self, text: bytes) -> int:
-        """Count the ends of lines. In CSV, a carriage return alone ends a line, too."""
+        """Count the line ends in a piece of the file. In CSV, a carriage return alone also ends a line."""
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill(self, size: int) -> None:
-        """Read until `size` bytes are available, or the file ends."""
+        """Read from the file until more than `size` unprocessed bytes are buffered, or the file ends."""
         parts, there = [self._rest], len(self._rest)
         while not self._ended and there <= size:  # one byte more tells whether the file ends here
             more = self._stream.read(size + 1 - there)
@@ -124,7 +124,7 @@ class TextBlocks:
 
 
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
-    """Return the end positions of all whole records, and the position of an unclosed quote (-1: none).
+    """Find where the complete records in a piece of text end, and where an unclosed CSV quote begins (-1: none).
 
     A quote opens a CSV field only at the beginning of the field. Elsewhere it is an ordinary character. A carriage
     return ends a CSV record. At the end of `data` it does not, because a newline may follow.
@@ -152,21 +152,21 @@ def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
 
 
 class RowBatches:
-    """Reader of rows, in batches.
+    """Reader of the rows of a Parquet or Avro file in batches.
 
     Attributes:
-        offset: Rows that were read.
-        line: 0.
+        offset: Number of rows that were read.
+        line: Always 0, since Parquet and Avro files do not consist of lines.
     """
 
     def __init__(self, source: pa.NativeFile, kind: str, columns: pa.Schema, offset: int = 0) -> None:
-        """Begin at a row.
+        """Create a reader that begins at a row of the file.
 
         Args:
             source: The file, decompressed and seekable.
             kind: 'parquet' or 'avro'.
             columns: Columns of the table.
-            offset: Where to begin: 0, or the `offset` of an earlier reader.
+            offset: Row to begin at: 0, or the `offset` at which an earlier reader stopped.
         """
         self.offset, self.line = offset, 0
         self._left: pa.Table | None = None
@@ -180,11 +180,11 @@ class RowBatches:
             self.schema, self._batches = avro_batches(source, offset)
 
     def next(self, bytes_max: int, rows_max: int) -> pa.Table | None:
-        """Read the next batch of rows.
+        """Read the next batch of rows, within limits of bytes and rows.
 
         Args:
-            bytes_max: Size of the batch in memory, about; it has one row at least.
-            rows_max: Number of its rows.
+            bytes_max: Approximate maximum size of the batch in memory, in bytes. It has at least one row.
+            rows_max: Maximum number of rows in the batch.
 
         Returns:
             The rows, or None at the end of the file.
@@ -206,7 +206,7 @@ class RowBatches:
         return self._left is None
 
     def _load(self, bytes_max: int, rows_max: int) -> None:
-        """Read more rows if none are left."""
+        """Read more rows from the file if the previously loaded rows are used up."""
         if self._batches is None:
             whole = self.offset == 0 and self._fits(bytes_max, rows_max)
             self._batches = iter([self._file.read()]) if whole else self._row_groups(bytes_max)
@@ -219,7 +219,7 @@ class RowBatches:
         return size <= bytes_max and found.num_rows <= rows_max
 
     def _row_groups(self, bytes_max: int) -> Iterator[pa.Table]:
-        """Yield batches of the row groups from the row `offset` on."""
+        """Yield the rows from row `offset` on, in batches that do not cross row groups."""
         skip = self.offset
         for number in range(self._file.metadata.num_row_groups):
             group = self._file.metadata.row_group(number)
@@ -235,7 +235,7 @@ class RowBatches:
                 skip = max(0, skip - len(rows))
 
     def _repeating(self) -> list[str]:
-        """Return the text and binary columns whose values may be much larger than the file, because of dictionaries.
+        """Return the text and binary columns that dictionaries make much smaller in the file than in memory.
 
         These columns stay dictionaries until the number of rows that fit into a batch is known.
         """
@@ -249,16 +249,16 @@ class RowBatches:
         return [field.name for field in self.schema if field.name in names and field.type in _TEXT]
 
     def _decoded(self, rows: pa.Table) -> pa.Table:
-        """Return the rows with plain text instead of dictionaries of text."""
+        """Convert dictionary-encoded text and binary columns to plain columns."""
         for at, field in enumerate(rows.schema):
             if _is_text_dictionary(field.type):
                 rows = rows.set_column(at, field.name, rows.column(at).cast(field.type.value_type))
         return rows
 
     def _moments(self, rows: pa.Table) -> pa.Table:
-        """Cast INT96 columns to UTC if the table's column has a time zone.
+        """Cast INT96 timestamps to UTC if the table's column has a time zone.
 
-        INT96 has no zone, and its writers store UTC.
+        INT96 lacks a zone, and the programs that write it store UTC.
         """
         for name in self._int96():
             if name in self._columns.names and name in rows.column_names:
@@ -278,7 +278,7 @@ def _is_text_dictionary(kind: pa.DataType) -> bool:
 
 
 def _decoded_bytes(rows: pa.Table) -> int:
-    """Return the size of rows in memory. Each occurrence of a dictionary value counts."""
+    """Return the size that rows have in memory after dictionaries are decoded."""
     size = 0
     for column in rows.columns:
         size += column.nbytes

@@ -36,12 +36,12 @@ _Parse = Callable[[pa.Buffer], pa.Table]
 
 @dataclass(frozen=True)
 class FileRows:
-    """Decoder of the blocks of one file.
+    """Decoder that converts the blocks of one file to rows of a table, and collects bad rows.
 
     Attributes:
-        name: Path of the file, which is part of the location of a bad row.
-        columns: Columns of the table, whose types text is read as.
-        unknown: True to read columns that `columns` does not have.
+        name: Path of the file. It is part of the location of a bad row.
+        columns: Columns of the table, whose types text is converted to.
+        unknown: True to keep columns that the table does not have.
         bad_max: Maximum number of bad rows in a block. One more raises TooManyBadRows.
     """
 
@@ -55,18 +55,18 @@ class FileRows:
         return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
-        """Convert rows of a typed file. Raises ColumnError if a column occurs twice, or a key column is missing."""
+        """Convert rows of a Parquet or Avro file. Raises ColumnError for a duplicate column or a missing key column."""
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
         rows = decoder.wanted(sound(rows))
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
 
     def json(self, text: bytes, line: int = 0) -> Part:
-        """Decode one JSON object per line.
+        """Decode a block of text with one JSON object per line.
 
         Args:
-            text: The lines.
-            line: The number of lines of the file before them.
+            text: The lines of the block.
+            line: The number of lines of the file before the block.
 
         Returns:
             The rows, the bad lines, and the columns that were left out.
@@ -94,12 +94,12 @@ class FileRows:
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
 
     def csv(self, header: bytes, text: bytes, line: int = 0) -> Part:
-        """Decode CSV records.
+        """Decode a block of CSV records.
 
         Args:
             header: The first record of the file.
-            text: Other records.
-            line: The number of lines of the file before them, without the header.
+            text: The records of the block.
+            line: The number of lines of the file before the block, without the header.
 
         Returns:
             The rows, the bad records, and the columns that were left out.
@@ -132,12 +132,15 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as valid text. Bytes outside UTF-8 are escaped."""
+    """Return the path of a file as valid text, with bytes outside UTF-8 escaped."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
-    """Return the bad row, as BAD, for a whole file. `stamp` differs if the file is rewritten."""
+    """Create the quarantine row for a whole file that cannot be read.
+
+    `stamp` identifies the content of the file, so that a rewritten file gets another row.
+    """
     row = {
         "place": _place(shown(name), "file", 0, stamp.encode()),
         "reason": "file",
@@ -148,7 +151,7 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
 
 
 def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
-    """Raise ColumnError if a file has a column twice, or lacks a required column."""
+    """Raise ColumnError if a file has a column twice, or lacks a key column."""
     if twice := [one for one in there if there.count(one) > 1]:
         raise ColumnError(
             f"File {printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
@@ -163,15 +166,15 @@ def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: 
 
 
 def _place(name: str, unit: str, number: int, payload: bytes) -> str:
-    """Return the location of a record in a file.
+    """Return the location of a bad record in a file, as stored in the quarantine: path, unit, number and digest.
 
-    It contains a digest of the record, because the file may be rewritten.
+    The digest distinguishes the record from others, because the file may be rewritten.
     """
     return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
-    """Return the error for a file that cannot be decoded. `kind` is the expected format."""
+    """Create the error for a file that cannot be decoded. `kind` is the expected format, such as 'csv'."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
         f"{_OTHERWISE}",
@@ -181,7 +184,7 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
 
 # ---- CSV
 def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int) -> Iterator[pa.Table]:
-    """Yield the good rows.
+    """Yield the good rows of CSV text, and record the bad ones in `bad`.
 
     All rows are first read as strings. A row is bad if it has the wrong number of fields, a cell that is not UTF-8, or
     a value that does not match its column. `line` is the number of lines before `data`.
@@ -214,7 +217,7 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
 
 
 def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None) -> pa.Table:
-    """Read all cells as strings.
+    """Read CSV text with all cells as strings.
 
     `odd` is called for each row with a wrong number of fields. None: such a row is an error.
     """
@@ -233,12 +236,12 @@ def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.In
 def _without_bytes(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Remove and note the records with invalid UTF-8.
+    """Remove the CSV records with invalid UTF-8, and record them in `bad`.
 
     They are searched in the bytes, because Arrow decodes each invalid row.
 
     Returns:
-        The other records, and a function that maps the number of a record in them to its number in `data`.
+        The remaining records, and a function that maps the number of a remaining record to its number in `data`.
     """
     content = data.to_pybytes()
 
@@ -264,7 +267,7 @@ def _without_bytes(
 
 
 def _why_no_text(header: Sequence[str], record: bytes) -> str:
-    """Return the reason why a record is not UTF-8. `record` includes the header."""
+    """Describe which column of a CSV record contains invalid UTF-8. `record` is the header followed by the record."""
     try:
         rows = _as_strings(pa.py_buffer(record), header, None)
     except pa.ArrowInvalid as problem:
@@ -276,7 +279,10 @@ def _why_no_text(header: Sequence[str], record: bytes) -> str:
 
 
 def _header(content: bytes, starts: np.ndarray, ends: np.ndarray) -> list[str]:
-    """Return the column names. `starts` and `ends` are the positions of the records."""
+    """Return the column names in the first non-empty CSV record.
+
+    `starts` and `ends` are the byte ranges of all records.
+    """
     records = (content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     first = next((record for record in records if record.strip(b"\r\n")), b"")
     return list(pa.csv.read_csv(pa.BufferReader(first), parse_options=_PARSING).schema.names)

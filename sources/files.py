@@ -1,4 +1,4 @@
-"""Source for the files of a folder, or of a bucket prefix. Each file is read once."""
+"""Source for the files of a local folder or an S3 prefix. Each file is read once."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 @dataclass(frozen=True)
 class _Work:
-    """Files of one batch.
+    """Plan of one batch: the files to read, and the files that earlier batches have read.
 
     Attributes:
-        before: Files that were read before.
-        files: Files to read.
+        before: Files that earlier batches have read.
+        files: Files to read in this batch.
         limits: Limits of the batch.
-        now_ms: Time of the plan.
-        left_ms: Least modification time of the new files that stay for a later batch.
+        now_ms: Time of the plan, in ms since 1970.
+        left_ms: Earliest modification time of the new files that a later batch reads, in ms since 1970.
     """
 
     before: TakenFiles
@@ -57,11 +57,11 @@ class _Work:
 
 
 class Files(Source):
-    """Source that reads the files of a folder and its subfolders.
+    """Source that reads the files of a folder and its subfolders, each file once.
 
-    Each file is read once, sorted by modification time and then by name. A file is identified by its path, size and
-    modification time. On S3, it is identified by its key and ETag. Files whose names begin with '.' or '_', empty
-    files, and files that are still growing are not read.
+    Files are read sorted by modification time and then by name. A file is identified by its path, size and modification
+    time. On S3, it is identified by its key and ETag. Files whose names begin with '.' or '_', empty files, and files
+    that are still growing are not read.
 
     Attributes:
         name: 'files:' and the address of the folder.
@@ -82,7 +82,7 @@ class Files(Source):
         on_bad_file: str = "fail",
         storage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a source for a folder. Nothing is read yet.
+        """Create a source for the files of a folder. Nothing is read yet.
 
         Args:
             path: A local folder, or s3://bucket/prefix.
@@ -90,8 +90,8 @@ class Files(Source):
                 None (default): the format in the name of each file, such as `trips.jsonl.gz`.
             pattern: Pattern for the paths of files, relative to the folder. '*' matches any characters, including '/'.
                 Default: all files.
-            grace_s: Time for which a file is remembered after it left the folder, in seconds. A file that comes back
-                unchanged within this time is not read again. Default: one day.
+            grace_s: Time for which the source remembers a file that left the folder, in seconds. If the file comes back
+                unchanged within this time, it is not read again. Default: one day.
             settle_s: Time for which a file must be unchanged before it is read, in seconds. None (default): 2 for a
                 local folder, and 0 on S3, where an object appears as a whole.
             on_change: Handling of a file that is rewritten after it was read: 'fail' (default) stops the job, 'again'
@@ -130,7 +130,7 @@ class Files(Source):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest unread files.
+        """Choose the oldest unread files of the folder for the next batch.
 
         Args:
             position: The position of an earlier plan, or '' for the first batch.
@@ -165,12 +165,12 @@ class Files(Source):
         return Planned(_Work(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read files one by one, until the limits of the batch are reached.
+        """Read the planned files one by one, until the batch reaches its limits.
 
         Args:
             planned: The result of `plan`.
-            columns: The columns of the table, whose types text is read as.
-            unknown: True if columns are wanted that `columns` does not have.
+            columns: The columns of the table, whose types text is converted to.
+            unknown: True to also return columns that the table does not have.
 
         Yields:
             Rows, and bad lines. The last part has the position that was reached.
@@ -249,14 +249,14 @@ class Files(Source):
         yield Part(pa.table({}), position=position())
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Quarantine a file whose columns do not match the table.
+        """Create the quarantine row for a whole file whose columns do not match the table.
 
         Args:
-            origin: Path of the file, as in the part with the columns.
-            problem: The error.
+            origin: Path of the file: the `origin` of the part whose columns do not match.
+            problem: The error that describes the mismatch.
 
         Returns:
-            A row for the file, as `BAD`. None if on_bad_file is 'fail': the error then stops the job.
+            A row for the file, with the schema `BAD`. None if on_bad_file is 'fail': the error then stops the job.
         """
         file = self._planned.get(origin)
         if file is None or self.on_bad_file == "fail":
@@ -265,7 +265,7 @@ class Files(Source):
         return bad_file(file.name, file.stamp, problem)
 
     def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
-        """Return a reader of a file that continues at the previous position."""
+        """Open a file, at the offset where the previous batch stopped if the batch read only a part of it."""
         partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
         kept, self._open = self._open, None
@@ -276,7 +276,7 @@ class Files(Source):
         return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
     def _partial_first(self, taken: TakenFiles, new: list[Listed], everything: list[Listed]) -> list[Listed]:
-        """Move the partially read file to the front. Raises SourceLost if it is gone or was rewritten."""
+        """Move the partially read file to the front of the new files. Raises SourceLost if it is missing or changed."""
         partial = taken.partial
         if partial is None:
             return new
@@ -291,7 +291,7 @@ class Files(Source):
         )
 
     def _new(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
-        """Return the files to read, oldest first, and the files with a changed time but unchanged content.
+        """Return the unread files, oldest first, and the read files with a new time but unchanged content.
 
         Raises SourceLost if a file was rewritten and on_change is 'fail'.
         """
@@ -314,7 +314,11 @@ class Files(Source):
         return new, same
 
     def _is_same(self, file: Listed, read: Entry | ReadSoFar) -> bool:
-        """Return whether a file has the content that was read. Small files are compared if their times differ."""
+        """Return whether a file still has the content that was read, even if its modification time changed.
+
+        Only small files have a digest of their content, which is compared. A large file with another time counts as
+        changed.
+        """
         if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
             return True
         same = bool(read.digest) and read.digest == self.folder.digest(file)
@@ -323,7 +327,7 @@ class Files(Source):
         return same
 
     def lag(self, position: str) -> SourceLag:
-        """Count the unread files, including files that still grow or cannot be read.
+        """Count the unread files of the folder, including files that still grow or cannot be read.
 
         Args:
             position: The position of an earlier plan, or '' for the beginning.
@@ -342,12 +346,12 @@ class Files(Source):
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, start: str) -> str:
-        """Return the position for a named point.
+        """Return the position for a start point: the files of the folder that count as read.
 
         Args:
-            start: 'earliest', 'latest' (all current files count as read), a time (files modified before it count as
-                read), or a position. The position of another folder is applied to this folder, for use after a folder
-                was moved.
+            start: 'earliest' (no file counts as read), 'latest' (all current files count as read), a time (files
+                modified before it count as read), or a position. The position of another folder is applied to this
+                folder, for use after a folder was moved.
 
         Returns:
             The position.
@@ -367,9 +371,9 @@ class Files(Source):
         return super().position_at(start)
 
     def _read_before(self, time: int | None) -> TakenFiles:
-        """Return the position at which files modified before a time count as read.
+        """Return the position at which files modified before `time` (in ms since 1970) count as read.
 
-        None: all files that no longer grow.
+        None: all files that no longer grow count as read.
         """
         now_ms = _now_ms()
         everything, ready = self._files(now_ms)
@@ -379,13 +383,13 @@ class Files(Source):
         return taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position.
+        """Convert a checkpoint of Apache Hudi's streamer to the position after the files that the streamer has read.
 
         Args:
             checkpoint: Modification time of the newest file that the streamer read, in ms since 1970.
 
         Returns:
-            The position after all files up to that time.
+            The position after all files modified up to that time.
 
         Raises:
             OptionError: `checkpoint` is not such a time.
@@ -398,7 +402,7 @@ class Files(Source):
         return self._read_before(int(checkpoint) + 1).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Apache Hudi's streamer: a time before which all files were read.
 
         Args:
             position: The position of a plan.
@@ -412,7 +416,7 @@ class Files(Source):
         return f"<files of {self.folder.uri}>"
 
     def _files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
-        """Return all files of the folder, and the matching files that no longer grow."""
+        """List all files of the folder, and the files that are ready: they match the pattern and no longer change."""
         settle = self.settle_ms if settle_ms is None else settle_ms
         everything, ready, odd = list[Listed](), list[Listed](), list[str]()
         first_seen = dict[Listed, tuple[int, float]]()
@@ -439,12 +443,12 @@ class Files(Source):
 
 
 class _Reader:
-    """One open file.
+    """Reader of one open file, which returns the rows of one block of the file at a time.
 
     Attributes:
-        offset: The amount of the file that was read, in the unit of `file_blocks`.
+        offset: The part of the file that was read: decoded bytes of text, or rows of Parquet and Avro.
         line: The number of lines of text that were read.
-        size: Decoded bytes of the newest block: the larger one of its text and its rows.
+        size: Size of the newest block in bytes: the larger one of its decoded text and its rows.
     """
 
     def __init__(
@@ -478,7 +482,7 @@ class _Reader:
         return self._blocks.line
 
     def next(self, decoder: FileRows, bytes_max: int, rows_max: int) -> Part | None:
-        """Read the next rows. Returns None at the end of the file."""
+        """Read the rows of the next block. Returns None at the end of the file."""
         line = self.line
         with self._named():
             block = self._blocks.next(min(bytes_max, _BLOCK), rows_max)
@@ -502,12 +506,12 @@ class _Reader:
             return self._blocks.ended()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that is read."""
         self._raw.close()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Convert errors of decoders and file systems to an error that names the file."""
+        """Convert errors of decoders and file systems to hoodoo errors that name the file."""
         name = self._file.name
         try:
             yield

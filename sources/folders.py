@@ -1,4 +1,4 @@
-"""Local folders and bucket prefixes that are read as sources: their files, and the bytes of each file.
+"""Local folders and S3 prefixes whose files a job reads: listing, opening and comparing files.
 
 A folder is not a store: other programs own its files. Nothing is written, and network file systems are supported. Links
 to files are followed. Links to folders are not followed, because they may form a cycle. They count as unreadable.
@@ -31,14 +31,14 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, order=True)
 class Listed:
-    """A file of a folder.
+    """A file of a folder, as found in a listing.
 
     Attributes:
         time_ms: Modification time, in ms since 1970.
-        name: Path below the folder, with `/` between its parts.
+        name: Path relative to the folder, with `/` between its parts.
         size: Size in bytes.
-        stamp: Text that differs if the file is rewritten.
-        changed_ms: Time of the last change of its content or its status, in ms since 1970.
+        stamp: String that identifies the content: it differs after the file is rewritten.
+        changed_ms: Time of the last change of its content or its metadata, in ms since 1970.
     """
 
     time_ms: int
@@ -49,11 +49,11 @@ class Listed:
 
 
 class Folder(Protocol):
-    """Interface of a folder whose files are read.
+    """Interface of a folder or S3 prefix whose files a job reads.
 
     Attributes:
         uri: Address of the folder.
-        settle_ms: Time for which a file may still grow after its last change, in ms.
+        settle_ms: Time after its last change during which a file may still grow, in ms.
         unreadable: Files and subfolders that the newest listing could not inspect, with the reason. Names of subfolders
             end with `/`.
     """
@@ -63,7 +63,7 @@ class Folder(Protocol):
     unreadable: dict[str, str]
 
     def files(self) -> Iterator[Listed]:
-        """Yield all files, including those in subfolders, in any order.
+        """Yield all files of the folder and its subfolders, in any order.
 
         Raises CallError if the folder does not exist, and SourceUnavailable if it existed before.
         """
@@ -74,16 +74,19 @@ class Folder(Protocol):
         ...
 
     def require_same(self, file: Listed) -> None:
-        """Raise SourceChanged if a file was deleted or rewritten since it was listed."""
+        """Raise SourceChanged if the file was deleted or rewritten since it was listed."""
         ...
 
     def digest(self, file: Listed) -> str:
-        """Return the digest of the content of a small file, and '' for other files."""
+        """Return a digest of a small file's content, to detect rewrites. Returns '' for large files.
+
+        On S3 it is always '', because the ETag identifies the content.
+        """
         ...
 
 
 def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Folder:
-    """Return the folder at a path or an s3:// address. `storage` contains the options of `hoodoo.open`."""
+    """Create the reader of a local folder or an s3:// address. `storage` contains the options of `hoodoo.open`."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise CallError(f"A folder of files is a path or s3://bucket/prefix, got {printable(path)}.", path=str(path))
@@ -147,7 +150,7 @@ class _LocalFolder:
                 raise unreadable(file.name, problem) from None
 
     def _require_there(self) -> None:
-        """Raise CallError for a folder that never existed, and SourceUnavailable for a folder that existed before."""
+        """Raise CallError if the folder never existed, or SourceUnavailable if it existed before and is missing now."""
         if os.path.isdir(self.uri):
             self._was_there = True
         elif self._was_there:
@@ -163,7 +166,7 @@ class _LocalFolder:
         return os.path.relpath(path, self.uri).replace(os.sep, "/")
 
     def _note(self, problem: OSError) -> None:
-        """Note a file or a subfolder that cannot be inspected. Raises SourceUnavailable for a transient failure."""
+        """Record a file or a subfolder as unreadable. Raises SourceUnavailable for a transient failure."""
         path = os.fspath(problem.filename)
         if path == self.uri and not isinstance(problem, FileNotFoundError):
             if problem.errno in _PASSING:
@@ -177,7 +180,7 @@ class _LocalFolder:
 
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
-    """Return the error for a file that cannot be read: SourceUnavailable if the failure may pass, else DataError."""
+    """Create the error for a file that cannot be read: SourceUnavailable for a transient failure, else DataError."""
     why = problem.strerror or str(problem) or type(problem).__name__
     if problem.errno in _PASSING:
         return SourceUnavailable(f"File {printable(name)} cannot be read now: {why}.", file=name)

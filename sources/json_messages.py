@@ -1,4 +1,4 @@
-"""Decoder for JSON objects, one per message or line.
+"""Decoder for JSON objects, with one object per message or line.
 
 All messages are decoded together, which is fast. If this fails, they are split in halves until each bad message is
 alone. Each message must be one object. Half an object in one message and half in the next are two bad messages.
@@ -18,7 +18,7 @@ from hoodoo.writers.batches.json_text import objects_in, require_exact
 from hoodoo.writers.batches.row_files import rows_of
 
 PROBLEMS = (pa.ArrowException, DataError, ValueError)
-"""Errors for text that is not valid."""
+"""Errors that mean that text is not valid JSON, or does not match the table's columns."""
 AT_ONCE = 20_000  # number of messages that are decoded together
 
 
@@ -27,25 +27,22 @@ _EVENTS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "pa
 
 
 class JsonDecoder(WantedRows):
-    """Decoder of messages into rows with the columns of a table. Text is converted to the types of the columns."""
+    """Decoder of JSON messages into rows with the columns of a table. Text is converted to the types of the columns."""
 
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
-        """Create a decoder.
+        """Create a decoder for JSON messages or lines.
 
         Args:
             columns: The columns of the table, as in `WantedRows`.
-            unknown: True to read other columns too, as in `WantedRows`.
-            events: The option that reads Debezium change events, for a hint about messages without a key that look like
-                events. '' (default): no hint.
+            unknown: True to also read columns that the table does not have, as in `WantedRows`.
+            events: The option that enables the reading of Debezium change events, for a hint about messages without a
+                key that look like events. '' (default): no hint.
         """
         super().__init__(columns, unknown)
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Return a hint if a message without a key looks like a change event.
-
-        Returns '' otherwise, or if events are not supported.
-        """
+        """Return a hint for an error if a message without a key looks like a Debezium change event, else ''."""
         if not self._events:
             return ""
         try:
@@ -57,13 +54,13 @@ class JsonDecoder(WantedRows):
         return f"; it looks like a change event of Debezium, which {self._events} reads"
 
     def parse(self, content: pa.Buffer) -> pa.Table:
-        """Decode concatenated objects. Raises one of PROBLEMS."""
+        """Decode concatenated JSON objects, such as lines, to rows. Raises one of PROBLEMS."""
         rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
         require_exact(rows, content, self.columns)
         return rows
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode messages.
+        """Decode JSON messages to rows. Invalid messages are collected in `bad`.
 
         Args:
             messages: The numbers and bytes of the messages.
@@ -96,10 +93,10 @@ class JsonDecoder(WantedRows):
 
 
 def sound(rows: pa.Table) -> pa.Table:
-    """Validate and repair the result of Arrow's JSON reader.
+    """Repair lists in the result of Arrow's JSON reader, and check that all names are valid UTF-8.
 
     Args:
-        rows: Rows of JSON text.
+        rows: Rows from Arrow's JSON reader.
 
     Returns:
         The rows. Lists that only contain nulls are repaired, because the reader returns them with too few items.
@@ -115,7 +112,7 @@ def sound(rows: pa.Table) -> pa.Table:
 
 
 def _has_lists_of_nulls(field: pa.Field) -> bool:
-    """Return whether a column has lists of nulls at any level.
+    """Return whether a column has lists of nulls, also in nested fields.
 
     Also decodes all names, because Arrow validates them lazily.
     """
@@ -139,7 +136,10 @@ def _repaired(values: pa.Array) -> pa.Array:
 
 
 def _lines(messages: Sequence[bytes]) -> bytes:
-    """Return one object per line, judged by the first and the last character of each line. Raises ValueError."""
+    """Join messages into lines of one JSON object each. Raises ValueError if a message is not one object.
+
+    Only the first and the last character of each line are checked.
+    """
     text = b"\n".join([*messages, b""])
     if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
         text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
@@ -149,7 +149,7 @@ def _lines(messages: Sequence[bytes]) -> bytes:
 
 
 def _why(message: bytes, problem: BaseException) -> str:
-    """Return the reason why a message is bad. For invalid JSON, it includes the position in the message."""
+    """Describe why a message is bad. For invalid JSON, the description includes the position of the error."""
     try:
         json.loads(message)
     except ValueError as syntax:

@@ -1,4 +1,4 @@
-"""Source for a topic of Apache Kafka, whose messages are rows or change events of Debezium, as JSON or Avro.
+"""Source for a Kafka topic. Its messages are rows or Debezium change events, as JSON or Avro.
 
 The source assigns partitions and never subscribes to a topic, so the position in the table alone determines which
 offsets are read. No offsets are committed to the broker. Only committed messages are read.
@@ -45,7 +45,7 @@ _READS_EVENTS = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 @dataclass(frozen=True)
 class _Ranges:
-    """Offsets of one batch, by partition: the first offset, and the offset after the last.
+    """Offsets that one batch reads: for each partition the first offset, and the offset after the last.
 
     Fewer messages are read if their bytes exceed `bytes_max`, since the size of a message is not known in advance.
     """
@@ -57,14 +57,13 @@ class _Ranges:
 
 
 class Kafka(Source):
-    """Source that reads the messages of a topic.
+    """Source that reads the messages of a Kafka topic: JSON rows, Avro rows or Debezium change events.
 
-    A message is a row, as a JSON object or an Avro record, or a change event of Debezium. If the table has the columns
-    `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string), the
-    source fills them. Fields of a message with these names are ignored.
+    If the table has the columns `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or
+    `_kafka_key` (string), the source fills them. Fields of a message with these names are ignored.
 
     Attributes:
-        name: 'kafka:' and the topic.
+        name: 'kafka:' and the name of the topic.
     """
 
     reads_ahead = True
@@ -86,7 +85,7 @@ class Kafka(Source):
         before: str = EVENT,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
-        """Create a source for a topic. The broker is not contacted yet.
+        """Create a source for a Kafka topic. The broker is not contacted yet.
 
         Args:
             servers: Addresses of one or more brokers, such as "broker-1:9092,broker-2:9092".
@@ -152,7 +151,7 @@ class Kafka(Source):
 
     # ---- plan
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the offsets of the next batch.
+        """Choose the offsets of each partition that the next batch reads.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -186,7 +185,7 @@ class Kafka(Source):
         return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
 
     def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
-        """Return the first offset to read of each partition."""
+        """Return the first offset to read in each partition, after checking that no message was deleted unread."""
         known = was.offsets if was else {}
         if was and was.id and topic_id and was.id != topic_id:
             raise self._client.lost("the topic was deleted and created again")
@@ -209,7 +208,7 @@ class Kafka(Source):
         return begin
 
     def _lost(self, was: TopicPosition | None, begin: Mapping[int, int]) -> int:
-        """Log the messages that were deleted before they were read, and return their number."""
+        """Log the messages that the broker deleted before they were read, and return their number."""
         lost = 0
         for partition, at in begin.items():
             expected = was.offsets.get(partition, at) if was else at
@@ -222,12 +221,12 @@ class Kafka(Source):
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the messages of a plan, in the order of partition and offset.
+        """Read the messages in a planned range of offsets, in the order of partition and offset.
 
         Args:
             planned: A result of `plan`.
             columns: Columns of the table.
-            unknown: True if other columns are wanted too.
+            unknown: True to also return columns that the table does not have.
 
         Yields:
             Rows and bad messages.
@@ -279,7 +278,10 @@ class Kafka(Source):
         )
 
     def _changes(self, taken: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
-        """Convert change events to rows. Messages without a value are skipped: they only serve compacted topics."""
+        """Convert Debezium change events to rows. Messages without a value are skipped.
+
+        Debezium sends them after deletes, only for the compaction of topics.
+        """
         messages = taken.messages
         values = [message.value() for message in messages]
         there = [number for number, value in enumerate(values) if value is not None]
@@ -311,10 +313,12 @@ class Kafka(Source):
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:
-        """Count the offsets after a position, including transaction markers and messages after an open transaction.
+        """Count the offsets after a position that were not read yet.
+
+        The number includes transaction markers and messages after an open transaction.
 
         Args:
-            position: Position of an earlier plan; '' for the beginning.
+            position: Position of an earlier plan; '' for the beginning of the topic.
 
         Returns:
             The number of offsets and the age of the oldest message.
@@ -333,12 +337,13 @@ class Kafka(Source):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the position for a named point in the topic.
+        """Return the position in the topic for 'earliest', 'latest', a time or explicit offsets.
 
         Args:
             start: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
                 each partition, such as 'orders,0:123,1:456'; offsets in the format of Spark,
-                '{"orders":{"0":123,"1":456}}', where -2 is the beginning of a partition and -1 its end; a position.
+                '{"orders":{"0":123,"1":456}}', where -2 is the beginning of a partition and -1 its end; a position of
+                an earlier plan.
 
         Returns:
             The position.
@@ -364,7 +369,7 @@ class Kafka(Source):
         return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position.
+        """Convert a Kafka checkpoint of Apache Hudi's streamer to a position, so that a job can continue there.
 
         Args:
             checkpoint: The checkpoint, such as 'orders,0:123,1:456'.
@@ -379,22 +384,22 @@ class Kafka(Source):
         return TopicPosition.of_hudi(checkpoint, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a Kafka checkpoint of Apache Hudi's streamer, so that the streamer can continue there.
 
         Args:
             position: Position of a plan.
 
         Returns:
-            The checkpoint, such as 'shop.orders,0:123,1:456'.
+            The checkpoint, such as 'shop.orders,0:123,1:456'; '' if nothing was read.
         """
         was = TopicPosition.of(position, self.topic)
         return was.to_hudi() if was else ""
 
     def to_spark(self, position: str) -> str:
-        """Convert a position to the option `startingOffsets` of Spark's Kafka source.
+        """Convert a position to the option `startingOffsets` of Spark's Kafka source, so that Spark can continue there.
 
         Args:
-            position: Position of a plan, or '' for the beginning.
+            position: Position of a plan, or '' if nothing was read.
 
         Returns:
             A string such as '{"shop.orders":{"0":123,"1":456}}'. If nothing was read, the value of `start`.
@@ -404,14 +409,14 @@ class Kafka(Source):
 
 
 def _behind(message: Message, planned: str) -> str:
-    """Return the position after a message of a topic with one partition, instead of the planned position."""
+    """Return the position directly after a message of a topic with one partition. `planned` is the plan's position."""
     topic = cast("str", message.topic())
     was = cast("TopicPosition", TopicPosition.of(planned, topic))
     return replace(was, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 
 def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
-    """Return the schemas of messages, or None for a format without schemas. Raises OptionError."""
+    """Create the cache of a registry's Avro schemas. Returns None for a format without schemas. Raises OptionError."""
     if (format in OF_REGISTRIES) != (registry is not None):
         needed = "needs" if registry is None else "does not take"
         raise OptionError(f"format={format!r} {needed} registry=, the address of a schema registry.", option="registry")

@@ -41,7 +41,7 @@ _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE, _AT_LEAST = 10_000, 100  # messages per call; up to this many may arrive beyond the byte limit
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 _FIRST_S = 0.5
-"""Timeout of the first request in seconds. It doubles for each retry. In between, librdkafka reports errors."""
+"""Timeout of the first request in seconds. It doubles for each retry. Between retries, librdkafka reports errors."""
 _LISTEN_S = 0.05
 _PASSING = ("SSL transport error", "Failed to acquire")
 """Prefixes of librdkafka errors for transient failures: a broken connection, or a token service that did not answer."""
@@ -54,12 +54,12 @@ _NO_PROTOCOL = (
 
 @dataclass(frozen=True)
 class ReadMessages:
-    """Messages that were read.
+    """Kafka messages that were read in one batch, and the offsets that the batch reached.
 
     Attributes:
-        messages: The messages, by partition and offset.
-        upto: The offset after the last read message of each partition. No message before it is missing.
-        size: The number of bytes in their keys and values.
+        messages: The messages, sorted by partition and offset.
+        upto: For each partition the offset after the last message that was read. No message before it is missing.
+        size: The number of bytes in the keys and values of the messages.
     """
 
     messages: list[Message]
@@ -68,15 +68,15 @@ class ReadMessages:
 
 
 class _Amount:
-    """Counter of the messages that were read, with an upper limit.
+    """Counter of the messages and bytes that a batch has read, with an upper limit of bytes.
 
     Attributes:
         messages: The number of messages that were read.
-        bytes: The bytes of their keys and values.
+        bytes: The bytes of the keys and values of these messages.
     """
 
     def __init__(self, bytes_max: int | None) -> None:
-        """Start at zero.
+        """Create a counter at zero.
 
         `bytes_max` is the maximum number of bytes, or None for no limit. One message is always read.
         """
@@ -84,14 +84,14 @@ class _Amount:
         self._bytes_max = bytes_max
 
     def at_once(self) -> int:
-        """Return the number of messages to request, so that only a few exceed the limit."""
+        """Return the number of messages to request next, so that only a few messages exceed the byte limit."""
         if self._bytes_max is None:
             return _AT_ONCE
         mean = self.bytes / self.messages if self.messages else self._bytes_max
         return min(_AT_ONCE, max(_AT_LEAST, int((self._bytes_max - self.bytes) / max(1.0, mean))))
 
     def add(self, messages: Sequence[Message]) -> int:
-        """Count these messages up to the limit, and return how many were counted."""
+        """Count messages up to the byte limit, and return how many of them are within the limit."""
         sizes = [len(message) + len(message.key() or b"") for message in messages]
         taken, size = len(sizes), sum(sizes)
         if self._bytes_max is not None and self.bytes + size > self._bytes_max:
@@ -103,7 +103,7 @@ class _Amount:
 
 
 class _Heard:
-    """Listener for librdkafka's connection errors, which are reported outside of responses.
+    """Listener for librdkafka's connection errors, which librdkafka reports outside of responses.
 
     It holds no reference to a client, so that librdkafka's callbacks do not keep a client alive.
     """
@@ -124,22 +124,22 @@ class _Heard:
 
 
 class KafkaClient:
-    """Client for one topic. It connects on first use.
+    """Client that reads offsets and messages of one Kafka topic. It connects on first use.
 
     Attributes:
-        topic: The topic.
+        topic: The name of the topic.
         servers: Addresses of brokers.
     """
 
     def __init__(self, servers: str, topic: str, settings: Mapping[str, Any], idle_s: float, skips_lost: bool) -> None:
-        """Create a client.
+        """Create a client for one topic. The brokers are not contacted yet.
 
         Args:
             servers: Addresses of brokers, such as "broker-1:9092,broker-2:9092".
-            topic: The topic.
+            topic: The name of the topic.
             settings: More settings of librdkafka.
-            idle_s: Time for which brokers may send nothing of the existing messages, in seconds.
-            skips_lost: True if the reader continues after lost messages.
+            idle_s: Time after which reading fails if the brokers send no message although more exist, in seconds.
+            skips_lost: True if the reader continues after messages that were deleted unread.
 
         Raises:
             OptionError: A setting would lose messages.
@@ -167,10 +167,10 @@ class KafkaClient:
 
     # ---- offsets and topic id
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Request the first offset of each partition, and the offset after the last committed message.
+        """Request the first offset of each partition, and the offset after its last committed message.
 
         Returns:
-            Both current offsets, by partition.
+            For each partition the first offset, and the offset after the last committed message.
 
         Raises:
             OptionError: The client rejects a setting, or the brokers reject the client.
@@ -192,13 +192,13 @@ class KafkaClient:
         return self._asked(ask)
 
     def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Request the offset after the last message of each partition, including messages of open transactions.
+        """Request the end offset of each partition, including messages of open transactions.
 
         Args:
             partitions: The partitions.
 
         Returns:
-            The offset by partition. Empty if the brokers do not answer.
+            For each partition the offset after its last message. Empty if the brokers do not answer.
         """
         from confluent_kafka import IsolationLevel, admin
 
@@ -221,16 +221,16 @@ class KafkaClient:
         return self._admin
 
     def topic_id(self, known: str) -> str:
-        """Request the id of the topic. A recreated topic with the same name has another id.
+        """Request the id of the topic, to detect that it was deleted and recreated: a recreated topic has another id.
 
         Args:
-            known: The id from an earlier request, or '' for the first request.
+            known: The id that an earlier request returned, or '' for the first request.
 
         Returns:
             The id, or '' if the broker is too old to support ids.
 
         Raises:
-            SourceUnavailable: The broker does not return the id, and returned it before.
+            SourceUnavailable: The broker does not return the id now, although it returned `known` before.
         """
         if self._tells_no_id and not known:
             return ""
@@ -248,14 +248,14 @@ class KafkaClient:
             return ""
 
     def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
-        """Request the first offset of each partition whose message is not older than a moment.
+        """Request for each partition the offset of the first message with a timestamp at or after a given time.
 
         Args:
-            moment: The moment, in ms since 1970.
+            moment: The time, in ms since 1970.
             partitions: The partitions.
 
         Returns:
-            The offset by partition. It is negative if all messages are older.
+            The offset by partition. It is negative if all messages of the partition are older.
 
         Raises:
             SourceUnavailable: No broker answers.
@@ -269,14 +269,14 @@ class KafkaClient:
 
     # ---- messages
     def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> ReadMessages:
-        """Read the messages in ranges, up to a maximum number of bytes.
+        """Read the messages in ranges of offsets, up to a maximum number of bytes.
 
         Args:
-            ranges: The first offset of each partition, and the offset after the last one.
+            ranges: For each partition the first offset, and the offset after the last one.
             bytes_max: The maximum number of bytes in keys and values. One message is always read. None: no limit.
 
         Returns:
-            The messages.
+            The messages, and the offset that was reached in each partition.
 
         Raises:
             SourceLost: Messages are gone.
@@ -301,7 +301,7 @@ class KafkaClient:
     def _arriving(
         self, ranges: Mapping[int, tuple[int, int]], read: _Amount
     ) -> Generator[tuple[int, list[Message]], None, None]:
-        """Yield all messages in ranges, in runs of one partition, sorted by offset within a partition.
+        """Yield all messages in the given offset ranges, in runs of one partition. Each partition is sorted by offset.
 
         `read` counts the messages so far. A range ends at its last offset, or when the partition ends after it. After
         the last message, there may be only transaction markers, or aborted and compacted messages. If a partition ends
@@ -337,7 +337,7 @@ class KafkaClient:
             consumer.unassign()
 
     def _sorted(self, some: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
-        """Yield the results of the client in runs: the partition, its messages, and the offset after them.
+        """Group the client's results into runs: a partition, its messages, and the offset after them.
 
         The end of a partition is a run without messages. Raises the error if the client returned one.
         """
@@ -356,10 +356,10 @@ class KafkaClient:
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        """Return the error for missing messages after the position.
+        """Create the error for messages that were deleted from the topic before they were read.
 
         Args:
-            why: The reason.
+            why: Description of the loss, which becomes part of the error message.
             can_skip: True if the job can continue with later messages.
             details: More details of the error.
 
@@ -387,10 +387,7 @@ class KafkaClient:
         return self._made
 
     def _asked(self, ask: Callable[[float], T]) -> T:
-        """Return the result of `ask`, which is called with a timeout in seconds.
-
-        Transient failures are retried for 10 seconds.
-        """
+        """Call `ask` with a timeout in seconds, and return its result. Transient failures are retried for 10 s."""
         ends, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
@@ -408,11 +405,14 @@ class KafkaClient:
             return answer
 
     def _listen(self, seconds: float) -> None:
-        """Process librdkafka's callbacks. No partition is assigned, so no message arrives."""
+        """Process librdkafka's callbacks for some seconds, so that connection errors are reported.
+
+        No partition is assigned, so no message arrives.
+        """
         self._consumer.poll(seconds)
 
     def _failed(self, problem: Any) -> HoodooError:
-        """Return the error for a librdkafka error."""
+        """Convert an error of librdkafka to the matching hoodoo error."""
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
         gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
         if problem.code() in lost and self._skips_lost:
@@ -437,9 +437,9 @@ class KafkaClient:
         )
 
     def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
-        """Return the error for a missing response, with librdkafka's reason if it reported one.
+        """Create the error for a missing response, with the reason that librdkafka reported.
 
-        Otherwise, add `guess`.
+        If librdkafka reported no reason, the error contains `guess`.
         """
         if self._heard.refusal is not None:
             return self._refused(self._heard.refusal)
@@ -460,7 +460,7 @@ def _has_failed(message: Message) -> bool:
 
 
 def _remedies(codes: Any, topic: str) -> dict[int, str]:
-    """Return remedies by error code, for errors with which brokers permanently reject a client."""
+    """Return advice for users by librdkafka error code, for errors by which brokers permanently reject a client."""
     known = (
         "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
         "(--setting, --settings-from) to what the brokers know."

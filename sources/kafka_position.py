@@ -1,10 +1,10 @@
-"""Position of a topic: the next offset of each partition, in the format of Apache Hudi's streamer.
+"""Read position of a Kafka topic: the next offset of each partition, in the format of Apache Hudi's streamer.
 
     {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
 
 The position also contains the id of the topic. A recreated topic may be longer than the position, so the offsets alone
-do not show that it is another topic. A Spark stream has no id and its own format of offsets, which the sink of a table
-with `positions=True` stores:
+do not show that the topic was recreated. A Spark stream has no id and its own format of offsets, which the sink of a
+table with `positions=True` stores:
 
     {"source": "spark", "offsets": [{"shop.orders": {"0": 123, "1": 456}}]}
 """
@@ -28,12 +28,12 @@ _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """Position of a reader in a topic.
+    """Read position in a Kafka topic: the next offset to read of each partition.
 
     Attributes:
         topic: The name of the topic.
         id: The id of the topic, or '' if the broker does not return one.
-        offsets: The next offset of each partition that has ever been seen.
+        offsets: The next offset to read of each partition that has ever been seen.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class TopicPosition:
 
     @classmethod
     def of(cls, position: str, topic: str) -> TopicPosition | None:
-        """Parse a position. Returns None for ''. Raises SourceLost if it is not a position of the topic."""
+        """Parse the position of a topic. Returns None for ''. Raises SourceLost if it belongs to another source."""
         if not position:
             return None
         try:
@@ -62,7 +62,7 @@ class TopicPosition:
 
     @classmethod
     def _of_spark(cls, offsets: Any, topic: str) -> TopicPosition:
-        """Parse the position of a Spark stream that reads one topic. Raises ValueError, KeyError or TypeError."""
+        """Parse the offsets of a Spark stream that reads one topic. Raises ValueError, KeyError or TypeError."""
         (one,) = offsets
         ((found, pairs),) = one.items()
         said = {int(partition): offset for partition, offset in pairs.items()}
@@ -72,7 +72,7 @@ class TopicPosition:
 
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
-        """Parse offsets of Hudi's streamer. Raises OptionError if they are not offsets of the topic."""
+        """Parse the Kafka offsets in a checkpoint of Hudi's streamer. Raises OptionError for another topic."""
         found = _offsets_in(checkpoint, topic)
         if not found:
             raise OptionError(
@@ -82,18 +82,18 @@ class TopicPosition:
         return cls(topic, topic_id, found)
 
     def text(self) -> str:
-        """Return the position as a string."""
+        """Return the position as a JSON string, which the table stores in its commits."""
         return json.dumps({"source": _KIND, "id": self.id, "offsets": self._spelled()}, separators=(",", ":"))
 
     def to_spark(self) -> str:
-        """Return the offsets in the format of Spark's option `startingOffsets`."""
+        """Return the offsets as JSON for the option `startingOffsets` of Spark's Kafka source."""
         offsets = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
         return json.dumps({self.topic: offsets}, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return the offsets in the format of Hudi's streamer.
+        """Return the offsets as a checkpoint of Hudi's streamer, such as 'orders,0:123,1:456'.
 
-        Returns '' without partitions, which Hudi cannot parse.
+        Returns '' for a position without partitions, which Hudi cannot parse.
         """
         return self._spelled() if self.offsets else ""
 
@@ -102,7 +102,7 @@ class TopicPosition:
 
 
 def is_position(text: str) -> bool:
-    """Return whether a string is a position of any source, and not a list of offsets."""
+    """Return whether a string is a stored position of a source (a JSON object), in contrast to a list of offsets."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -111,17 +111,17 @@ def is_position(text: str) -> bool:
 
 
 def offsets_named(text: str, topic: str) -> dict[int, int]:
-    """Parse offsets in the format of Hudi's streamer or of Spark's option `startingOffsets`.
+    """Parse user-supplied offsets of a topic, in the format of Hudi's streamer or of Spark's option `startingOffsets`.
 
     Args:
         text: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
-        topic: The topic.
+        topic: The name of the topic.
 
     Returns:
         The next offset by partition, at least one. As in Spark, -2 is the beginning of a partition and -1 its end.
 
     Raises:
-        OptionError: They are not offsets of the topic.
+        OptionError: The string does not contain offsets of the topic.
     """
     named = _offsets_in_spark(text, topic) if text.startswith("{") else _offsets_in(text, topic)
     if not named:
@@ -135,12 +135,12 @@ def offsets_named(text: str, topic: str) -> dict[int, int]:
 
 
 def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
-    """Validate offsets against the topic, and replace -2 and -1 by real offsets.
+    """Check that user-supplied offsets exist in the topic, and replace -2 (beginning) and -1 (end) by real offsets.
 
     Args:
         named: The result of `offsets_named`.
         bounds: The first offset of each existing partition, and the offset after its last message.
-        topic: The topic, for errors.
+        topic: The name of the topic, for errors.
 
     Returns:
         The next offset of each partition.
@@ -178,7 +178,7 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
 
 
 def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
-    """Parse offsets in the format of Hudi's streamer. Returns None if they are not offsets of the topic."""
+    """Parse Kafka offsets in the format of Hudi's streamer. Returns None if they are not offsets of the topic."""
     found = _OFFSETS.fullmatch(text)
     if not found or found["topic"] != topic:
         return None
@@ -187,7 +187,7 @@ def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
 
 
 def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
-    """Parse offsets in the format of Spark. Returns None if they are not offsets of the topic."""
+    """Parse Kafka offsets in Spark's JSON format. Returns None if they are not offsets of the topic."""
     try:
         ((found, pairs),) = json.loads(text).items()
         said = {int(partition): offset for partition, offset in pairs.items()}
@@ -198,14 +198,15 @@ def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Distribute a number of messages among partitions.
+    """Decide how many messages a batch reads from each partition of a topic: even shares, up to a total.
 
     Args:
-        waiting: The number of messages in each partition.
+        waiting: The number of unread messages in each partition.
         most: The total number of messages to read, at least one.
 
     Returns:
-        The number of messages to read from each partition: even shares. Unused parts of a share go to other partitions.
+        The number of messages to read from each partition. Partitions with more messages get the unused shares of
+        partitions with fewer.
     """
     left, taken = max(most, 1), dict[int, int]()
     for at, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):

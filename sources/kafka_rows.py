@@ -1,4 +1,4 @@
-"""Rows of Kafka messages with the columns that the broker provides. Senders cannot set these columns."""
+"""Rows of Kafka messages with columns for partition, offset, timestamp and key. Senders cannot set these columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OF_BROKERS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def of_senders(columns: pa.Schema) -> pa.Schema:
-    """Return the columns to decode from messages. The broker's columns are not decoded.
+    """Return the table columns that are decoded from messages: all except partition, offset, timestamp and key.
 
     Args:
         columns: The columns of the table.
 
     Returns:
-        The columns without those that the broker fills, with the same metadata.
+        The columns to decode, with the same metadata.
     """
     return pa.schema([field for field in columns if field.name not in _OF_BROKERS], columns.metadata)
 
 
 def added_columns(message: Message) -> pa.Table:
-    """Return the broker's columns for a message, as a table of one row."""
+    """Return the partition, offset, timestamp and key of a Kafka message as a table of one row."""
     return _told(pa.table({"": pa.nulls(1)}), [message], _OF_BROKERS).drop_columns([""])
 
 
@@ -42,16 +42,16 @@ def rows_of_messages(
     broker_columns: bool,
     left_out: set[str],
 ) -> pa.Table:
-    """Concatenate decoded rows, and add the broker's columns.
+    """Concatenate decoded rows, and add columns for the partition, offset, timestamp and key of their Kafka messages.
 
     Args:
-        topic: The topic.
-        decoded: Rows, and the number of each row's message.
-        messages: All messages.
+        topic: The name of the topic.
+        decoded: Tables of rows, and the number of each row's message.
+        messages: All messages of the batch.
         columns: The columns of the table.
         broker_columns: True to add all four columns. False to add only those that the table has.
-        left_out: Columns of messages that were left out. The broker's columns in messages are added to it, unless the
-            broker fills them.
+        left_out: Names of message fields that were left out. Fields of messages with the name of one of the four
+            columns are added to it, unless the column is filled.
 
     Returns:
         The rows.
@@ -76,7 +76,7 @@ def rows_of_messages(
 
 
 def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
-    """Return `rows` with the broker's columns of these names."""
+    """Append the named broker columns, such as `_kafka_offset`, to the rows of the given messages."""
     said: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),

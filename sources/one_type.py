@@ -1,4 +1,4 @@
-"""Concatenation of rows that were decoded separately, and errors for columns with values of several types."""
+"""Concatenation of rows that were decoded separately, with errors for columns whose values have several types."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ UNFIT_TYPES = (pa.ArrowInvalid, pa.ArrowTypeError)
 
 
 def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: "") -> pa.Table:
-    """Concatenate the rows of one source.
+    """Concatenate tables of rows that were decoded separately. A column must have one common type in all tables.
 
     Args:
-        name: The name of the source in errors.
-        parts: The rows.
+        name: The name of the source, for errors.
+        parts: The tables to concatenate.
         columns: The columns of the table, used for an empty result.
-        place: Returns the location of a row.
+        place: Returns the location of a row in the source, for errors.
 
     Returns:
-        All rows.
+        All rows in one table.
 
     Raises:
         ColumnError: A column has values of several types. `details` are those of `several_types`.
@@ -66,13 +66,13 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
 
 
 def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
-    """Return the common type of a column in all parts that have it.
+    """Return the common type of a column over all tables of rows that have the column.
 
     Args:
         column: The name of the column.
-        parts: Rows that were decoded separately.
+        parts: Tables of rows that were decoded separately.
         unite: Returns the common type of two types.
-        place: Returns the location of a row.
+        place: Returns the location of a row in the source, for errors.
 
     Returns:
         The type. The null type if no part has the column.
@@ -95,7 +95,7 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
 
 
 def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
-    """Return the error for a column with values of several types.
+    """Create the error for a column whose values have several types.
 
     Args:
         column: The name of the column.
@@ -110,13 +110,13 @@ def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> C
 
 
 def seen(problem: ColumnError) -> str:
-    """Return the types and locations in an error of `several_types`, as part of a sentence."""
+    """Describe the types in an error of `several_types`, such as 'bigint (at line 2) and string (at line 7)'."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 
 
 def promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the common type that Arrow uses when it concatenates tables."""
+    """Return the common type of two types that Arrow uses when it concatenates tables."""
     return pa.unify_schemas([pa.schema([("", one)]), pa.schema([("", other)])], promote_options="permissive")[0].type
 
 
@@ -129,7 +129,7 @@ def _go_together(unite: Unite, one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _words(kind: pa.DataType) -> str:
-    """Return a type as `create --schema` accepts it, or Arrow's name for a type that tables do not support."""
+    """Format a type as `create --schema` accepts it. Types that tables do not support keep Arrow's name."""
     try:
         return column_text(normalise(pa.schema([("c", kind)]))).removeprefix("c ")
     except SchemaError:

@@ -1,4 +1,4 @@
-"""Client for a schema registry, which returns the schema for the id in a message.
+"""Client for a schema registry, which returns the Avro schema for the schema id in a message.
 
 It uses the HTTP API of Confluent's registry, which Karapace and Apicurio (`/apis/ccompat/v7`) also support. The schema
 of an id never changes, so each schema is requested once.
@@ -31,14 +31,14 @@ _PASSING = (408, 425, 429)
 
 
 class SchemaRegistry:
-    """Client for a schema registry, over HTTP.
+    """Client for a schema registry over HTTP. It requests and caches Avro schemas.
 
     Attributes:
         url: The address, without secrets.
     """
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None, timeout_s: float = 10.0) -> None:
-        """Create a client. Nothing is requested yet.
+        """Create a client for a schema registry. Nothing is requested yet.
 
         Args:
             url: The address, such as "https://registry:8081". It may contain a user and a password.
@@ -87,14 +87,14 @@ class SchemaRegistry:
         return f"<schema registry at {self.url}>"
 
     def schema(self, number: int) -> list[str]:
-        """Return an Avro schema. It is requested only once.
+        """Return the Avro schema with an id. It is requested only once, and then cached.
 
         Args:
             number: The schema id.
 
         Returns:
-            The texts of the referenced schemas, each before the schemas that refer to it, and last the text of the
-            schema.
+            The schemas as JSON strings: the referenced schemas, each before the schemas that refer to it, and last the
+            schema itself.
 
         Raises:
             DataError: The registry has no schema with this id, or it is not an Avro schema.
@@ -109,7 +109,7 @@ class SchemaRegistry:
         return self._kept[number]
 
     def _whole(self, answer: Mapping[str, Any], what: str) -> list[str]:
-        """Return the schema in a response, after the schemas that it refers to."""
+        """Collect the schema in a response and the schemas that it refers to, with referenced schemas first."""
         found, seen = list[str](), set[tuple[str, int]]()
 
         def take(said: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class SchemaRegistry:
         return found
 
     def _references(self, said: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
-        """Return subject and version of each schema that a schema refers to."""
+        """Return the subject and version of each schema that a response lists as a reference."""
         try:
             found = [(one["subject"], one["version"]) for one in said.get("references") or ()]
             sound = all(isinstance(name, str) and type(version) is int for name, version in found)
@@ -145,7 +145,7 @@ class SchemaRegistry:
 
     # ---- HTTP
     def _asked(self, path: str, what: str) -> Mapping[str, Any]:
-        """Send a request, and return the parsed response. Raises the errors of `schema`."""
+        """Send a GET request to the registry, and return the parsed JSON. Raises the same errors as `schema`."""
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
             with self._ask_by.open(request, timeout=self.timeout_s) as answer:
@@ -172,7 +172,7 @@ class SchemaRegistry:
         return said
 
     def _content(self, answer: Any) -> bytes:
-        """Return the bytes of a response, within the limits of size and time."""
+        """Read the body of a response. Raises an error if it is too large or takes too long."""
         found, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
         while some := answer.read1(1 << 16):
             found.append(some)
@@ -186,7 +186,7 @@ class SchemaRegistry:
         return b"".join(found)
 
     def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
-        """Return the error for a response other than 200."""
+        """Convert an HTTP error status to the matching hoodoo error."""
         if problem.code >= 500 or problem.code in _PASSING:
             return self._silent(f"it returned HTTP status {problem.code}")
         if problem.code in (401, 403):
@@ -220,14 +220,14 @@ class SchemaRegistry:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Handler that follows no redirects, because another server would receive the password."""
+    """HTTP handler that rejects redirects, because another server would receive the password."""
 
     def redirect_request(self, *args: Any, **named: Any) -> None:
-        """Return None, so that the redirect is not followed."""
+        """Return None, so that urllib does not follow the redirect."""
 
 
 def _shown(url: object) -> object:
-    """Return an address without a user and a password, even if the address is invalid."""
+    """Hide the user and the password in an address, for error messages. The address may be invalid."""
     return f"***@{url.rpartition('@')[2]}" if isinstance(url, str) and "@" in url else url
 
 

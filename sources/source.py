@@ -1,4 +1,4 @@
-"""Interface of a source, and the values that its methods take and return.
+"""Interface of sources for ingestion jobs, and the values that a source takes and returns.
 
 A position is a string in the source's own format. The table stores it in the commit of the rows that were read up to
 it. The source itself stores nothing, so several processes may use it at once. A source does not know the table.
@@ -19,9 +19,9 @@ from hoodoo.errors import DataError, OptionError
 from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
-"""Schema of bad rows: the location in the source, a short reason, details in one line, and the original bytes."""
+"""Schema of bad rows: location in the source, a short reason, details in one line, and the original bytes."""
 REPLAYABLE = BAD.append(pa.field("kept", pa.binary()))
-"""`BAD` with the form in which the quarantine stores a message for a replay. Null: the original bytes are stored."""
+"""`BAD` with `kept`: the encoding of a message that the quarantine stores for a replay. Null: the original bytes."""
 
 _PLACING = b"hoodoo.placing"
 _PLACE_BYTES_MAX = 64 << 10
@@ -29,7 +29,7 @@ _PLACE_BYTES_MAX = 64 << 10
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one batch. A batch has at least one item of the source.
+    """Upper limits of one ingestion batch: rows, bytes and bad rows. A batch has at least one item of the source.
 
     Attributes:
         rows: Maximum number of rows, if the source can count rows in advance.
@@ -44,10 +44,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Planned:
-    """Range of a source that one batch reads. Items that arrive later are not in the range.
+    """Range of a source that the next batch reads, such as files or offsets. Items that arrive later are not in it.
 
     Attributes:
-        what: The range, in any form that the source chooses.
+        what: The range, as any object that the source's `read` understands.
         position: Position after the range: a string that is not empty and does not begin with `sha256:`. A position of
             more than 16 KiB is stored in a file, and the commit contains its digest, `sha256:...`. `Job.reset` accepts
             the digest too.
@@ -66,10 +66,12 @@ class Planned:
 
 @dataclass(frozen=True)
 class Placing:
-    """Key, partition and ordering columns of a table, for sources of change events.
+    """Columns that determine where a table stores a row: key, partition and ordering columns.
+
+    Sources of change events need them, because a delete event contains only the key of its row.
 
     Attributes:
-        key: Key columns, each with all its names. The name in the table comes first.
+        key: Key columns: for each one a tuple of its current name in the table, then its former names.
         placed_by: Names of the columns that determine the partition of a row.
         order_by: Names of the columns that determine which version of a row is newer.
         made: Generated partition columns, such as 'day(ts)'.
@@ -82,11 +84,11 @@ class Placing:
 
     @property
     def key_names(self) -> frozenset[str]:
-        """All names of the key columns."""
+        """All names of the key columns, including former names."""
         return frozenset(name for names in self.key for name in names)
 
     def noted_on(self, columns: pa.Schema) -> pa.Schema:
-        """Add this object to the metadata of the schema that `Source.read` receives.
+        """Store the key, partition and ordering columns in the metadata of the schema that `Source.read` receives.
 
         Args:
             columns: The columns of the table.
@@ -98,13 +100,13 @@ class Placing:
 
     @staticmethod
     def of(columns: pa.Schema) -> Placing:
-        """Read the object from the metadata of a schema.
+        """Read the key, partition and ordering columns from the metadata of the schema that `Source.read` receives.
 
         Args:
             columns: The schema that `Source.read` receives.
 
         Returns:
-            The object; an empty one if the schema has no such metadata.
+            The columns. Each attribute is empty if the schema lacks such metadata.
         """
         said = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
         key = tuple(tuple(names) for names in said.get("key", ()))
@@ -114,23 +116,24 @@ class Placing:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that a source read, and bad rows.
+    """Piece of a batch that a source has read: good rows, bad rows and statistics.
 
     Attributes:
         rows: The rows, with the columns of the source.
-        bad: The bad rows, as `BAD`. The location of a bad row is equal each time that the row is read.
-        unknown: Columns that were left out.
+        bad: The bad rows, with the schema `BAD`. A bad row has the same location each time that it is read.
+        unknown: Names of columns that were left out of `rows`, because the table does not have them.
         skipped: Number of messages that change no row.
-        unavailable: Placeholder string for a value that was not sent. None: no placeholder is used.
-        position: Position after the part, if reading ended before the end of the planned range. '' (default): reading
+        unavailable: Placeholder string that a database sends for an unchanged large value. None: no placeholder is
+            used.
+        position: Position after this part, if reading ended before the end of the planned range. '' (default): reading
             reached the end.
-        emptied: True if the source was truncated at `position`. Then all rows of the table are deleted, and no row of
-            the batch is written. Default False.
+        emptied: True if the source was truncated at `position`. The job then deletes all rows of the table, and writes
+            no row of the batch. Default False.
         bytes: Number of bytes read. Default 0: the source does not count bytes.
-        unplaced: True if stored rows of these keys may be in other partitions, so that the job must look them up.
-            Default False.
+        unplaced: True if the table may store rows with these keys in other partitions, so that the job must look up
+            where. Default False.
         lost: Number of messages that were deleted from the source before they were read. Default 0.
-        origin: Path of the file of the rows, for errors and for the quarantine. Default '': not a file.
+        origin: Path of the file that contains the rows, for errors and for the quarantine. Default '': not a file.
 
     Raises:
         OptionError: An attribute has the wrong type.
@@ -166,13 +169,13 @@ class Part:
 
 @dataclass(frozen=True)
 class SourceLag:
-    """Items of a source that wait.
+    """Backlog of a source: the number of items that were not read yet, and the age of the oldest one.
 
     Attributes:
-        waiting: Number of items.
+        waiting: Number of unread items.
         unit: Kind of the items, such as 'files'.
-        seconds: Age of the oldest item in seconds; 0 without waiting items.
-        partitions: Number of items in each partition of a topic; empty for other sources.
+        seconds: Age of the oldest unread item in seconds; 0 if all items were read.
+        partitions: Number of unread items in each partition of a topic; empty for other sources.
 
     Raises:
         OptionError: An attribute has the wrong type.
@@ -195,10 +198,10 @@ class SourceLag:
 
 
 class Source(ABC):
-    """Interface of the sources of ingestion jobs.
+    """Interface of the sources of ingestion jobs. Subclass it to read from a custom source.
 
     Attributes:
-        name: Name that is equal in each run. It is the default name of the job.
+        name: Name of the source, identical in each run. It is the default name of the job.
         reads_ahead: True if another thread may call `plan` and `read`, one call at a time. A job then prefetches the
             next batch during a commit. False (default): one thread makes all calls.
     """
@@ -208,14 +211,14 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the range of the next batch.
+        """Choose the range of the source that the next batch reads, without reading it yet.
 
         Args:
-            position: Position of an earlier plan; '' for the first batch.
+            position: Position after the last range that was read; '' for the first batch.
             limits: Limits of the batch.
 
         Returns:
-            The range; None if all items of the source were read.
+            The range and the position after it; None if all items of the source were read.
 
         Raises:
             SourceLost: The items after the position were deleted.
@@ -223,12 +226,14 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read a range. If a key occurs more than once, its newest row comes last.
+        """Read the rows of a planned range, in parts. If a key occurs more than once, its newest row comes last.
 
         Args:
             planned: A result of `plan` in this process.
-            columns: Columns of the table, with the types that text is converted to. `Placing.of` returns the key.
-            unknown: True if other columns are wanted too. False: they are left out, and `Part.unknown` lists them.
+            columns: Columns of the table, whose types text is converted to. `Placing.of(columns)` returns the key
+                columns.
+            unknown: True to also return columns that the table does not have. False: they are left out, and
+                `Part.unknown` lists them.
 
         Yields:
             Rows and bad rows, in parts of any size.
@@ -240,41 +245,41 @@ class Source(ABC):
 
     @abstractmethod
     def lag(self, position: str) -> SourceLag:
-        """Count the items after a position.
+        """Count the items of the source that come after a position, and so were not read yet.
 
         Args:
-            position: Position of an earlier plan; '' for the beginning.
+            position: Position of an earlier plan; '' for the beginning of the source.
 
         Returns:
             The number of items and the age of the oldest item.
         """
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Quarantine a file whose columns do not match the table.
+        """Create the quarantine row for a whole file whose columns do not match the table.
 
         Args:
-            origin: The `origin` of the part that has the columns.
-            problem: The error.
+            origin: The `origin` of the part whose columns do not match.
+            problem: The error that describes the mismatch.
 
         Returns:
-            A row for the file, as `BAD`, for the quarantine. The source then yields no more rows of the file from this
-            `read`. None (default): the error stops the job.
+            A row for the file, with the schema `BAD`, for the quarantine. The source then yields no more rows of the
+            file from this `read`. None (default): the error stops the job.
         """
         return None
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Apache Hudi's streamer, so that the streamer can continue there.
 
         Args:
             position: Position of a plan.
 
         Returns:
-            The checkpoint; '' (default) if no checkpoint is exact enough to lose no row.
+            The checkpoint; '' (default) if the streamer would lose rows with every possible checkpoint.
         """
         return ""
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position.
+        """Convert a checkpoint of Apache Hudi's streamer to a position, so that a job can continue there.
 
         Args:
             checkpoint: The checkpoint.
@@ -290,7 +295,7 @@ class Source(ABC):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the position for a named point in the source.
+        """Return the source position for a named start point, such as 'earliest', 'latest' or a time.
 
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
@@ -325,14 +330,14 @@ def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
 
 
 def hudi_place(source: Source, position: str) -> str:
-    """Convert a position to a checkpoint of Apache Hudi's streamer, if it is short enough to store in each commit.
+    """Convert a position to a checkpoint of Apache Hudi's streamer, unless the checkpoint is too long for a commit.
 
     Args:
         source: A source, or an object with the methods of a source.
         position: Position of a plan.
 
     Returns:
-        The checkpoint; '' if it is too long or the source lacks the method `to_hudi`.
+        The checkpoint; '' if it is longer than 64 KiB or the source lacks the method `to_hudi`.
     """
     said: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
     return said if len(said.encode()) <= _PLACE_BYTES_MAX else ""

@@ -1,7 +1,7 @@
-"""Detection of the columns of a source from its first rows, for creating a table.
+"""Detection of the columns of a source from its first rows, to create a table for them.
 
-Parquet, Avro, a registry and Debezium's schemas declare types, which are kept. The type of a text column is the type
-that matches all inspected values.
+Parquet, Avro, a schema registry and Debezium's schemas declare types, which are kept. The type of a text column is the
+type that matches all inspected values.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MEANT: tuple[tuple[str, pa.DataType], ...] = (
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """The columns of a source.
+    """Columns and types that were detected from the first rows of a source.
 
     Attributes:
         schema: The columns, with the types that a table would have.
         rows: The number of inspected rows.
-        guessed: The columns without a value in these rows. Their type (string) is a guess.
+        guessed: The columns without a value in the inspected rows. Their type (string) is a guess.
         bad: The number of bad lines or messages, by reason.
     """
 
@@ -56,14 +56,14 @@ _ORIGIN = b"hoodoo.origin"
 
 
 def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
-    """Inspect the first rows of a source. Nothing is written, and no job's position changes.
+    """Detect the columns and types of a source from its first rows. Nothing is written, and no job's position changes.
 
     Args:
         source: The source.
         rows: The approximate number of rows to inspect.
 
     Returns:
-        The columns of the source.
+        The detected columns, and the number of rows that were inspected.
 
     Raises:
         DataError: The source is empty, or its rows cannot be read.
@@ -98,9 +98,9 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
 def _read(
     source: Source, planned: Planned, asked: Mapping[str, pa.DataType], most: int
 ) -> tuple[list[pa.Table], Counter[str]]:
-    """Return the first rows as decoded, and the number of bad rows by reason.
+    """Read the first `most` rows of a plan, and count the bad rows by reason.
 
-    `asked` contains the types for text columns.
+    `asked` contains the types for columns that are text in the source.
     """
     parts, bad = list[pa.Table](), Counter[str]()
     try:
@@ -127,13 +127,13 @@ def _names(parts: Iterable[pa.Table]) -> list[str]:
 
 
 def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """Return the non-null values of a column."""
+    """Return the non-null values of a column, as one array per chunk."""
     there = (part[name].drop_null() for part in parts if name in part.column_names)
     return [chunk for column in there for chunk in column.chunks if len(chunk)]
 
 
 def _texts(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """Return the values that are strings."""
+    """Return the non-null values of a column that are strings, as one array per chunk."""
     return [chunk for chunk in _values(parts, name) if pa.types.is_string(chunk.type)]
 
 
@@ -142,7 +142,7 @@ def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
 
 
 def _place(parts: Sequence[pa.Table]) -> Place:
-    """Return a function that returns the file of a part, if parts come from files."""
+    """Return a function that finds the file of a row, for error messages. It returns '' for sources without files."""
     origins = [(part.schema.metadata or {}).get(_ORIGIN, b"").decode() for part in parts]
     return lambda part, row: printable(origins[part]) if origins[part] else ""
 
@@ -150,7 +150,7 @@ def _place(parts: Sequence[pa.Table]) -> Place:
 def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> Sequence[pa.Table]:
     """Read the rows again, with text columns as timestamps or dates if all their values match.
 
-    Columns with values of several kinds become strings.
+    Columns with values of several types become strings.
     """
     moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
     texts: Sequence[pa.Table] = found
@@ -181,7 +181,7 @@ def _is_of_zone(kind: pa.DataType) -> bool:
 
 
 def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the common type of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
+    """Return a type that can hold the values of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
 
     Timestamps of several zones become timestamps in UTC. Text read as timestamps gets the zone of the other values. A
     timestamp without a zone and one in UTC have no common type, because a job cannot write the former into a UTC
@@ -203,9 +203,9 @@ def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
-    """Return `schema` with the types of a table, or unchanged if a table does not support it.
+    """Convert column types to the types that a table stores, or return the schema unchanged if a table rejects it.
 
-    `hoodoo.create` then raises.
+    `hoodoo.create` then raises the error.
     """
     try:
         return normalise(schema)
@@ -214,7 +214,7 @@ def _stored(schema: pa.Schema) -> pa.Schema:
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
-    """Return `kind` with null types replaced by string, as a guess for columns without values."""
+    """Replace null types by string, as a guess for columns without values, also in structs and lists."""
     if pa.types.is_null(kind) or (pa.types.is_struct(kind) and not kind.num_fields):
         return pa.string()
     if kind == _READ_AS_MOMENT:

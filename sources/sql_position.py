@@ -1,8 +1,8 @@
-"""Position of a database table: the growing column's value and the key of the last row that was read.
+"""Read position of a database table: the growing column's value and the key of the last row that was read.
 
     {"source": "sql", "table": "shop.orders", "value": ["time", "2026-03-01T12:30:00+00:00"], "key": ["int", "17"]}
 
-Two columns are needed, because many rows may have one value, and a limit may cut between them.
+Both columns are needed, because many rows may have equal values, and a batch may end between them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
     ("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     ("bytes", bytes, bytes.hex, bytes.fromhex),
 )
-"""Name of a type, the type, and functions that convert its values to and from text."""
+"""For each type of a position: its name, its Python type, and functions that convert its values to and from text."""
 
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """The last row that was read.
+    """Read position of a database table: the last row that was read.
 
     Attributes:
-        table: The table.
-        value: The value of the growing column.
-        key: The value of the key.
+        table: The name of the table.
+        value: The value of the growing column in that row.
+        key: The key of that row.
     """
 
     table: str
@@ -47,7 +47,7 @@ class SqlPosition:
 
     @classmethod
     def of(cls, position: str, table: str) -> SqlPosition | None:
-        """Parse a position. Returns None for ''. Raises SourceLost if it is not a position of the table."""
+        """Parse the position of a table. Returns None for ''. Raises SourceLost if it belongs to another source."""
         if not position:
             return None
         try:
@@ -63,7 +63,7 @@ class SqlPosition:
         )
 
     def text(self) -> str:
-        """Return the position as a string. Raises DataError for a value of an unsupported type."""
+        """Return the position as a JSON string. Raises DataError for a value of an unsupported type."""
         said = {"source": _KIND, "table": self.table, "value": _said(self.value), "key": _said(self.key)}
         return json.dumps(said, separators=(",", ":"))
 

@@ -24,7 +24,7 @@ Connect = Callable[[], Any]
 
 
 class SqlTable(Source):
-    """Source that reads the rows of a database table.
+    """Source that reads new and updated rows of a database table, found by a column that grows with each write.
 
     A row is read when its value in the growing column is larger than the last value that was read. A row gets its value
     when it is written, but becomes visible when its transaction commits. So a row that commits late may have a smaller
@@ -34,14 +34,14 @@ class SqlTable(Source):
     Rows with null in the column are never read. They count in the lag, and the report of a job names them.
 
     Attributes:
-        name: 'sql:' and the table.
+        name: 'sql:' and the name of the table.
         passed_over: One entry if the newest query found rows with null in the column.
     """
 
     def __init__(
         self, connect: Connect, table: str, column: str, key: str, lag: dt.timedelta | int | float, dialect: str = ""
     ) -> None:
-        """Create a source for a table. The database is not contacted yet.
+        """Create a source for a database table. The database is not contacted yet.
 
         Args:
             connect: Function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each query
@@ -89,14 +89,14 @@ class SqlTable(Source):
         return f"<rows of {self.table} by {self.column}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the rows of the next batch.
+        """Choose the rows of the table that the next batch reads: those after the position and older than `lag`.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
             limits: Limits of the batch. Only `limits.rows` is used.
 
         Returns:
-            The range; None if all rows were read that are older than `lag`.
+            The range of rows; None if all rows older than `lag` were read.
 
         Raises:
             SourceLost: The position belongs to another source.
@@ -121,14 +121,14 @@ class SqlTable(Source):
         return Planned((after, end), end.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the rows of a plan, in the order of column and key.
+        """Read the rows of a planned range from the database, in the order of the growing column and the key.
 
         A row that was updated after `plan` may have left the range. A later batch reads it.
 
         Args:
             planned: A result of `plan`.
             columns: Columns of the target table.
-            unknown: True if other columns are wanted too.
+            unknown: True to also return columns that the table does not have.
 
         Yields:
             The rows.
@@ -149,10 +149,10 @@ class SqlTable(Source):
                 yield Part(pa.table(made), unknown=strange)
 
     def lag(self, position: str) -> SourceLag:
-        """Count the rows that were not read, including rows that are too young and rows with null in the column.
+        """Count the unread rows, including rows that are newer than `lag` and rows with null in the column.
 
         Args:
-            position: Position of an earlier plan; '' for the beginning.
+            position: Position of an earlier plan; '' for the beginning of the table.
 
         Returns:
             The number of rows, and the age of the oldest row if the column has times.
@@ -172,7 +172,7 @@ class SqlTable(Source):
         return exp.Is(this=exp.column(self.column, quoted=True), expression=exp.Null())
 
     def _until(self, connection: Any) -> Any:
-        """Return the largest value that is older than `lag`; None if there are no rows."""
+        """Return the largest value of the growing column that is older than `lag`, or None if the table is empty."""
         column = exp.column(self.column, quoted=True)
         [(largest,)] = self._rows(connection, exp.select(exp.Max(this=column)).from_(self._table))
         if largest is None:
@@ -191,7 +191,7 @@ class SqlTable(Source):
         return largest - type(largest)(cast("float", self.waits))
 
     def _select(self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False) -> exp.Select:
-        """Select column and key of the rows after a position, up to a value or a pair of value and key, in order."""
+        """Build the query for the column and key of rows after a position, up to `value`, or to `value` and `key`."""
         columns = [exp.column(name, quoted=True) for name in (self.column, self.key)]
         select = exp.select(*columns).from_(self._table)
         select = select.order_by(*(exp.Ordered(this=each.copy(), desc=newest_first) for each in columns))
@@ -202,7 +202,7 @@ class SqlTable(Source):
         return select.where(exp.not_(self._beyond(value, key)))
 
     def _beyond(self, value: Any, key: Any) -> exp.Condition:
-        """Return the condition for rows after a value and a key.
+        """Return the SQL condition for rows that come after a value of the growing column and a key.
 
         Tuple comparison is not used, since some databases lack it.
         """
@@ -232,13 +232,13 @@ class SqlTable(Source):
 
 
 def _now(like: dt.datetime) -> dt.datetime:
-    """Return the current time, with a time zone if the given time has one, else in UTC without a time zone."""
+    """Return the current time, comparable to `like`: with a time zone if `like` has one, else in UTC without a zone."""
     now = dt.datetime.now(dt.timezone.utc)
     return now if like.tzinfo else now.replace(tzinfo=None)
 
 
 def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
-    """Convert values to the type of the table's column. If a value does not match, keep the types of the values."""
+    """Convert values to the type of the table's column. If a value does not match, Arrow chooses the type."""
     kinds = [columns.field(name).type] if name in columns.names else []
     for kind in (*kinds, None):
         try:

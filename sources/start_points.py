@@ -1,4 +1,4 @@
-"""Named points in a source: the beginning, the end, or a time."""
+"""Named start points in a source: the earliest item, the end, or a time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import datetime as dt
 
 EARLIEST, LATEST = "earliest", "latest"
 KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:00Z'"
-"""The supported values, for error messages."""
+"""The supported start points, for error messages."""
 
 
 def time_ms(text: str) -> int | None:
-    """Convert a time to milliseconds since 1970.
+    """Convert an ISO 8601 time to milliseconds since 1970. Returns None if the string is not a time.
 
     Args:
         text: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.

@@ -1,4 +1,4 @@
-"""Source for the changes of another table, including deletes."""
+"""Source that follows another hoodoo or Hudi table, and reads its inserts, updates and deletes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ T = TypeVar("T")
 class TableChanges(Source):
     """Source that reads the changes of a hoodoo or Apache Hudi table: inserts, updates and deletes.
 
-    A batch contains the changes of complete commits, one change for each key. A new job reads all rows first.
-
     Attributes:
         name: 'table:' and the path of the table.
     """
 
     def __init__(self, table: Table, moves: Sequence[str] = (), hold: str | None = None) -> None:
-        """Describe a table to follow. Nothing is read yet.
+        """Create a source that follows a table. Nothing is read yet.
 
         Args:
             table: The table to follow.
@@ -67,14 +65,14 @@ class TableChanges(Source):
         return f"<changes of {self.table.path}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the commits of the next batch.
+        """Choose the commits of the followed table that the next batch reads.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
             limits: The commits have at most `limits.rows` changes in total. A single commit may have more.
 
         Returns:
-            A range of slots; None if no row has changed.
+            A range of slots (numbered commits); None if no row has changed.
 
         Raises:
             SourceLost: The changes after the position were cleaned or undone, or the table was replaced.
@@ -99,7 +97,7 @@ class TableChanges(Source):
         return Planned((after, until), self._said(cursor_at(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read a range of slots.
+        """Read the changed rows of a planned range of slots (numbered commits).
 
         Args:
             planned: A result of `plan`.
@@ -107,7 +105,7 @@ class TableChanges(Source):
             unknown: True if other columns are wanted too.
 
         Yields:
-            Rows. Rows whose `_hoodie_is_deleted` is true are deletes.
+            Rows to upsert. Rows whose `_hoodie_is_deleted` is true are deletes.
 
         Raises:
             SourceLost: The range was cleaned away or rolled back after `plan`.
@@ -121,7 +119,7 @@ class TableChanges(Source):
             yield Part(rows.drop_columns(list(strange)), unknown=tuple(one for one in strange if one != IS_DELETED))
 
     def _rows(self, changes: pa.Table) -> pa.Table:
-        """Convert changes to rows to upsert. Deletes come first, so that a new row of a deleted key is kept."""
+        """Convert changes to rows to upsert. Deletes come first, so that a reinserted key is not deleted."""
         kinds = changes["op"].combine_chunks()
         before, after = (changes[name].combine_chunks() for name in ("before", "after"))
         gone = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
@@ -133,10 +131,10 @@ class TableChanges(Source):
         return pa.concat_tables([_marked(before, gone, True), _marked(after, there, False)])
 
     def lag(self, position: str) -> SourceLag:
-        """Count the commits after a position.
+        """Count the commits after a position that changed rows.
 
         Args:
-            position: Position of an earlier plan; '' for the beginning.
+            position: Position of an earlier plan; '' for the beginning of the table's history.
 
         Returns:
             The number of commits that changed rows, and the age of the oldest one.
@@ -153,7 +151,7 @@ class TableChanges(Source):
         return SourceLag(len(waiting), "commits", age)
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Apache Hudi's streamer: the completion time of the last read commit.
 
         Args:
             position: Position of a plan.
@@ -168,11 +166,11 @@ class TableChanges(Source):
         return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, start: str) -> str:
-        """Return the position for a named point in the table.
+        """Return the position in the followed table's history for 'earliest', 'latest' or a time.
 
         Args:
             start: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
-                position.
+                position of an earlier plan.
 
         Returns:
             The position.
@@ -199,13 +197,13 @@ class TableChanges(Source):
 
     # ---- positions
     def has_read(self, position: str) -> bool:
-        """Return whether a position is one of this table, at whatever path it was.
+        """Return whether a job with this position follows this table, even if the table had another path then.
 
         Args:
-            position: The position of any job.
+            position: A position of any job.
 
         Returns:
-            True if a job has read this table up to the position.
+            True if the position is in the history of this table.
         """
         try:
             said = json.loads(position)
@@ -216,7 +214,10 @@ class TableChanges(Source):
         return bool(said.get("table") == self.table.handle.look().view.table)
 
     def _slot(self, position: str) -> int:
-        """Return the last slot that was read; 0 if nothing was read."""
+        """Parse a position, and return the last slot (numbered commit) that was read; 0 if nothing was read.
+
+        Raises SourceLost if the position belongs to another source, or the followed table was replaced or rolled back.
+        """
         if not position:
             return 0
         try:
@@ -239,7 +240,10 @@ class TableChanges(Source):
         return slot
 
     def _hold(self, after: int) -> None:
-        """Move the consumer, so that cleaning keeps the changes after a slot. A consumer only moves forward."""
+        """Advance the named consumer to slot `after`, so that cleaning keeps the later changes.
+
+        A consumer only moves forward.
+        """
         assert self.hold is not None
         consumer = self.table.consumer(self.hold)
         if after > consumer.position.seq:

@@ -1,4 +1,4 @@
-"""Position of a folder: the files that were read, and the position in a partially read file.
+"""Read position of a folder: the files that were read, and the offset in a partially read file.
 
 A file is identified by its path in the folder and by its stamp. The stamp contains the size and the modification time,
 or the ETag of an object. Times do not show whether a file is new: clocks are changed, files are moved, and their status
@@ -21,10 +21,10 @@ _KIND = "files"
 
 
 class Entry(NamedTuple):
-    """A file that was read.
+    """Record of a file that was read: its stamp, content digest and time of removal.
 
     Attributes:
-        stamp: Stamp of the file when it was read.
+        stamp: Stamp of the file when it was read: it differs after the file is rewritten.
         digest: Digest of the content of a small file. '' for other files.
         gone_ms: Time at which the file was first missing in the folder, in ms since 1970. 0: the file exists.
     """
@@ -35,13 +35,13 @@ class Entry(NamedTuple):
 
 
 class ReadSoFar(NamedTuple):
-    """A partially read file.
+    """Record of a partially read file: its stamp and the offset that was reached.
 
     Attributes:
         name: Path of the file, relative to the folder.
-        stamp: Stamp of the file.
-        offset: The amount that was read: decoded bytes of text, or rows of Parquet and Avro.
-        line: Lines of text before the offset.
+        stamp: Stamp of the file: it differs after the file is rewritten.
+        offset: The part that was read: decoded bytes of text, or rows of Parquet and Avro.
+        line: Number of lines of text before the offset.
         digest: Digest of the content of a small file. '' for other files.
     """
 
@@ -54,15 +54,16 @@ class ReadSoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """Files of a folder that were read.
+    """Read position of a folder: the files that were read, with stamps that detect rewritten files.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.
-        seen: The files, by path.
+        seen: The files that were read, by path.
         partial: The partially read file, or None.
-        before_ms: Files last changed before this time count as read, in ms since 1970. Only positions of earlier
-            versions have it.
-        hudi_ms: Modification time before which all files were read, for Apache Hudi's streamer.
+        before_ms: Files last changed before this time count as read, in ms since 1970. 0, except in positions of
+            earlier versions.
+        hudi_ms: Modification time before which all files were read, in ms since 1970. It is used for checkpoints of
+            Apache Hudi's streamer.
     """
 
     folder: str = ""
@@ -73,7 +74,7 @@ class TakenFiles:
 
     @classmethod
     def of(cls, position: str, folder: str = "") -> TakenFiles:
-        """Parse a position.
+        """Parse the read position of a folder from a string.
 
         Args:
             position: The position, or '' for a folder that was never read.
@@ -123,7 +124,7 @@ class TakenFiles:
         )
 
     def text(self) -> str:
-        """Return the position as a string. Equal files give equal strings."""
+        """Return the position as a JSON string. Positions with the same files are equal strings."""
         content: dict[str, Any] = {
             "source": _KIND,
             "folder": self.folder,
@@ -135,18 +136,18 @@ class TakenFiles:
         return json.dumps(content, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return the time of the newest file that Apache Hudi's streamer must not read again, or ''.
+        """Return a checkpoint for Apache Hudi's streamer: a time before which all files were read, or ''.
 
         The streamer reads every newer file. It may read some files again, but misses none.
         """
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
     def is_taken(self, file: Listed) -> bool:
-        """Return whether a file was read, whatever its current content."""
+        """Return whether a file with this path was read, even if it was rewritten since."""
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """Return the files that were not read or were rewritten since, oldest first."""
+        """Return the listed files that were never read or were rewritten since, oldest first."""
         return sorted(
             file
             for file in listed
@@ -154,24 +155,26 @@ class TakenFiles:
         )
 
     def with_files(self, files: Collection[Listed]) -> TakenFiles:
-        """Return the position with these files as read. A file that was read before keeps its digest."""
+        """Return a copy of the position that marks the given files as read.
+
+        Files that were already marked keep their digest.
+        """
         digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
         entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})
 
     def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
-        """Compare the read files with the files in the folder.
+        """Return a copy of the position without the files that left the folder longer than `grace_ms` ago.
 
         Args:
             listed: All files in the folder.
-            unread: Files and subfolders (with a `/` at the end) that could not be inspected. Files in these subfolders
-                count as existing.
+            unread: Files and subfolders (with a `/` at the end) that could not be inspected. They and the files in
+                these subfolders count as existing.
             now_ms: The current time, in ms since 1970.
             grace_ms: Time for which a file is remembered after it left the folder, in ms.
 
         Returns:
-            The position without the files that left the folder longer than `grace_ms` ago. Files that count as read
-            because of `before_ms` are listed by name.
+            The updated position. Files that count as read because of `before_ms` are now listed by name.
         """
         there = {file.name for file in listed}
         seen = dict[str, Entry]()

@@ -1,4 +1,4 @@
-"""Selection of the requested columns of decoded rows, and of rows with all required values."""
+"""Selection of the columns that the table has, and of the rows with a value in each required column."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Numbered = tuple[int, bytes]
 
 
 class WantedRows:
-    """Selection of the columns of a table.
+    """Filter for decoded rows: drops columns that the table does not have, and rows without a required value.
 
     Attributes:
         columns: The columns of the table.
-        unknown: True to keep other columns too.
-        left_out: Columns that were left out so far.
+        unknown: True to keep columns that the table does not have.
+        left_out: Names of the columns that were dropped so far.
     """
 
     def __init__(self, columns: pa.Schema, unknown: bool) -> None:
-        """Create a selection.
+        """Create a filter for the columns of a table.
 
         Args:
             columns: The columns of the table. Columns with NOT NULL are required.
@@ -34,13 +34,13 @@ class WantedRows:
         self.needed = [field.name for field in columns if not field.nullable]
 
     def wanted(self, rows: pa.Table) -> pa.Table:
-        """Remove the columns that the table lacks.
+        """Drop the columns that the table does not have, and the unknown fields of its struct columns.
 
         Args:
             rows: Some rows.
 
         Returns:
-            The rows without these columns, and without unknown fields of structs.
+            The rows with the columns of the table only. If `unknown` is True, the rows are returned unchanged.
         """
         names = list(rows.schema.names)  # decodes the names, which Arrow does lazily
         if self.unknown:
@@ -53,7 +53,7 @@ class WantedRows:
         return rows
 
     def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """Return structs without the fields that the table lacks."""
+        """Drop the fields of a struct column that the table's column does not have."""
         kind = self.columns.field(name).type
         if not pa.types.is_struct(kind):
             return values
@@ -72,13 +72,13 @@ class WantedRows:
         return pa.chunked_array(chunks, pa.struct(fields))
 
     def lacking(self, rows: pa.Table) -> dict[str, np.ndarray]:
-        """Find the rows without a value in a required column.
+        """Find the rows that lack a value in a required (NOT NULL) column.
 
         Args:
-            rows: Some rows.
+            rows: Decoded rows.
 
         Returns:
-            A mask of these rows (bool[n]) by column, for columns with such rows.
+            A boolean mask of the rows without a value, for each required column that has such rows.
         """
         found = dict[str, np.ndarray]()
         for name in self.needed:
@@ -89,21 +89,24 @@ class WantedRows:
         return found
 
     def meant(self, message: bytes) -> str:
-        """Return a hint about a message without a key, or '' if nothing is known."""
+        """Return a hint for the error about a message without a key, such as a likely wrong format.
+
+        '' (default): no hint.
+        """
         return ""
 
     def complete(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Select the rows with all required values.
+        """Yield the rows that have a value in each required column, and record the messages of all other rows as bad.
 
         Args:
-            rows: Some rows.
-            messages: The message of each row.
-            bad: Collects the messages of the other rows.
+            rows: Decoded rows.
+            messages: The number and bytes of each row's message.
+            bad: Collects the messages whose rows lack a required value.
 
         Yields:
-            The rows, and the numbers of their messages. Nothing for an empty batch.
+            The complete rows, and the numbers of their messages. Nothing for an empty batch.
         """
         lacks = self.lacking(rows)
         there = np.ones(len(rows), bool)

@@ -1,8 +1,8 @@
-"""Order of change events whose `_event_lsn` does not order them: they are newer than all earlier changes.
+"""Ordering values for the first PostgreSQL changes after a snapshot, which `_event_lsn` cannot order.
 
-The first transaction that PostgreSQL commits after a snapshot may be logged before it. Debezium's decoder marks its
-changes with negative values (see `sources/debezium.py`). Each of them gets the largest value of its row so far. On a
-tie, the later change wins.
+The first transaction that PostgreSQL commits after a snapshot may be logged before it. Its changes are newer than all
+earlier changes, in spite of their smaller log position. Debezium's decoder marks them with negative values (see
+`sources/debezium.py`). Each of them gets the largest value of its row so far. On a tie, the later change wins.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from hoodoo.table import Table
 
 
 def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
-    """Replace the negative values of `_event_lsn`. Stored rows are read only for batches with such values.
+    """Replace negative values of `_event_lsn`, so that the marked changes win over all earlier changes of their rows.
+
+    Stored rows are read only for batches with such values.
 
     Args:
         rows: Changes, in order of arrival.
         table: The target table.
 
     Returns:
-        The changes, with values of `_event_lsn` that win over all earlier changes of their rows.
+        The changes. Each negative value is replaced by the largest value of its row so far.
     """
     if LSN not in rows.column_names or LSN not in table.schema.names or rows.schema.field(LSN).type != pa.int64():
         return rows
@@ -47,7 +49,7 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
 
 
 def _largest_so_far(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each position the largest value of its code up to that position."""
+    """For each change, return the largest value among the changes of its key up to this one. `codes` are key codes."""
     order = np.argsort(codes, kind="stable")
     known, ranks = np.unique(values, return_inverse=True)
     rising = np.maximum.accumulate(codes[order] * len(known) + ranks[order])

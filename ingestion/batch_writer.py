@@ -1,4 +1,4 @@
-"""Commit of one batch of an ingestion job."""
+"""Writer that commits the batches of an ingestion job: transform, quarantine of bad rows, and write."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 
 
 class BatchWriter:
-    """Writer of batches: it transforms the rows, quarantines bad rows, and commits the other rows with the position."""
+    """Writer of a job's batches. A commit contains the rows of a batch and the source position after them."""
 
     def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
-        """Create a writer to the table of `reading`. `limits` are the bad rows that a batch may have."""
+        """Create a writer for the target table of `reading`. `limits` are the maximum bad rows of a batch."""
         self.reading, self.limits, self.table = reading, limits, reading.table
 
     def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
-        """Return the writer of the bad rows of a batch, which `transaction` will commit."""
+        """Create the quarantine writer for the bad rows of a batch that `transaction` will commit."""
         return JobQuarantine(self.reading, self.limits, transaction)
 
     def commit(
         self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
     ) -> BatchReport:
-        """Commit a batch.
+        """Transform a batch, quarantine its bad rows, and commit the other rows with the source position.
 
         Args:
-            found: The rows and the bad rows that were read.
-            transaction: Name, number and position that the commit stores.
-            watch: Stopwatch of the batch, to which the phases `transform` and `write` are added.
+            found: The rows and the bad rows of the batch.
+            transaction: Job name, commit number and source position that the commit stores.
+            watch: Stopwatch of the batch. It also measures the phases `transform` and `write`.
             before_write: Called once, after the rows were transformed and before they are written.
 
         Returns:
@@ -108,9 +108,10 @@ class BatchWriter:
     def _write(
         self, rows: pa.Table, emptied: bool, transaction: ApplicationVersion, mode: MergeMode
     ) -> WriteResult | None:
-        """Write rows and the position. Returns None if they were committed, but the result of the write is unknown.
+        """Write rows and the source position in one commit. Returns None if only the result of the write got lost.
 
-        `emptied` is True if the source was emptied. Raises DataError if a row does not match the table.
+        `emptied` is True if the source was truncated, so that all rows of the table are deleted. Raises DataError if a
+        row does not match the table.
         """
         reading = self.reading
         how: dict[str, Any] = {"transaction": transaction}

@@ -1,7 +1,7 @@
-"""Rows made from change events, in the form of the quarantine.
+"""Conversion of rows that were made from change events into quarantine rows, with the context for a replay.
 
-Such a row is incomplete: a value may not have been sent, and stored rows of its key may be in other partitions. The
-stored form contains this information, so that a replay has the same result as the job.
+Such a row is incomplete: the database may have left out a value, and stored rows of its key may be in other partitions.
+The quarantine row contains this information, so that a replay has the same result as the job.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from hoodoo.writers.batches.bad_rows import BadRows, row_bytes, row_of
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """Information for the replay of a row that was made from a change event.
+    """Information that a replay needs about a quarantined row that was made from a change event.
 
     Attributes:
-        unavailable: The placeholder string for a value that was not sent.
-        unplaced: True if stored rows of its key may be in other partitions.
+        unavailable: The placeholder string that Debezium sends for an unchanged large value.
+        unplaced: True if the table may store rows of the key in other partitions.
     """
 
     unavailable: str
     unplaced: bool
 
     def noted(self, not_sent: Sequence[str] = ()) -> bytes:
-        """Return the context as bytes. `not_sent` contains the names of columns that the event does not have."""
+        """Encode the replay information as JSON bytes. `not_sent` lists columns that the change event lacks."""
         said = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
         return json.dumps(said, sort_keys=True).encode()
 
 
 def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
-    """Mark bad rows as made from change events.
+    """Add replay information to bad rows that were made from change events.
 
     Args:
-        bad: Bad rows.
+        bad: Bad rows of a batch.
         rows: All rows of the batch, including the bad rows.
-        context: Information for a replay.
+        context: Information that a replay needs.
 
     Returns:
-        The bad rows.
+        The bad rows, with the information in each payload. Truncated payloads stay unchanged, since they cannot be
+        replayed.
     """
     if not bad.count:
         return bad
@@ -64,13 +65,13 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
 
 
 def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeContext) -> bytes:
-    """Encode a row made from a change event for the quarantine.
+    """Encode one row that was made from a change event for the quarantine, with its replay information.
 
     Args:
-        rows: Rows with the names of the table.
-        row: The position of the row.
+        rows: Rows with the column names of the table.
+        row: The index of the row to encode.
         config: The configuration of the table.
-        context: Information for a replay.
+        context: Information that a replay needs.
 
     Returns:
         The row in Arrow's IPC stream format.

@@ -1,4 +1,4 @@
-"""Dry run of a job: it reads about a hundred rows and writes nothing."""
+"""Dry run of an ingestion job: it reads about a hundred rows and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TOLD = 10
 
 
 def check(reading: Reading, at: Application, position: str) -> CheckReport:
-    """Read a few of the next rows.
+    """Read about a hundred of the next rows, and report what the job would write and quarantine.
 
     Args:
         reading: The reader of the source.
-        at: The state of the job.
+        at: The state of the job: its name, newest commit and position.
         position: The position of the job, in the source's format.
 
     Returns:

@@ -38,7 +38,7 @@ _IN_MEMORY = 3  # batches in memory: one being written, its sorted copy, and a p
 
 
 class Job:
-    """Job that copies one source into one table.
+    """Ingestion job that copies one source into one table. Create it with `hoodoo.ingest`.
 
     Attributes:
         name: Name that the table uses to store the position of the source.
@@ -46,7 +46,7 @@ class Job:
         table: Target table.
         report: Report of everything that the job has done.
         pace: Limits on the rate of rows and commits.
-        lag: Items of the source that wait, as last measured. None: not measured yet.
+        lag: Unread items of the source, as last measured. None: not measured yet.
         quarantined: Number of rows in the quarantine that wait for a decision, as last counted. None: not counted yet.
         fine: False if the store or the source did not answer the newest request.
     """
@@ -70,7 +70,7 @@ class Job:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
 
     def stop(self) -> None:
-        """Stop `run` after the current batch is committed. Signal handlers and threads may call it."""
+        """Stop `run` after it has committed the current batch. Signal handlers and other threads may call it."""
         self._stopped.set()
 
     def run(
@@ -80,7 +80,7 @@ class Job:
         each_batch: EachBatch | None = None,
         metrics_port: int | None = None,
     ) -> IngestReport:
-        """Copy new rows of the source into the table.
+        """Copy new rows of the source into the table, until all rows are copied or the job is stopped.
 
         In the main thread, SIGTERM and SIGINT stop the job as `stop` does. A second signal stops it at once, and the
         current batch is not committed.
@@ -119,7 +119,7 @@ class Job:
         return self.reported()
 
     def check(self) -> CheckReport:
-        """Read about a hundred of the next rows as a dry run. Nothing is written.
+        """Test the job with a dry run: read about a hundred of the next rows, and write nothing.
 
         Returns:
             The report of the dry run.
@@ -133,7 +133,7 @@ class Job:
         return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
-        """Look up the position of the source after the newest commit.
+        """Return the source position after the newest commit. The table contains all rows before it.
 
         Returns:
             The position; '' before the first commit.
@@ -147,7 +147,7 @@ class Job:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
                 only some of these.
             expect_number: Number of the newest commit of the job, as `table.application` returns it; -1 if there is no
-                commit. It prevents that two people reset a job at the same time.
+                commit. It prevents two people from resetting a job at the same time.
 
         Returns:
             The new state of the job.
@@ -163,10 +163,10 @@ class Job:
         return reset(self.source, self.table, self.name, start, expect_number)
 
     def go_on_from(self, other: str) -> Application:
-        """Start at the position of another application, such as 'hudi-streamer', Apache Hudi's streamer.
+        """Start this new job at the source position of another application, such as Apache Hudi's streamer.
 
         Args:
-            other: Name of the application. Stop it before this job runs.
+            other: Name of the application, such as 'hudi-streamer'. Stop it before this job runs.
 
         Returns:
             The new state of the job.
@@ -179,7 +179,7 @@ class Job:
         return go_on_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
-        """Measure the lag of the job, and update the attribute `lag`.
+        """Count the unread items of the source and the waiting quarantine rows, and update `lag` and `quarantined`.
 
         Raises:
             SourceUnavailable: The source does not answer.
@@ -190,7 +190,7 @@ class Job:
         self._passed_over()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
-        """Add attempts without a commit to the report.
+        """Add lost races and retries, which are attempts without a commit, to the report.
 
         Args:
             lost_races: Number of batches that another process committed first.
@@ -200,11 +200,11 @@ class Job:
         self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
 
     def ended(self) -> None:
-        """Discard the prefetched batch, if there is one."""
+        """Discard the prefetched batch when the job ends."""
         self._ahead.drop()
 
     def reported(self) -> IngestReport:
-        """Update the position in the report.
+        """Return the report of the job, with its current position in the source.
 
         Returns:
             The report of everything that the job has done.
@@ -215,10 +215,10 @@ class Job:
 
     # ---- one batch
     def take(self, goes_on: bool = False) -> BatchReport | None:
-        """Read and commit the next batch.
+        """Read and commit one batch, the next one.
 
         Args:
-            goes_on: True if the job continues when all rows of the source were read.
+            goes_on: True for a continuous job, which does not end when all rows of the source were read.
 
         Returns:
             The report of the batch; None if all rows of the source were read.
@@ -271,7 +271,7 @@ class Job:
         return batch
 
     def _taken(self, position: str) -> PrefetchedBatch | None:
-        """Read the batch after a position; None if all rows of the source were read."""
+        """Read the batch after a source position. Returns None if all rows of the source were read."""
         watch = Stopwatch(time.monotonic)
         planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
         watch.ended("plan")
@@ -287,14 +287,16 @@ class Job:
         return PrefetchedBatch(planned, self._reading.columns(config), found, watch.seconds)
 
     def _bounds(self, schema: pa.Schema) -> Limits:
-        """Return the limits of a batch. Its rows must fit into memory with all columns of the table, null or not."""
+        """Return the limits of the next batch: its rows must fit into memory, even with nulls in all columns of the
+        table.
+        """
         limits = self.pace.limited(self._limits)
         size = max(1, limits.bytes // _IN_MEMORY)
         width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
     def _passed_over(self) -> tuple[str, ...]:
-        """Return what the source skipped, and log what it skipped for the first time."""
+        """Return the files and rows that the source skipped, and log each of them once."""
         names: Any = getattr(self.source, "passed_over", ())
         for name in sorted({*names} - self._skipped):
             say(self._level, "passed over", to=log, job=self.name, file=name)
@@ -302,7 +304,7 @@ class Job:
         return tuple(names)
 
     def _add(self, batch: BatchReport) -> None:
-        """Count a batch in the report, and log columns that are left out for the first time."""
+        """Add a batch to the report, and log each column once that is left out."""
         for name in sorted({*batch.unknown} - {*self.report.unknown}):
             say(self._level, "column left out", to=log, job=self.name, column=name)
         self.report = with_batch(self.report, batch)

@@ -1,4 +1,4 @@
-"""Quarantine of the bad rows of a job. They are stored before the commit that moves past them, so that no row is lost.
+"""Quarantine writer of an ingestion job. Bad rows are stored before the commit that moves past them, so none is lost.
 
 If a batch has too many bad rows, the first hundred are stored, and the batch is not committed.
 """
@@ -24,13 +24,14 @@ from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
 @dataclass(frozen=True)
 class JobQuarantine:
-    """Quarantine writer for one batch.
+    """Quarantine writer for the bad messages and bad rows of one batch.
 
     Attributes:
         reading: The reader of the batch.
         limits: The maximum numbers of bad rows.
         transaction: The transaction of the batch's commit.
-        changes: Information for a replay of rows that are made from change events. None: other rows.
+        changes: Information that a replay of rows made from change events needs. None: the rows do not come from change
+            events.
     """
 
     reading: Reading
@@ -39,12 +40,12 @@ class JobQuarantine:
     changes: ChangeContext | None = None
 
     def first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first bad messages. `problem` is the error that stopped the source."""
+        """Quarantine the first hundred bad messages of a batch with too many. `problem` contains all of them."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
     def read(self, found: Read) -> None:
-        """Quarantine the bad messages and rows of a batch. Raises TooManyBadRows."""
+        """Quarantine the bad messages and rows that reading found. Raises TooManyBadRows above the limits."""
         if not found.bad:
             return
         handle, messages, misfits = self.reading.table.handle, found.messages, found.misfits
@@ -59,19 +60,19 @@ class JobQuarantine:
             raise self._too_many(found.bad, first, len(found.rows))
 
     def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine the rows with missing values that neither earlier rows nor the table have.
+        """Quarantine the rows whose unsent column values are in neither an earlier row nor the table.
 
         Args:
-            rows: Rows, some without values.
-            mode: The merge mode with the placeholder for a value that was not sent.
+            rows: The rows of a batch, some with unsent values.
+            mode: The merge mode, which contains the placeholder for unsent values.
             limits: The maximum numbers of bad rows.
 
         Returns:
-            The other rows, with the names of the table, and the number of quarantined rows by reason. These include
-            rows that do not match the table.
+            The other rows, with the column names of the table, and the number of quarantined rows by reason. Rows that
+            do not match the table are quarantined too.
 
         Raises:
-            TooManyBadRows: There are more than `limits`.
+            TooManyBadRows: There are more bad rows than `limits` allow.
         """
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
@@ -92,18 +93,19 @@ class JobQuarantine:
     def fitting(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine the rows that do not match the table.
+        """Quarantine the rows with values that do not match the table, and return the other rows.
 
         Args:
-            rows: Rows.
+            rows: The rows of a batch.
             limits: The maximum numbers of bad rows.
-            origins: File and number of rows of each run of rows; empty if the rows come from no file.
+            origins: For each run of rows from one file the path and the number of rows; empty if the rows do not come
+                from files.
 
         Returns:
-            The matching rows, with the names of the table, and the number of quarantined rows by reason.
+            The matching rows, with the column names of the table, and the number of quarantined rows by reason.
 
         Raises:
-            TooManyBadRows: There are more than `limits`.
+            TooManyBadRows: There are more bad rows than `limits` allow.
         """
         handle = self.reading.table.handle
         rows = handle.newest_config().name_mapping.rows(rows)

@@ -1,4 +1,4 @@
-"""Integer codes of keys. Equal keys have equal codes."""
+"""Integer codes for keys of several columns, so that numpy can compare and sort keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def key_codes(keys: pa.Table) -> np.ndarray:
-    """Return integer codes of keys.
+    """Assign an integer code to each key, so that equal keys have equal codes.
 
     Args:
         keys: The key columns, with one key per row.

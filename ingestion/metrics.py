@@ -1,4 +1,7 @@
-"""Prometheus metrics of ingestion jobs. A scrape never asks a source: each job measures its lag between batches."""
+"""Prometheus metrics of ingestion jobs, from values that each job measures between batches.
+
+A scrape never contacts a source.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
 
 
 class JobCollector(Collector):
-    """Collector of the metrics of several jobs."""
+    """Prometheus collector for the metrics of several ingestion jobs."""
 
     def __init__(self, jobs: Sequence[Running]) -> None:
         self._jobs = jobs

@@ -1,4 +1,4 @@
-"""Endpoint that serves the metrics of ingestion jobs while they run."""
+"""HTTP endpoint that serves Prometheus metrics of ingestion jobs while they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hoodoo.ingestion.scheduler import Running, log
 
 @contextmanager
 def metrics_of(jobs: Sequence[Running], number: int | None) -> Iterator[str]:
-    """Serve the metrics of jobs.
+    """Serve the metrics of ingestion jobs over HTTP while the context is open.
 
     Args:
         jobs: The jobs.

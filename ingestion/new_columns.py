@@ -1,6 +1,6 @@
-"""Check for new columns of a batch that no table can have.
+"""Check of the new columns in a batch: columns that no table can store are left out.
 
-They are left out, so that an invalid name does not stop a job.
+So an invalid column name does not stop a job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
-    """Remove the columns of a batch that cannot be added to its table.
+    """Drop the columns of a batch that cannot be added to its table, such as columns with invalid names or no values.
 
     Args:
         rows: The batch.
@@ -26,7 +26,8 @@ def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, .
 
     Returns:
         The batch without such columns; the names of these columns, as paths for fields of structs; and the
-        configuration with the added columns. A column without values is left out too, because its type is unknown.
+        configuration with the added columns. A column that contains only nulls is left out too, because its type is
+        unknown.
     """
     original = set(config.name_mapping.original_names(config.schema.names))
     left_out = list[str]()

@@ -1,4 +1,4 @@
-"""Creation of ingestion jobs: the public function `ingest` and the checks of its arguments."""
+"""Public function `ingest`, which creates an ingestion job, and the checks of its arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ingest(
     min_seconds: float = 5.0,
     max_rows_per_second: float | None = None,
 ) -> Job:
-    """Create a job that copies a source into a table, each row exactly once. Call `run` to start it.
+    """Create a job that copies the rows of a source into a table, each row exactly once. Call `run` to start it.
 
     Args:
         source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.
@@ -94,7 +94,7 @@ def ingest(
 
 
 def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
-    """Raise OptionError for an argument that a job cannot take."""
+    """Raise OptionError for an argument of `ingest` that is invalid."""
     for method in ("plan", "read", "lag"):
         if not callable(getattr(source, method, None)):
             raise OptionError(

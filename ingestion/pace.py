@@ -1,4 +1,4 @@
-"""Limits on the rate of a job: the time between commits, and the number of rows per second.
+"""Limits on the speed of an ingestion job: the time between commits, and the number of rows per second.
 
 A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
 second; a minimum time between commits prevents this.
@@ -16,7 +16,7 @@ _AT_ONCE_S = 10  # a batch has at most the rows of 10 seconds, so that no wait b
 
 @dataclass(frozen=True)
 class Pace:
-    """Limits on the rate of a job.
+    """Limits on the speed of an ingestion job: time between batches and rows per second.
 
     Attributes:
         min_seconds: Minimum time between the starts of two batches of a continuous job, in seconds.
@@ -27,20 +27,20 @@ class Pace:
     rows_per_second: float | None = None
 
     def limited(self, limits: Limits) -> Limits:
-        """Reduce the limits of a batch to the rate.
+        """Lower the row limit of a batch to the rows that the rate allows within 10 seconds.
 
         Args:
             limits: Limits of a batch.
 
         Returns:
-            The limits with at most the rows of 10 seconds.
+            The limits with the lower number of rows; unchanged without a rate.
         """
         if self.rows_per_second is None:
             return limits
         return replace(limits, rows=min(limits.rows, max(1, int(self.rows_per_second * _AT_ONCE_S))))
 
     def next(self, began: float, rows: int, goes_on: bool) -> float:
-        """Return the time at which the next batch may start.
+        """Return the earliest time at which the next batch may start.
 
         Args:
             began: Start of the last batch, in seconds of any clock.
@@ -48,28 +48,31 @@ class Pace:
             goes_on: True for a continuous job.
 
         Returns:
-            The time, in seconds of the clock of `began`.
+            The time, in seconds of the same clock as `began`.
         """
         apart = self.min_seconds if goes_on else 0.0
         return began + max(apart, rows / self.rows_per_second if self.rows_per_second else 0.0)
 
 
 class Stopwatch:
-    """Stopwatch for the phases of a batch."""
+    """Stopwatch that sums the seconds that a batch spends in each phase, such as 'read' and 'write'."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
-        """Start a phase. clock: returns seconds; seconds: durations of earlier phases."""
+        """Start the first phase.
+
+        `clock` returns the time in seconds. `seconds` contains the durations of phases that were measured before.
+        """
         self._last = clock()
         self.seconds = dict(seconds or {})
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """End a phase and start the next phase."""
+        """Add the time since the end of the previous phase to the phase `phase`."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def waited(self, seconds: float) -> None:
-        """Move seconds from the phase 'write' to the phase 'wait'."""
+        """Move seconds from the phase 'write' to the phase 'wait', because the write waited for compaction."""
         self.seconds["wait"] = seconds
         self.seconds["write"] = max(0.0, self.seconds.get("write", 0.0) - seconds)

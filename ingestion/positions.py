@@ -1,4 +1,4 @@
-"""Storage of positions that are too long for a slot. A position is stored in a file, and the slot contains its digest.
+"""Storage of source positions that are too long for a slot (commit file): in a file, with its digest in the slot.
 
 The position of a folder lists every file that was read, which may be thousands. The file is written before the commit
 that refers to it. Orphan removal deletes files that no position refers to (compactor/cleaning/sweep.py).
@@ -18,7 +18,10 @@ _NAMED = "sha256:"
 
 
 def stored(store: Store, position: str) -> str:
-    """Return the position or the digest that a commit stores. Raises OptionError if it begins with 'sha256:'."""
+    """Return the position as a commit stores it. A long position is written to a file, and its digest is returned.
+
+    Raises OptionError if the position begins with 'sha256:'.
+    """
     if position.startswith(_NAMED):
         raise OptionError(
             f"A position must not begin with {_NAMED!r}, which marks the name of a file.", option="position"
@@ -33,7 +36,7 @@ def stored(store: Store, position: str) -> str:
 
 
 def whole(store: Store, position: str) -> str:
-    """Return the position for a result of `stored`. Raises CorruptTable if its file is missing or damaged."""
+    """Return the full position for a position or digest from a commit. Raises CorruptTable if its file is damaged."""
     key = position_key(position)
     if key is None:
         return position

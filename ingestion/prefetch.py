@@ -1,4 +1,4 @@
-"""Prefetch of the next batch during a commit.
+"""Prefetch of an ingestion job's next batch while the current batch is committed.
 
 At most one batch is prefetched. It is used only if the commit before it succeeded and the columns of the table did not
 change. Otherwise the batch is discarded and read again.
@@ -19,13 +19,13 @@ from hoodoo.sources.source import Planned
 
 @dataclass(frozen=True)
 class PrefetchedBatch:
-    """A batch that was read.
+    """A batch that was read from the source and is not committed yet.
 
     Attributes:
-        planned: The range of the source.
+        planned: The range of the source that the batch contains.
         columns: The columns of the table when the batch was read.
         found: The rows, or the error if there are too many bad rows.
-        seconds: Duration of each phase in seconds.
+        seconds: Duration of the phases 'plan' and 'read' in seconds.
     """
 
     planned: Planned
@@ -38,13 +38,13 @@ Take = Callable[[str], PrefetchedBatch | None]
 
 
 class Prefetch:
-    """Prefetched batch of one job."""
+    """Reader of a job's next batch in another thread. It holds at most one batch."""
 
     def __init__(self, take: Take) -> None:
-        """Start without a batch.
+        """Create a reader without a prefetched batch.
 
         Args:
-            take: Function that reads the batch after a position. It returns None if all rows were read.
+            take: Function that reads the batch after a source position. It returns None if all rows were read.
         """
         self._take = take
         self._thread = ThreadPoolExecutor(1, "hoodoo-ingest-ahead")
@@ -55,20 +55,20 @@ class Prefetch:
         """Start to read the next batch in another thread.
 
         Args:
-            key: The position as the commit stores it.
+            key: The position, or its digest, that the current commit stores.
             position: The position as the source returned it.
         """
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
     def of(self, key: str, columns: Callable[[], pa.Schema]) -> PrefetchedBatch | None:
-        """Wait for the prefetched batch and return it.
+        """Wait for the prefetched batch, and return it if it is still valid.
 
         Args:
-            key: The position of the newest commit.
+            key: The position, or its digest, that the newest commit stores.
             columns: Function that returns the current columns of the table.
 
         Returns:
-            The batch. None if no batch was read, or if the position or the columns changed.
+            The batch. None if no batch was prefetched, or if the position or the columns have changed.
 
         Raises:
             HoodooError: The batch could not be read.
@@ -85,12 +85,12 @@ class Prefetch:
         return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
-        """Wait until the thread has finished reading."""
+        """Wait until no batch is being read. The prefetched batch is kept."""
         if self._reading is not None:
             self._reading.exception()
 
     def drop(self) -> None:
-        """Wait until the thread has finished reading, and discard the batch."""
+        """Discard the prefetched batch, after the thread has finished reading it."""
         self.wait()
         self._reading = None
 

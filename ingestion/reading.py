@@ -1,4 +1,4 @@
-"""Reading of a batch: the rows of a source in the types of a table, and the bad rows. Nothing is written."""
+"""Reader that converts a batch of a source to rows in the types of a table, and bad rows. Nothing is written."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ RowTransform = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Read:
-    """Contents of a batch.
+    """Batch that was read from a source: rows in the types of the table, bad messages and bad rows.
 
     Attributes:
         rows: The rows.
-        messages: Messages and files that could not be decoded, as `BAD`.
+        messages: Messages and files that could not be decoded, with the schema `BAD`.
         misfits: Rows with values that do not match the table.
-        unknown: Columns that were left out.
+        unknown: Names of columns that were left out, because the table does not have them.
         skipped: Number of messages that change no row.
-        unavailable: Placeholder string for a value that was not sent. None: no placeholder is used.
+        unavailable: Placeholder string that a database sends for an unchanged large value. None: no placeholder is
+            used.
         position: Position of the source after the batch, if it differs from the planned one; otherwise ''.
-        emptied: True if the source was truncated at the end of the batch. Then the batch is empty.
+        emptied: True if the source was truncated at the end of the batch. The batch then contains no rows.
         bytes: Number of bytes read; 0 if the source does not count bytes.
-        unplaced: True if stored rows of these keys may be in other partitions.
+        unplaced: True if the table may store rows with these keys in other partitions.
         lost: Number of messages that were deleted from the source before they were read.
-        origins: File and number of rows of each run of rows; empty if the rows do not come from files.
+        origins: For each run of rows from one file the path and the number of rows; empty if the rows do not come from
+            files.
     """
 
     rows: pa.Table
@@ -63,18 +65,18 @@ class Read:
 
     @property
     def bad(self) -> int:
-        """Number of bad messages and rows."""
+        """Number of bad messages and bad rows in the batch."""
         return len(self.messages) + self.misfits.count
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of bad messages and rows by reason."""
+        """Number of bad messages and bad rows in the batch by reason, such as 'cast'."""
         return Counter(self.messages["reason"].to_pylist()) + self.misfits.reasons
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Reader of the batches of one source for one table.
+    """Reader that reads batches of one source for one table, and separates rows that do not match the table.
 
     Attributes:
         source: Source of the rows.
@@ -82,7 +84,7 @@ class Reading:
         operation: Write operation. Change events require 'upsert'.
         transform: Function that converts the rows of a batch. None: the rows are not changed.
         new_columns: Handling of columns that the table does not have: 'ignore', 'add' or 'fail'.
-        missing: Handling of missing columns: 'null', 'fail' or 'keep'.
+        missing: Handling of table columns that a batch lacks: 'null', 'fail' or 'keep'.
         bad_max: Maximum number of bad rows in a batch.
     """
 
@@ -95,30 +97,31 @@ class Reading:
     bad_max: int
 
     def columns(self, config: TableConfig) -> pa.Schema:
-        """Return the columns that a source reads.
+        """Return the schema that `Source.read` receives: all column names of the table, with types and key columns.
 
         Args:
             config: The configuration of the table.
 
         Returns:
-            The columns of the table by all their names. The metadata contains the `Placing` of the table.
+            The columns of the table, with current and former names. The metadata contains the key, partition and
+            ordering columns (`Placing`).
         """
         return placing_of(config).noted_on(self._columns(config))
 
     def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
-        """Read a batch.
+        """Read a planned range of the source, and convert its rows to the types of the table.
 
         Args:
-            planned: The range to read.
+            planned: The range of the source to read.
             config: The configuration of the table.
             rows_max: Number of rows after which a dry run ends. None: no limit.
 
         Returns:
-            The batch before `transform`.
+            The batch. The user's `transform` is not applied yet.
 
         Raises:
-            TooManyBadRows: There are too many bad rows. `details["found"]` contains them, as `BAD`.
-            ColumnError: The table lacks all of the columns, or a column has different types in two parts.
+            TooManyBadRows: There are too many bad rows. `details["found"]` contains them, with the schema `BAD`.
+            ColumnError: The source lacks all columns of the table, or a column has different types in two parts.
             OptionError: The source has change events, and `operation` is not 'upsert'.
         """
         columns = self.columns(config)
@@ -181,11 +184,9 @@ class Reading:
         return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
 
     def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
-        """Return the rows of all parts.
+        """Concatenate the rows of all parts of a batch. Raises ColumnError if two parts have different types.
 
         Known columns already have equal types. New columns have the types of their values.
-
-        Raises ColumnError if the types of a new column do not match.
         """
         if not parts:
             return config.schema.empty_table()
@@ -209,10 +210,10 @@ class Reading:
         raise AssertionError("rows that cannot be joined at once cannot be joined one by one")
 
     def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """Apply `transform`.
+        """Apply the user's `transform` to a batch, fill unsent values, and drop columns that the table does not have.
 
         Args:
-            rows: The rows of a batch.
+            rows: The rows of the batch.
 
         Returns:
             The rows to write, and the names of columns that were left out because a table cannot store them. Columns
@@ -240,10 +241,10 @@ class Reading:
         return (made.drop_columns(strange) if strange else made), ()
 
     def misfits(self, rows: pa.Table, most: int) -> BadRows:
-        """Find the rows that a write would reject.
+        """Find the rows that a write to the table would reject.
 
         Args:
-            rows: Rows to write, with the names of the table.
+            rows: Rows to write, with the column names of the table.
             most: Number of bad rows after which the search ends.
 
         Returns:
@@ -257,7 +258,10 @@ class Reading:
         return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
-        """Return the columns that a source reads. Key columns are required, unless `transform` creates them."""
+        """Return the column names and types to read, without metadata. Key columns are NOT NULL.
+
+        They are nullable if `transform` may create them, or if they may have another name in the source.
+        """
         hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
         if self.transform is not None or config.name_mapping:  # the key may have another name in the source
             return hints
@@ -311,7 +315,7 @@ class Reading:
 
 @contextmanager
 def _naming(origin: str) -> Iterator[None]:
-    """Add the path of the file to errors about its columns."""
+    """Add the path of a file to errors about its columns."""
     try:
         yield
     except DataError as problem:
@@ -325,11 +329,11 @@ def _naming(origin: str) -> Iterator[None]:
 
 
 def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
-    """Add the file to the identity of bad rows, so that equal rows of two files are two rows.
+    """Add the file path to the hash that identifies a bad row, so that equal rows of two files count as two rows.
 
     Args:
-        bad: Bad rows.
-        origins: File and number of rows of each run of rows.
+        bad: Bad rows of a batch.
+        origins: For each run of rows from one file the path and the number of rows.
 
     Returns:
         The bad rows. Rows that do not come from a file are not changed.
@@ -348,7 +352,7 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
 
 
 def placing_of(config: TableConfig) -> Placing:
-    """Return the key, partition and ordering columns of a table, with both names of each column."""
+    """Return the key, partition and ordering columns of a table, with the current and former names of each column."""
 
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.name_mapping.original_names([name]))
@@ -360,12 +364,12 @@ def placing_of(config: TableConfig) -> Placing:
 
 
 def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
-    """Return all messages that could not be decoded. Only some sources include the form for the quarantine."""
+    """Concatenate tables of bad messages. Only some have the column `kept`, with the encoding for a replay."""
     return pa.concat_tables(messages, promote_options="default")
 
 
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return `rows` with the types of the table. Raises DataError if a value does not match."""
+    """Convert the columns of `rows` to the types of the table. Raises DataError if a value does not match."""
     for at, name in enumerate(rows.column_names):
         if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
             field = pa.field(name, columns.field(name).type)

@@ -1,4 +1,4 @@
-"""Replay of quarantined change events, and their resolution after a later delete.
+"""Replay of quarantined change events, and their automatic resolution by a later delete of their row.
 
 An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
 older than the stored row changes nothing. A deleted row lacks the ordering columns for this comparison. When a job
@@ -48,7 +48,7 @@ _EVERY = 1 << 62
 
 
 class _Piece:
-    """Changes of one kind: the rows, the quarantine row of each, and the problems of other quarantine rows."""
+    """Group of quarantined changes that were decoded together, with their rows and the problems of undecodable ones."""
 
     def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
         self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
@@ -57,7 +57,7 @@ class _Piece:
         self.of = np.empty(0, np.int64)
 
     def refuse(self, problems: Mapping[int, str]) -> None:
-        """Remove all changes of some quarantine rows, and store their problems."""
+        """Remove all changes of the given quarantine rows, and store the problem of each quarantine row."""
         if problems:
             self.problems |= problems
             keep = ~np.isin(self.of, list(problems))
@@ -65,15 +65,15 @@ class _Piece:
 
 
 def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode change events again, and convert them to rows as a job would.
+    """Decode quarantined change events again for a replay, and convert them to rows as a job would.
 
     Args:
         table: The target table.
-        rows: Rows of its quarantine that are change events, or made from them, in order.
-        units: Units of times by column. They override the units of the job.
+        rows: Quarantine rows that contain change events, or rows made from them, in order.
+        units: Units of times by column, such as 'ms'. They override the units of the job.
 
     Yields:
-        The changes to write.
+        Groups of changes to write.
     """
     config = table.handle.newest_config()
     for piece in _pieces(rows, config, _columns(config), None, units):
@@ -89,14 +89,15 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
 
 
 def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Return the keys of change events.
+    """Return the record keys of quarantined change events.
 
     Args:
         table: The target table.
-        rows: Rows of its quarantine. Rows made from change events, and other rows, are ignored.
+        rows: Quarantine rows. Only rows with change events are used.
 
     Returns:
-        Positions of events, and their keys with the names of the table. Events with unreadable keys are left out.
+        Groups of events: the indexes of their quarantine rows, and their keys with the column names of the table.
+        Events with unreadable keys are left out.
     """
     config = table.handle.newest_config()
     pieces = list(_pieces(rows, config, _of_keys(config), EVENT))
@@ -104,11 +105,11 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
 
 
 def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
-    """Mark waiting change events as replayed if they are older than a delete of the batch, since nothing is left to do.
+    """Mark quarantined change events as replayed if a delete of the batch is newer, since nothing is left to replay.
 
     Args:
         table: The table.
-        rows: The changes of a batch, in order.
+        rows: The changes of the batch, in order.
         emptied: True if the source was truncated. All waiting events are then older.
         transaction: The transaction of the batch's commit.
     """
@@ -134,7 +135,7 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
 def _older(
     piece: _Piece, waiting: pa.Table, deleted: pa.Table, config: TableConfig, transaction: ApplicationVersion
 ) -> np.ndarray:
-    """Return a mask of the waiting changes (bool[n]) that are older than a delete.
+    """Return a mask (bool[n]) of the quarantined changes that are older than a delete of the batch.
 
     Without ordering columns, only changes from earlier batches of the job are known to be older.
     """
@@ -158,9 +159,9 @@ def _older(
 def _pieces(
     rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
 ) -> Iterator[_Piece]:
-    """Decode the payloads that are change events, or rows made from them.
+    """Decode the quarantine rows that contain change events, or rows made from them.
 
-    Payloads with equal notes are decoded together.
+    Payloads with equal decoder settings are decoded together.
 
     `units` are units of times by column, which override the units of the job. None: only columns that need no unit are
     read.
@@ -183,7 +184,7 @@ def _pieces(
 
 
 def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: pa.Schema) -> _Piece:
-    """Decode events as their job would."""
+    """Decode quarantined events with the decoder settings of their job."""
     asked = (context.topic, columns, False, Placing.of(columns), "ignore", context.before)
     decoder: DebeziumDecoder
     if context.schemas is None:
@@ -216,7 +217,7 @@ def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: 
 
 
 def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
-    """Return a row that was made from a change event, with the current names of its columns."""
+    """Convert a quarantined row that was made from a change event: rename its columns to their current names."""
     piece = _Piece([at], note["unavailable"], note["unplaced"])
     ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
     now = {column.id: column.name for column in config.columns.columns}
@@ -233,7 +234,7 @@ def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig
 
 
 def _in_log_order(rows: pa.Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes.
+    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes, by its own LSN.
 
     At a replay, the earlier changes are unknown. The change is therefore ordered by its own LSN, so that a newer stored
     row stays.
@@ -247,7 +248,10 @@ def _in_log_order(rows: pa.Table) -> pa.Table:
 
 # ---- rows
 def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
-    """Convert changes to rows that the table accepts, and leave out the rows that it would reject. Raises DataError."""
+    """Complete the changes of a group to rows that the table accepts. Rows that it would reject are left out.
+
+    Raises DataError.
+    """
     piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
     piece.rows = config.name_mapping.rows(piece.rows)
     known = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
@@ -276,7 +280,7 @@ def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMod
 
 
 def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Return rows in the types of the table. Raises DataError."""
+    """Convert columns to the types of the table. Raises DataError if a value does not match."""
     for at, name in enumerate(rows.column_names):
         if name in config.schema.names and rows.schema.field(at).type != config.schema.field(name).type:
             field = pa.field(name, config.schema.field(name).type)
@@ -285,13 +289,13 @@ def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def _columns(config: TableConfig) -> pa.Schema:
-    """Return the columns of the table in the form for a source."""
+    """Return the table's columns as the schema that a decoder takes, with the delete flag and the key columns."""
     hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     return placing_of(config).noted_on(hints)
 
 
 def _of_keys(config: TableConfig) -> pa.Schema:
-    """Return the key and ordering columns in the form for a source."""
+    """Return only the key and ordering columns, as the schema that a decoder takes."""
     columns = _columns(config)
     placing = replace(Placing.of(columns), placed_by=(), made=())
     names = {*placing.key_names, *placing.order_by, IS_DELETED}

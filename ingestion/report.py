@@ -1,4 +1,4 @@
-"""Reports of ingestion jobs: for one batch, for a whole run, and for a dry run."""
+"""Reports of ingestion jobs: for one committed batch, for a whole run, and for a dry run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Report of one commit of a job.
+    """Report of one batch that an ingestion job has committed.
 
     Attributes:
         application: Name of the job.
-        version: Number of the commit.
-        position: Position of the source after the commit.
+        version: Number of the commit, counted per job.
+        position: Position of the source after the batch.
         rows: Number of rows read.
         bad: Number of rows quarantined.
         skipped: Number of messages that change no row.
@@ -44,7 +44,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """Report of everything that a job has done since it was created.
+    """Report of everything that an ingestion job has done since the `Job` object was created.
 
     Attributes:
         batches: Number of commits.
@@ -82,7 +82,7 @@ class IngestReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Report of a dry run: the job read about a hundred rows and wrote nothing.
+    """Report of a dry run: the job has read about a hundred rows and written nothing.
 
     Attributes:
         application: Name of the job.
@@ -90,13 +90,13 @@ class CheckReport:
         position: Position of the source after the newest commit; '' before the first commit.
         rows: Number of rows read.
         bad: Number of rows that would be quarantined.
-        problems: Problems of the first ten bad rows.
+        problems: Descriptions of the first ten bad rows.
         columns: Columns that would be written.
         unknown: Columns that would be left out because the table does not have them.
         skipped: Number of messages that change no row.
-        waiting: Number of items in the source that wait.
-        unit: Kind of these items, such as 'files'.
-        lag_seconds: Age of the oldest waiting item in seconds.
+        waiting: Number of unread items in the source.
+        unit: Kind of the unread items, such as 'files'.
+        lag_seconds: Age of the oldest unread item in seconds.
     """
 
     application: str
@@ -114,7 +114,7 @@ class CheckReport:
 
 
 def with_batch(report: IngestReport, batch: BatchReport) -> IngestReport:
-    """Return the report of a job with the counts of one more batch."""
+    """Add the counts of a committed batch to the report of its job."""
     return replace(
         report,
         batches=report.batches + 1,

@@ -1,4 +1,4 @@
-"""Changes of the position of a job: to a given position, or to the position of another application.
+"""Functions that move an ingestion job to another source position, or to the position of another application.
 
 Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
 Rows in the table stay.
@@ -18,20 +18,20 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, start: str, expect_number: int) -> Application:
-    """Move a job to a position of its source.
+    """Move an ingestion job to another position of its source, with a commit without rows.
 
     Args:
         source: Source of the job.
         table: Table of the job.
         name: Name of the job.
-        start: Argument of `Source.position_at`.
+        start: Start point, as in `Source.position_at`, such as 'earliest' or a time.
         expect_number: Number of the newest commit of the job; -1 before the first commit.
 
     Returns:
         The new state of the job.
 
     Raises:
-        CommitConflict: Its newest commit has another number.
+        CommitConflict: The newest commit of the job has another number.
         OptionError: The source does not support `start`.
     """
     at = table.inspect.application(name)
@@ -47,7 +47,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
 
 
 def go_on_from(source: Source, table: Table, name: str, other: str) -> Application:
-    """Start a new job at the position of another application.
+    """Start a new ingestion job at the source position of another application, with a commit without rows.
 
     Args:
         source: Source of the job.
@@ -83,7 +83,7 @@ def go_on_from(source: Source, table: Table, name: str, other: str) -> Applicati
 
 
 def _of(source: Source, method: str) -> Any:
-    """Return a method that a user's source may lack."""
+    """Return a method of a source, or the default of `Source` if a user's source lacks the method."""
     return getattr(source, method, None) or getattr(Source, method).__get__(source)
 
 

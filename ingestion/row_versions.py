@@ -1,7 +1,7 @@
-"""The versions of rows among changes, in order, and the versions whose values may be copied.
+"""Sorted versions of changed rows, used to fill unsent column values from earlier versions.
 
-A value is copied from the newest earlier version. It is never copied from a version before a delete, because that is
-another row.
+A value is copied from the newest earlier version of its row. It is never copied from a version before a delete, because
+that version belongs to another row.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hoodoo.merge.policy import MergePolicy
 
 @dataclass(frozen=True)
 class RowVersions:
-    """The versions of some rows. The versions of one row are adjacent, the newest last.
+    """Versions of rows in a list of changes, sorted by row and age. The newest version of a row comes last.
 
     Attributes:
-        at: int64[n], the position of each version among all changes.
-        codes: int64[n], the key code of each version.
-        first: bool[n], True for the first version of a row.
-        begin: int64[n], the index of the version at which the row began: its first one, or the one after its last
-            delete.
+        at: int64[n], the index of each version in the list of changes.
+        codes: int64[n], the integer code of each version's key.
+        first: bool[n], True for the oldest version of a row.
+        begin: int64[n], for each version the index of the version at which its row began: the oldest one, or the one
+            after the last delete.
     """
 
     at: np.ndarray
@@ -36,13 +36,13 @@ class RowVersions:
     def of(
         cls, changes: pa.Table, codes: np.ndarray, gone: np.ndarray, wanted: np.ndarray, policy: MergePolicy
     ) -> Self:
-        """Sort the versions of the wanted rows.
+        """Collect and sort all versions of the wanted rows.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.
             codes: int64[n], the key code of each change.
             gone: bool[n], True for deletes.
-            wanted: Positions or bool[n] of changes, at least one. The versions of their rows are returned.
+            wanted: Indexes, or a mask (bool[n]), of changes, at least one. All versions of their rows are collected.
             policy: The merge policy, which decides which version is newer.
         """
         at = np.flatnonzero(np.isin(codes, codes[wanted]))
@@ -54,18 +54,18 @@ class RowVersions:
 
     @property
     def last(self) -> np.ndarray:
-        """bool[n], True for the last version of a row."""
+        """bool[n], True for the newest version of a row."""
         return np.append(self.first[1:], True)
 
     def holders(self, lacks: np.ndarray) -> np.ndarray:
-        """Find the version to copy a value from.
+        """Find for each version the version to copy an unsent column value from.
 
         Args:
-            lacks: bool[n], True for versions that do not have the value.
+            lacks: bool[n], True for versions without the value.
 
         Returns:
-            int64[n], for each version the newest version up to it that has the value, or -1 if none has it since the
-            row began.
+            int64[n], for each version the index of the newest version up to it that has the value, or -1 if no version
+            has it since the row began.
         """
         newest = np.maximum.accumulate(np.where(lacks, -1, np.arange(len(self.at))))
         return np.where(newest >= self.begin, newest, -1)

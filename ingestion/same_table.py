@@ -1,4 +1,4 @@
-"""Checks of jobs whose source is a table: it must be another table, and must not have been read under another path."""
+"""Checks of jobs whose source is another table, such as whether both are one table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hoodoo.table import Table
 
 
 def require_other(source: object, table: Table) -> None:
-    """Raise OptionError if `source` contains the changes of `table` itself, even with another form of its path."""
+    """Raise OptionError if a job would read the changes of its own target table, even through another path."""
     if isinstance(source, TableChanges) and _is_same(source.table, table):
         raise OptionError(
             f"{table.path} cannot take in its own changes: each batch would be a change that the next one takes in. "
@@ -22,7 +22,7 @@ def require_other(source: object, table: Table) -> None:
 
 
 def require_not_renamed(source: object, table: Table) -> None:
-    """Raise OptionError if a job read the source table under another path into `table`.
+    """Raise OptionError if an earlier job has read the source table into `table` before the source was renamed.
 
     The default name of a job contains the path. After a rename, a new job would read all rows again, and never see what
     was deleted in the meantime.

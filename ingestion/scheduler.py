@@ -1,4 +1,4 @@
-"""Schedule of jobs in one thread: each job takes a batch in turn.
+"""Scheduler that runs several ingestion jobs in one thread. The jobs take turns, with one batch each.
 
 A job with new rows gets its next turn at once, and a job without new rows after a pause. If the store or the source
 does not answer, or the store is full, the job retries with exponential backoff.
@@ -29,7 +29,7 @@ EachBatch = Callable[[BatchReport], None]
 
 
 class Running(Protocol):
-    """Interface of a job that takes turns. `job.Job` documents the attributes."""
+    """Interface of an ingestion job that the scheduler runs. `job.Job` documents the attributes."""
 
     name: str
     table: Table
@@ -49,18 +49,18 @@ class Running(Protocol):
 
 
 class ScheduledJob:
-    """Schedule of one job: it takes batches when its turn is due.
+    """Ingestion job with the time of its next turn in the scheduler.
 
     Attributes:
         job: The job.
-        due: Time of the next turn, in seconds of `time.monotonic`.
-        over: True after the last turn.
+        due: Time of the job's next turn, in seconds of `time.monotonic`.
+        over: True after the job's last turn.
     """
 
     def __init__(
         self, job: Running, once: bool, poll_s: float, each_batch: EachBatch | None = None, measure_lag: bool = False
     ) -> None:
-        """Schedule the first turn of a job.
+        """Schedule an ingestion job. Its first turn is due at once.
 
         Args:
             job: The job.
@@ -75,7 +75,7 @@ class ScheduledJob:
         self._measured = float("-inf")
 
     def take(self) -> None:
-        """Take one batch, if there are new rows. Raises the errors that end the job."""
+        """Read and commit one batch, and set the time of the next turn. Raises the errors that end the job."""
         began = time.monotonic()
         try:
             batch = self.job.take(not self._once)
@@ -101,7 +101,7 @@ class ScheduledJob:
             self._each_batch(batch)
 
     def _measure(self) -> None:
-        """Measure the lag, if the last measurement is old. The batch is committed despite an error."""
+        """Measure the lag of the job every 10 seconds. Errors are ignored, since the batch is already committed."""
         if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             try:
@@ -135,13 +135,13 @@ def run(
     stopped: threading.Event,
     each_failure: Callable[[Running, HoodooError], None] | None = None,
 ) -> None:
-    """Run jobs in turn until all jobs have ended.
+    """Run ingestion jobs in turns, one batch each, until all jobs have ended.
 
     Args:
         jobs: The scheduled jobs.
         stopped: Event that stops all jobs after the current batch.
-        each_failure: Function that receives a job that ended with an error; the other jobs continue. None: the error is
-            raised.
+        each_failure: Function that receives a job that ended with an error, and the error; the other jobs continue.
+            None: the error is raised.
     """
     try:
         _run(jobs, stopped, each_failure)

@@ -1,4 +1,4 @@
-"""Signals that stop jobs: the first signal stops a job after the current batch, the second signal stops it at once.
+"""Signal handling of ingestion jobs: the first signal stops a job after its current batch, the second one at once.
 
 A process may be killed at any time: the current batch is then either committed or has no effect.
 """
@@ -23,7 +23,7 @@ _MAIN_THREAD_S = 1.0  # time for the main thread to end the process after the se
 
 @contextmanager
 def signals_stop(stopped: threading.Event) -> Iterator[None]:
-    """Set `stopped` at the first SIGTERM or SIGINT. The second signal calls the handler that was installed before.
+    """Set the event `stopped` at the first SIGTERM or SIGINT. The second signal calls the previous handler.
 
     Outside the main thread, signals are not handled.
     """
@@ -49,7 +49,7 @@ def signals_stop(stopped: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
-    """End this process some seconds after the first SIGTERM or SIGINT, or at the second signal.
+    """End this process if it still runs some seconds after the first SIGTERM or SIGINT, or at the second signal.
 
     Python runs a signal handler only when the main thread runs Python code, which a library that hangs never does. So
     another thread waits for the signal.
@@ -76,7 +76,7 @@ def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> It
 
 
 def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]) -> None:
-    """Wait for signals until the other end of the socket is closed."""
+    """Read signal numbers from a socket, and call `end` when time is up or a second signal arrives."""
     until: float | None = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Search for the partitions of stored rows, for changes that do not contain the former partition.
+"""Lookup of the partitions of stored rows, for change events that do not contain the former partition.
 
 If a table is partitioned by a column outside the key, the values of a row determine its partition. A database that does
 not log whole rows sends only the key for a delete, and only the new values for an update. A delete therefore gets the
@@ -19,12 +19,12 @@ from hoodoo.writers.batches.generated_columns import with_places
 
 
 def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add missing partition columns and the delete flag to rows.
+    """Add missing partition columns (as nulls) and a missing delete flag to changes, as `located` requires.
 
     Deletes may only have key columns, and a transform may remove an unused delete flag.
 
     Args:
-        rows: Changes with the names of the table.
+        rows: Changes with the column names of the table.
         config: The configuration of the table.
 
     Returns:
@@ -39,10 +39,10 @@ def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
-    """Convert changes to changes with the correct partitions.
+    """Assign changes to partitions. A row that moves to another partition is deleted in its former partition.
 
     Args:
-        rows: Changes with the names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
+        rows: Changes with the column names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
         table: The table.
         config: Its configuration.
 
@@ -74,7 +74,7 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
 
 
 def _deletes(rows: pa.Table, both: pa.Table, gone: np.ndarray, by: np.ndarray, config: TableConfig) -> pa.Table:
-    """Return deletes of stored rows with the ordering values of the changes `by`."""
+    """Create deletes for the stored rows at the indexes `gone`, with the ordering values of the changes `by`."""
     told, newer = both.take(pa.array(gone)), rows.take(pa.array(by))
     columns = []
     for field in rows.schema:

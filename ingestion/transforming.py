@@ -1,4 +1,4 @@
-"""Call of a user's transform. An exception becomes an error that names the source and the line."""
+"""Call of a user's transform function, with errors that name the source and the line of the function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hoodoo.redact import printable, redact
 
 
 def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) -> Any:
-    """Call a transform.
+    """Call a user's transform function on the rows of a batch. An exception becomes a DataError with its location.
 
     Args:
-        transform: The function.
-        rows: The rows that were read.
-        source: The name of the source.
+        transform: The function of the user.
+        rows: The rows of the batch.
+        source: The name of the source, for errors.
 
     Returns:
         The result of the function, of any type.
@@ -44,7 +44,7 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
 
 
 def _place(problem: Exception) -> tuple[str, int]:
-    """Return the last executed line in the function's own file, or ('', 0) if it is not a Python function."""
+    """Return the file and the last executed line of the user's function, or ('', 0) if it is not a Python function."""
     below = traceback.extract_tb(problem.__traceback__)[1:]  # the first frame is this module
     own = [frame for frame in below if frame.filename == below[0].filename]
     return (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)

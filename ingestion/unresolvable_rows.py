@@ -1,4 +1,4 @@
-"""Search for rows with a value that was not sent and that neither an earlier row nor the table has.
+"""Search for rows with an unsent column value that neither an earlier row of the batch nor the table contains.
 
 The upsert would reject the whole batch because of such a row. The rows are therefore found before, and quarantined.
 """
@@ -25,24 +25,25 @@ from hoodoo.writers.batches.bad_rows import row_bytes
 from hoodoo.writers.batches.generated_columns import with_places
 
 _COMMITS = 30
-"""Number of commits that are searched for versions of deleted rows."""
+"""Number of recent commits that are searched for earlier versions of deleted rows."""
 
 
 def unresolvable(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Find the rows that cannot be completed.
+    """Find the changes whose unsent column values are in neither an earlier row of the batch nor the table.
 
     Args:
-        rows: The rows of a batch, in order. All of them match the table.
+        rows: The rows of a batch, in order. All rows match the table.
         table: The table.
         config: Its configuration.
-        mode: The merge mode with the placeholder for a value that was not sent.
-        changes: Information for a replay of the rows. None: they cannot be replayed.
+        mode: The merge mode, which contains the placeholder for unsent values.
+        changes: Information that a replay of the rows needs. None: the rows cannot be replayed.
 
     Returns:
-        The positions of these rows, in order. A mask (bool[n]) of the positions whose changes were sent again after
-        newer changes of the row, which was deleted since. The quarantine rows for the other positions.
+        The indexes of these changes, in ascending order. A mask (bool[n]) of the indexes whose changes are outdated:
+        the connector sent them again after newer changes and the delete of their row. The quarantine rows for the
+        remaining indexes.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
@@ -73,17 +74,17 @@ def unresolvable(
 
 
 def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
-    """Return a mask of the changes that are not newer than a version of their row before its delete.
+    """Return a mask of the outdated changes: before their row was deleted, the table had an equal or newer version.
 
     After a crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
 
     Args:
-        rows: Changes of rows that the table lacks.
+        rows: Changes of rows that the table does not contain.
         table: The table.
         config: Its configuration.
 
     Returns:
-        bool[n]
+        bool[n], True for outdated changes.
     """
     found = np.zeros(len(rows), bool)
     if not len(rows) or not config.order_by:
@@ -124,7 +125,7 @@ def _told(
 
 
 def _plain(value: pa.Scalar) -> object:
-    """Return a value as a Python object, or as Arrow's text if Python cannot represent it (years above 9999)."""
+    """Convert an Arrow value to a Python object, or to text if Python cannot represent it (years above 9999)."""
     try:
         return value.as_py()
     except (ValueError, OverflowError):

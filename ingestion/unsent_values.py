@@ -1,4 +1,4 @@
-"""Values that were not sent, because they are large and did not change.
+"""Completion of change events whose large, unchanged column values the database did not send.
 
 An upsert copies such a value from an earlier row of the batch, or from the stored row, with the same key and partition.
 If a row may have left its partition, the value is copied before the upsert, by key only. Batches without such values
@@ -24,51 +24,51 @@ from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_of, requ
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
-    """Return whether a value of these rows was not sent.
+    """Return whether any row contains the placeholder for a column value that the database did not send.
 
     Args:
-        rows: The rows.
-        mode: The merge mode with the placeholder for such a value.
+        rows: The rows of a batch.
+        mode: The merge mode, which contains the placeholder.
 
     Returns:
-        True if there is such a value.
+        True if a column contains the placeholder.
     """
     return mode.unavailable is not None and any(mode.stands_for_unavailable(one).any() for one in rows.columns)
 
 
 def deletes(rows: pa.Table) -> np.ndarray:
-    """Return a mask of the deletes (bool[n])."""
+    """Return a mask (bool[n]) of the rows that are deletes."""
     if IS_DELETED not in rows.column_names:
         return np.zeros(len(rows), bool)
     return pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
 
 
 def unsent(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np.ndarray]:
-    """Find the values that were not sent.
+    """Find the column values that the database left out of change events, by their placeholder.
 
     Args:
-        rows: The rows.
+        rows: The rows of a batch.
         deleted: bool[n], True for deletes, which lack no values.
-        mode: The merge mode with the placeholder for such a value.
+        mode: The merge mode, which contains the placeholder.
 
     Returns:
-        Masks of the rows without a value (bool[n]), by column, for columns with such rows.
+        For each column with unsent values a mask (bool[n]) of the rows without a value.
     """
     found = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
     return {name: mask for name, mask in found.items() if mask.any()}
 
 
 def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
-    """Copy values that were not sent from the newest earlier version of their row, in any partition.
+    """Fill unsent column values from the newest earlier version of their row, in any partition.
 
     Args:
-        rows: Changes with the names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
+        rows: Changes with the column names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
         table: The table.
         config: Its configuration.
-        mode: The merge mode with the placeholder for a value that was not sent.
+        mode: The merge mode, which contains the placeholder for unsent values.
 
     Returns:
-        The changes. A placeholder stays if no earlier version since the last delete of the row has the value.
+        The changes. A placeholder stays if all earlier versions since the last delete of the row lack the value.
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
@@ -76,7 +76,7 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
 
 
 def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: str) -> pa.Table:
-    """Copy missing columns of updates from their stored rows, and set defaults in new rows.
+    """Fill columns that an event did not contain: from the stored row for an update, with the default for a new row.
 
     Args:
         rows: Changes from the source. Marker columns, whose names begin with `NOT_SENT`, show which rows lack a column,
@@ -136,7 +136,7 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
 
 
 def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
-    """Return `rows` with the default of a column where `mask` is true, if the column has a default."""
+    """Set a column to its default in the rows where `mask` is true. Without a default, the rows stay unchanged."""
     column = config.columns.by_name[name]
     if (value := default_of(column)) is None:
         return rows
@@ -145,7 +145,7 @@ def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConf
 
 
 def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
-    """Return `rows` with a column of the table converted to the table's type. Raises DataError."""
+    """Convert a column to the table's type, or add it with its default if it is missing. Raises DataError."""
     column = config.columns.by_name[name]
     if name in rows.column_names:
         at = rows.column_names.index(name)
@@ -158,7 +158,7 @@ def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
 def _taken_over(
     rows: pa.Table, masks: dict[str, np.ndarray], deleted: np.ndarray, table: Table, config: TableConfig
 ) -> pa.Table:
-    """Return `rows` with the values at `masks` copied from the newest earlier versions of their rows."""
+    """Replace the values at `masks` by the values of the newest earlier versions of their rows."""
     lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     names = [*dict.fromkeys((*config.key, *config.order_by, *masks))]
     changes = rows.select(names)

@@ -1,4 +1,4 @@
-"""Validation of the results of a source. Users can write sources, so a job checks the type of each result."""
+"""Type checks for the results of a source. Users can write their own sources, so a job checks each result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Source whose results are checked against the types of `Source`.
+    """Wrapper around a source that checks the type of each result, and adds the source's name to errors.
 
     Attributes:
-        name: Name of the source; or the name of its class.
-        source: The source without the checks.
+        name: Name of the source, or the name of its class if it lacks a name.
+        source: The wrapped source.
     """
 
     def __init__(self, source: Source) -> None:
-        """Wrap a source.
+        """Wrap a source in type checks.
 
         Args:
             source: One of `hoodoo.sources`, or an object with the methods of a source.
@@ -31,14 +31,14 @@ class ValidatedSource(Source):
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Call `plan` of the source.
+        """Call `plan` of the wrapped source, and check that it returns a range of the source or None.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
             limits: Limits of the batch.
 
         Returns:
-            The range, or None.
+            The range that the next batch reads, or None if all items were read.
 
         Raises:
             DataError: The source raised an exception, or returned a value of another type.
@@ -51,15 +51,15 @@ class ValidatedSource(Source):
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Call `read` of the source.
+        """Call `read` of the wrapped source, and check each part that it yields.
 
         Args:
             planned: A result of `plan`.
             columns: The columns of the table.
-            unknown: True if other columns are wanted too.
+            unknown: True to also return columns that the table does not have.
 
         Yields:
-            Rows and bad rows.
+            Parts of rows and bad rows.
 
         Raises:
             DataError: The source raised an exception, or yielded a value of another type.
@@ -75,13 +75,13 @@ class ValidatedSource(Source):
                 yield part
 
     def lag(self, position: str) -> SourceLag:
-        """Call `lag` of the source.
+        """Call `lag` of the wrapped source, and check that it returns a `SourceLag`.
 
         Args:
-            position: Position of an earlier plan; '' for the beginning.
+            position: Position of an earlier plan; '' for the beginning of the source.
 
         Returns:
-            The number of items and the age of the oldest item.
+            The number of unread items and the age of the oldest one.
 
         Raises:
             DataError: The source raised an exception, or returned a value of another type.
@@ -94,11 +94,11 @@ class ValidatedSource(Source):
         return lag
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Call `refused` of the source, if the source has this method.
+        """Call `refused` of the wrapped source, which quarantines a whole file, if the source has this method.
 
         Args:
-            origin: The `origin` of the part that has the columns.
-            problem: The error.
+            origin: The `origin` of the part whose columns do not match the table.
+            problem: The error that describes the mismatch.
 
         Returns:
             The rows that the quarantine stores instead of the file, or None if the error stops the job.
@@ -109,7 +109,7 @@ class ValidatedSource(Source):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Convert errors of the source to errors that name the source. Errors of hoodoo are raised unchanged."""
+        """Convert exceptions of the wrapped source to errors that name the source. Errors of hoodoo stay unchanged."""
         try:
             yield
         except OptionError as problem:

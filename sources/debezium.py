@@ -139,6 +139,7 @@ class DebeziumDecoder:
 
         Raises:
             DataError: The events cannot be applied to the table: their key differs, or they lack the former partition
+                or the log position of a row.
             or the log position of a row.
         """
         bad.kept = self._keeper(numbers, keys)

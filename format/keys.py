@@ -1,4 +1,4 @@
-"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing (docs/format.md 8.2 and 8.3).
+"""Record keys and partition paths: conversion of columns to Hudi's strings, and parsing (docs/format.md 8.2 and 8.3).
 
 The functions process whole columns. Only the distinct values of a partition column are processed one by one.
 """
@@ -41,7 +41,7 @@ Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """Return the record key of each row (`_hoodie_record_key`), encoded as Hudi does.
+    """Compute the record key of each row (`_hoodie_record_key`) from its key columns, encoded as Hudi does.
 
     It is the plain value for one key column and at most one partition column. Otherwise it is `a:1,b:2` in declared
     order.
@@ -63,7 +63,7 @@ def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
 
 
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows whose key columns `record_keys` rejects."""
+    """Return a boolean mask of the rows without a valid record key, for which `record_keys` raises an error."""
     found = np.zeros(len(rows), bool)
 
     def note(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
@@ -91,9 +91,9 @@ def _record_keys(
 def partition_paths(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> pa.DictionaryArray:
-    """Return the partition path of each row (`_hoodie_partition_path`) as a dictionary array.
+    """Compute the partition path of each row (`_hoodie_partition_path`), encoded as Hudi does.
 
-    The array has int32 indices, and each distinct path once.
+    Returns a dictionary array with int32 indices and each distinct path once.
 
     Without partition columns, the only path is ''. Raises PartitionValueError, which names column and value, for an
     invalid folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, an unencoded
@@ -117,7 +117,7 @@ def partition_paths(
 def unfit_partitions(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows whose partition columns `partition_paths` rejects.
+    """Return a boolean mask of the rows without a valid partition path, for which `partition_paths` raises an error.
 
     Each distinct value is checked once.
     """
@@ -137,7 +137,7 @@ def unfit_partitions(
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """Parse a partition path into the typed values of the partition columns, by column name.
+    """Parse a partition path, such as 'day=2026-01-31', into typed values of the partition columns, by column name.
 
     The values are int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes. None is the
     default partition: null, or possibly the empty value in a string or binary column. Raises CorruptTable for a path
@@ -153,9 +153,9 @@ def partition_values(
 def partition_texts(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
-    """Parse a partition path into the strings of the partition columns, without column names and escapes.
+    """Parse a partition path into one string per partition column, without column names and escapes.
 
-    Null is `DEFAULT_PARTITION`. Raises CorruptTable for a path that does not match the columns.
+    The string for null is `DEFAULT_PARTITION`. Raises CorruptTable for a path that does not match the columns.
     """
     if not partition_columns:
         return ()
@@ -266,7 +266,7 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, wh
 def _distinct_tuples(
     indices: list[npt.NDArray[np.int32]], sizes: list[int]
 ) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
-    """Find the distinct combinations of values in several columns.
+    """Find the distinct combinations of values in several dictionary-encoded columns.
 
     Returns the number of each row's combination, and for each column the index of its value in each combination.
 
@@ -282,7 +282,7 @@ def _distinct_tuples(
 
 
 def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
-    """Return the folder name of each distinct value of a partition column."""
+    """Return the folder name for each distinct value of a partition column, such as 'day=2026-01-31'."""
     out = []
     for value in _texts(values).to_pylist():
         text = _encode(name, value, values.type, url_encode) if value else DEFAULT_PARTITION
@@ -373,7 +373,7 @@ def _from_text(text: str, type_: pa.DataType) -> Any:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
-    """Return a column of `rows` as one Arrow array without dictionary encoding."""
+    """Return a column as one Arrow array, without chunks and dictionary encoding."""
     if name not in rows.schema.names:
         raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
     column = rows.column(name)

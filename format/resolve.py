@@ -1,4 +1,4 @@
-"""Mapping of the columns of a data file to the table's current columns, by column id.
+"""Mapping from the columns of a data file to the table's current columns, matched by column id.
 
 A `Resolution` is created for each pair of schemas. If nothing differs, it has no cost per row.
 """
@@ -20,15 +20,15 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Column of a data file that contains the values of a requested column.
+    """Column of a data file that stores the values of a requested column, perhaps under another name or type.
 
     Attributes:
         name: The name of the column in the file.
         was: The type of the column in the file.
         column: The requested column.
         children: For a nested column, the source of each requested field, in order, or None for a missing field. The
-            whole is None if the file has the requested fields.
-        problem: The reason why the file's values cannot be read as the column, or None.
+            attribute itself is None if the file has exactly the requested fields.
+        problem: The error if the file's values cannot be read as the requested column, or None.
     """
 
     name: str
@@ -49,14 +49,14 @@ class ColumnSource:
 
 
 class Resolution:
-    """Mapping for reading a data file whose schema differs from the requested schema.
+    """Mapping that converts rows of a data file to the table's current columns, after renames and type changes.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.
     """
 
     def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
-        """Create the mapping of a data file. `gone` contains the names of file columns that are no longer requested."""
+        """Create the mapping for a data file. `gone` contains the names of its columns that are not requested."""
         self._gone = frozenset(gone)
         self.sources = {
             name: source for name, source in (sources or {}).items() if source is None or not source.is_as_it_stands
@@ -70,7 +70,7 @@ class Resolution:
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """Return the name that a requested column has in the file, or None if the file lacks the column.
+        """Return the name of a requested column in the file, or None if the file lacks the column.
 
         Raises UnsupportedTable if the file's values cannot be read as the column's current type.
         """
@@ -82,11 +82,11 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """Return the names that requested columns have in the file. Missing columns are left out."""
+        """Return the names of requested columns in the file. Columns that the file lacks are left out."""
         return [found for name in names if (found := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """Return the current names of file columns. Columns that are no longer requested are left out."""
+        """Translate the names of file columns to current column names. Columns that are not requested are left out."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -95,7 +95,7 @@ class Resolution:
         ]
 
     def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Convert rows that were read from the file to exactly the columns `fields`. Missing columns are null."""
+        """Convert rows that were read from the file to the requested columns `fields`. Missing columns are null."""
         there = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -117,7 +117,7 @@ class Resolution:
             raise _unreadable(field.name, source.was, field.type) from None
 
     def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Convert the file's column statistics to statistics of the requested columns, for `rows` rows.
+        """Convert the column statistics of the file, for `rows` rows, to statistics of the requested columns.
 
         A missing column is null in every row.
         """
@@ -140,7 +140,7 @@ AS_IT_STANDS = Resolution()
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """Map the columns of a data file with the schema `file` to the requested columns `asked`.
+    """Map the columns of a data file with the schema `file` to the requested columns `asked`, by column id.
 
     A column whose old values cannot be read as its current type only causes an error when it is requested.
     """
@@ -155,7 +155,7 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
 
 
 def _source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
-    """Find the file column that contains the values of `column`. Returns None if the file lacks it.
+    """Find the file column that stores the values of a requested column. Returns None if the file lacks it.
 
     `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
     """
@@ -199,7 +199,7 @@ def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
-    """Convert a nested array from the file to the requested fields."""
+    """Convert a nested array from the file to the requested struct fields, list items or map entries."""
     assert source is not None
     column, kind = source.column, source.column.arrow
     if source.children is None:

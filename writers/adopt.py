@@ -1,6 +1,4 @@
-"""Adoption of Apache Hudi's commits into hoodoo's slots, for tables of Hudi and for hoodoo tables that Hudi wrote to.
-
-The commits become slots in completion order.
+"""Adoption of Apache Hudi's commits: conversion of commits that Hudi wrote to slots, in completion order.
 
 Each file of the new snapshot is inspected once, to get its digest and an index entry for writes. If hoodoo and Hudi
 could see different rows afterwards, the adoption is refused with a reason before anything is written.
@@ -47,7 +45,7 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Result of the inspection of a base file or log file that Apache Hudi wrote.
+    """Result of inspecting a base file or log file that Apache Hudi wrote.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.
@@ -62,7 +60,7 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Task that inspects one file written by Apache Hudi, and writes its index entry. The task can be pickled."""
+    """Task that inspects a file that Apache Hudi wrote, and writes its index entry. The task can be pickled."""
 
     store: Store
     config: TableConfig
@@ -139,7 +137,7 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Return the key hashes of a base file, after checking that hoodoo would encode its record keys in the same way.
+    """Check that hoodoo would encode the record keys of a base file in the same way, and return their hashes.
 
     Record keys and partition paths must have hoodoo's encoding. Otherwise an upsert would not find the stored row, and
     would insert it again. `rows` contains the record keys, and their source columns. Raises UnsupportedTable.
@@ -176,7 +174,7 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
 
 @dataclass(frozen=True)
 class CheckKeys:
-    """Task that checks the record keys of a base file written by Apache Hudi. It writes nothing and can be pickled."""
+    """Task that checks the record keys of a base file that Apache Hudi wrote. It writes nothing and can be pickled."""
 
     store: Store
     config: TableConfig
@@ -194,13 +192,13 @@ def _check(task: CheckKeys) -> None:
 
 
 class Adopter:
-    """Conversion of the commits in a table's Hudi timeline into slots of the table."""
+    """Converter of the commits in a table's Hudi timeline to slots of the table."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def whole_table(self) -> None:
-        """Create all slots of a table that only has Hudi's timeline. Raises UnsupportedTable or TableNotFound."""
+        """Create all slots of a table that only has a Hudi timeline. Raises UnsupportedTable or TableNotFound."""
         theirs = ExternalHistory(self.store)
         head = theirs.head()
         if not head.seq:
@@ -228,10 +226,9 @@ class Adopter:
         self.history.head()
 
     def newer(self, found: CompletedInstant) -> None:
-        """Adopt a Hudi instant that is newer than the table's head, and compaction plans that were made before it.
+        """Convert a Hudi commit that is newer than the table's head to a slot, with the compaction plans before it.
 
-        The instant is a completed commit or a compaction plan. Does nothing if another process adopts the instant
-        first.
+        The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
@@ -255,7 +252,7 @@ class Adopter:
         self._adopt(view, self._completed(slot, view, found, theirs), live)
 
     def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        """Add the column changes, the schema ids of the files and the source position of an ingestion job to `slot`."""
+        """Complete a slot with column changes, the schema ids of its files and the position of an ingestion job."""
         columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
@@ -272,8 +269,7 @@ class Adopter:
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if the record keys in the base files of `view` have an encoding of another key
-        generator.
+        """Raise UnsupportedTable if another key generator has encoded the record keys in the base files of `view`.
 
         Checks a table before it is converted and adopted.
         """
@@ -289,7 +285,7 @@ class Adopter:
         return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
-        """Store the table's columns in the table properties if the properties lack them.
+        """Store the table's columns in hoodie.properties if they are missing there.
 
         Spark stores the columns only in commits, which Hudi may archive.
         """
@@ -356,7 +352,7 @@ class Adopter:
         return self._put(view, slot)
 
     def _put(self, view: View, slot: Slot) -> View:
-        """Write the next slot. Returns the view after it, or an empty view if another process was faster."""
+        """Write the next slot, and return the view after it. Returns an empty view if another process was faster."""
         slot = replace(slot, prev=view.sha)
         if used := features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
@@ -367,7 +363,7 @@ class Adopter:
         return self.history.head()
 
     def _described(self, view: View, found: CompletedInstant) -> Slot:
-        """Return the slot that records the Hudi instant `found` as the next commit after `view`."""
+        """Create the slot that records the Hudi instant `found` as the next commit after `view`."""
         record = found.record(self.store)
         return external_history.slot_of(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
@@ -384,7 +380,7 @@ class Adopter:
         return slot
 
     def _restored(self, view: View, theirs: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
-        """Return the slot that records a restore by Apache Hudi.
+        """Create the slot that records a restore by Apache Hudi.
 
         The slot replaces each file group that the restore changed by the files that Hudi's timeline now lists for it.
         """

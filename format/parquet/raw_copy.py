@@ -1,4 +1,4 @@
-"""Builder of base files that copies row groups of other base files as raw bytes, without decoding.
+"""Writer of base files that copies row groups from other base files as raw bytes, without decoding.
 
 Only the constant column of file names is encoded again. Columns that the caller passes replace the columns with their
 names. The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
@@ -34,22 +34,22 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """Raised if base files cannot be copied as bytes, so that the caller has to decode them.
+    """Raised if a base file cannot be copied as raw bytes, so that the caller has to decode it.
 
-    Their schemas or writers differ, or they are of a kind that cannot be copied.
+    The files have different schemas or writers, or a file is encrypted, damaged or unusual.
     """
 
 
 @dataclass
 class CopySource:
-    """Base file whose row groups are copied: all its bytes, and its parsed footer."""
+    """Base file to copy row groups from: its bytes, and its parsed footer."""
 
     data: pa.Buffer
     footer: Struct
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """Parse the footer of a base file to copy from. Raises CannotCopy if it is not a suitable Parquet file.
+        """Parse the footer of a base file to copy from. Raises CannotCopy if the file cannot be copied as raw bytes.
 
         whole: True if the file has all columns of a base file, including the column of file names.
         """
@@ -89,11 +89,11 @@ class CopySource:
         return int(self.footer[_ROWS][1])
 
     def groups(self) -> list[Struct]:
-        """Return the row groups of the file, as the footer describes them."""
+        """Return the footer entry of each row group in the file."""
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
-        """Return the schema elements of the footer, without the name of the root, which depends on the writer.
+        """Return the schema in the footer, without the name of the root element, which depends on the writer.
 
         `with_ids` keeps the field ids of the columns, which do not affect their layout.
         """
@@ -103,7 +103,7 @@ class CopySource:
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
-        """Return the key-value entries of the footer. Raises CannotCopy if they are not valid UTF-8."""
+        """Return the key-value metadata in the footer. Raises CannotCopy if it is not valid UTF-8."""
         entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
@@ -111,7 +111,7 @@ class CopySource:
             raise CannotCopy(f"an entry of a Parquet footer is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the name of the program that wrote the file, because readers trust its statistics accordingly.
+        """Return the name of the program that wrote the file. Readers decide by it whether they trust the statistics.
 
         All releases of Arrow count as the same writer.
         """
@@ -160,7 +160,7 @@ def span(chunk: Struct) -> tuple[int, int]:
 
 
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
-    """Raise CannotCopy if the row groups of these base files cannot be copied into one file.
+    """Raise CannotCopy if row groups of the given base files cannot be copied into one file.
 
     `with_ids` also compares the field ids of their columns.
     """
@@ -173,10 +173,10 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 
 
 class Copier:
-    """Writer of a base file that copies row groups of other base files to `sink` (anything with `write`).
+    """Writer of a new base file that copies row groups of other base files to `sink` (anything with `write`).
 
     The copied files must be compatible (`require_fit`). The new file gets the schema of the file `like`, by default of
-    the first one.
+    the first copied file.
     """
 
     def __init__(self, sink: Any, file_name: str, compression: str, like: CopySource | None = None) -> None:
@@ -193,18 +193,19 @@ class Copier:
         self._at += len(data)
 
     def add(self, source: CopySource) -> None:
-        """Copy all row groups of a file that have rows."""
+        """Copy all row groups of a base file, except row groups without rows."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
 
     def add_group(self, source: CopySource, group: Struct, anew: CopySource | None = None) -> None:
-        """Copy one row group, optionally with some new columns. A row group without rows is left out.
+        """Copy one row group, optionally with new values for some columns. A row group without rows is left out.
 
         Args:
             source: The file that contains the row group.
             group: One of `source.groups()`.
-            anew: A file of one row group with the same rows, whose columns are written instead of those of `source`.
+            anew: A file of one row group with the same rows. Its columns replace the columns of `source` with their
+                names.
 
         Raises:
             ValueError: `anew` has a different number of rows than `group`.
@@ -238,8 +239,9 @@ class Copier:
         return new
 
     def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
-        """Encode the column of file names for `rows` rows. Returns its Parquet file and the footer entry of its
-        chunk.
+        """Encode the column of file names for `rows` rows, which has one value.
+
+        Returns a Parquet file with the column, and the footer entry of its column chunk.
         """
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
@@ -259,9 +261,9 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with the entries `key_values`. Returns the statistics of the columns.
+        """Write the footer with the key-value metadata `key_values`, and return the column statistics of the new file.
 
-        They contain the table's own columns and the commit time.
+        The statistics contain the table's own columns and the commit time.
         """
         assert self._first is not None
         entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
@@ -281,7 +283,7 @@ class Copier:
 
 
 def _moved(chunk: Struct, by: int) -> Struct:
-    """Return the footer entry of a column chunk that was moved by `by` bytes."""
+    """Return the footer entry of a column chunk after the chunk was moved by `by` bytes."""
     kind, meta = chunk[_META]
     meta = {number: value for number, value in meta.items() if number not in _FILTERS}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
@@ -292,7 +294,7 @@ def _moved(chunk: Struct, by: int) -> Struct:
 
 
 def _stats(tail: bytes) -> statistics.Stats:
-    """Return the column statistics in a footer. `tail` is all that pyarrow needs of the file."""
+    """Return the column statistics in a Parquet footer. `tail` is the end of the file, from the footer on."""
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     schema = metadata.schema.to_arrow_schema()
     own = pa.schema(

@@ -1,4 +1,4 @@
-"""Changes of rows in a range of slots, for `changes`, `diff` and `incremental`.
+"""Reader of the row changes in a range of slots, for `changes`, `diff` and `incremental`.
 
 This module decides which file groups of which partitions are compared. `readers/changes/row_diff.py` compares them. The
 table needs no special option.
@@ -51,12 +51,12 @@ class ChangesTask(Task):
         config: The configuration of the table.
         columns: Names of the columns in the images `before` and `after`.
         where: Filter for the rows, or None for all rows.
-        net: True to return one net change per row. Each pair then spans the whole range. With False, the pairs follow
-            each other in time.
-        timed: True to return the instant of each change.
-        steps: The pairs of snapshots to compare.
-        trail: The commits that may have deleted keys, oldest first. A single commit has deleted all keys that are
-            missing.
+        net: True to return one net change per row. Each pair of snapshots then spans the whole range. With False, the
+            pairs follow each other in time.
+        timed: True to return the instant of the commit of each change.
+        steps: The pairs of file group snapshots to compare.
+        trail: Snapshot pairs of the commits that may have deleted keys, oldest first. If there is a single commit, it
+            has deleted all missing keys.
         instants: The instants of all commits in the range. None if two snapshots are compared instead of a range.
     """
 
@@ -74,11 +74,11 @@ class ChangesTask(Task):
         return self.shown(self.found())
 
     def shown(self, found: pa.Table) -> pa.Table:
-        """Remove the internal columns of the changes, such as the record key."""
+        """Remove the internal columns, such as the record key, from the found changes."""
         return found.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
     def found(self) -> pa.Table:
-        """Find the row changes, with their record keys."""
+        """Find the row changes of the task, with their record keys."""
         if self.net:
             return self.whole([self.found_in(step) for step in self.steps])
         images = self._images(self.columns, self.where)
@@ -91,7 +91,7 @@ class ChangesTask(Task):
         )
 
     def found_in(self, step: SnapshotPair) -> pa.Table:
-        """Find the net row changes in one pair of file group snapshots."""
+        """Find the net row changes between the two snapshots of a pair."""
         return self._images(self.columns, self.where).diff(step)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
@@ -111,7 +111,7 @@ class ChangesTask(Task):
         )
 
     def _dated(self, found: pa.Table) -> pa.Table:
-        """Find the commit that deleted each key, and fill in its instant.
+        """Fill in the instant of each delete: find the commit that deleted the key.
 
         No file records it, so the commits that may have deleted keys are compared one by one, newest first.
         """
@@ -200,7 +200,7 @@ class Changes(Rows):
 
     @property
     def _first(self) -> int:
-        """The slot of the oldest snapshot that this read needs.
+        """The slot of the oldest snapshot that must be readable.
 
         Without `since`, this is the newest snapshot for net changes, and the oldest readable snapshot for all versions.
         """
@@ -232,11 +232,11 @@ class Changes(Rows):
 
     # ---- net
     def _net_tasks(self) -> list[ChangesTask]:
-        """Return the tasks that find the net changes of the range, some for each partition that changed.
+        """Create the tasks that find the net changes of the range, one or more for each partition that changed.
 
-        A key that was deleted from one file group may have been inserted into another one. Such steps go into one task.
-        The slots of the range record where keys were inserted and deleted. The files do not: if a file that inserted
-        keys is rewritten, the new file records no inserts.
+        A key that was deleted from one file group may have been inserted into another one. The snapshot pairs of both
+        file groups then go into one task. The slots of the range record where keys were inserted and deleted. The files
+        do not: if a file that inserted keys is rewritten, the new file records no inserts.
         """
         before = self._history.view(self._since) if self._since else View()
         instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
@@ -254,7 +254,7 @@ class Changes(Rows):
         return found
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
-        """Return a function that tells whether a partition may have contained a matching row at any time in the range.
+        """Return a function that checks whether a partition may have contained a matching row at any time in the range.
 
         The range begins with the view `before`.
         """
@@ -286,7 +286,7 @@ class Changes(Rows):
                 yield slot
 
     def _removers(self) -> Mapping[str, list[Slot]]:
-        """Return the slots that may have deleted keys, by partition. Empty for a read without `since`."""
+        """Return the slots of the range that may have deleted keys, by partition. Empty for a read without `since`."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
             for partition in {file.partition for file in slot.files if file.deletes or file.external} | {
@@ -300,7 +300,7 @@ class Changes(Rows):
         return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.external}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
-        """Return the snapshots of file groups before and after each slot that may have deleted keys, by partition."""
+        """For each partition, return the file group snapshots before and after each slot that may have deleted keys."""
         wanted = {slot.seq for slots in removers.values() for slot in slots}
         found: dict[str, list[SnapshotPair]] = {}
         for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
@@ -314,10 +314,10 @@ class Changes(Rows):
 
     # ---- all versions
     def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Yield groups of consecutive commits, with their instants and the tasks that find their changes.
+        """Yield groups of up to 32 consecutive commits: their instants, and the tasks that find their row changes.
 
-        Without `since`, the first window contains the rows of the oldest readable snapshot. Each window has up to 32
-        slots that changed rows.
+        Without `since`, the first group contains the rows of the oldest readable snapshot. Only slots that changed rows
+        count.
         """
         first = self._history.view(self._first)
         may_match_in = self._may_match_in(first)
@@ -342,7 +342,7 @@ class Changes(Rows):
         yield instants, self._chains(window)
 
     def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Create one task for all consecutive snapshot pairs of a file group. Other pairs get one task each."""
+        """Create one task for all consecutive snapshot pairs of a file group. Each remaining pair gets its own task."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
@@ -353,7 +353,7 @@ class Changes(Rows):
         return [self._task(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
     def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
-        """Run the tasks of a group of commits, and return their changes in commit order."""
+        """Run the tasks for a group of commits, and return the row changes in commit order."""
         found = map(self._table_named, LocalEngine().map(self._guarded, window))
         rows = pa.concat_tables([self.schema.empty_table(), *found])
         return (
@@ -366,7 +366,7 @@ class Changes(Rows):
         )
 
     def _parts(self) -> list[pa.Table]:
-        """Run all tasks and return their tables. For net changes, all snapshot pairs are compared in parallel."""
+        """Run all tasks, and return their tables of row changes. Net changes are computed in parallel."""
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
         parts = self._own_tasks()

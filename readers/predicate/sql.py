@@ -59,14 +59,14 @@ The constant is the time of the call in UTC, so that all rows and all attempts o
 
 @dataclass(frozen=True)
 class Expression:
-    """Validated SQL expression that is ready to be evaluated on Arrow tables.
+    """Validated SQL expression, which can be evaluated on Arrow tables.
 
     Attributes:
-        text: The text that the caller wrote.
-        option: The name of the argument, for errors.
+        text: The expression as the user wrote it.
+        option: The name of the argument that contains the expression, for errors.
         sql: The SQL that DuckDB evaluates. The column at index i of the schema is named `c<i>`.
-        columns: The used columns: index in the schema, and name.
-        type: The type of the values.
+        columns: The columns that the expression uses: index in the schema, and name.
+        type: The Arrow type of the result.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """The name of the column if the expression is only a column, or None for any other expression."""
+        """The column name if the expression consists only of a column, or None for any other expression."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
@@ -115,7 +115,7 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     """Parse an SQL expression with DuckDB, and return its syntax tree. Raises the errors of `read`.
 
-    `names` are column names. A column whose name is a SQL keyword, such as `at`, may be written without quotes if
+    `names` are column names. A column whose name is an SQL keyword, such as `at`, may be written without quotes if
     quotes around the column names make the expression valid.
     """
     if not duckdb_engine.available():
@@ -161,7 +161,7 @@ def _tree(text: str) -> dict[str, Any]:
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split an SQL condition at its top-level ANDs. Returns the syntax trees of the parts."""
+    """Split an SQL condition at its top-level ANDs, and return the syntax tree of each part."""
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
         return [part for child in _children(node) for part in conjuncts(child)]
     return [node]
@@ -182,7 +182,7 @@ def sql_of(node: dict[str, Any]) -> str:
 
 
 def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Validate a syntax tree that `parsed` returned, and create the expression.
+    """Validate the syntax tree of an SQL expression, and make it ready for evaluation.
 
     The other arguments are as in `read`.
     """
@@ -195,7 +195,7 @@ def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.da
 
 
 class _Reader:
-    """Validation that an SQL expression uses only one row, with replacement of column names by indexes."""
+    """Validator that checks that an SQL expression uses only one row, and replaces its column names by indexes."""
 
     def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
         self._text, self._names, self._now, self._option = text, schema.names, now, option
@@ -203,7 +203,7 @@ class _Reader:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Validate a syntax tree, and return it with columns by index and the current time as a constant.
+        """Validate a syntax tree, replace column names by indexes, and replace time functions by constants.
 
         `bound` contains the parameters of the enclosing lambdas.
         """
@@ -244,7 +244,7 @@ class _Reader:
         raise self._no_column(node)
 
     def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
-        """Return the column that a reference names, and the struct fields after it.
+        """Split a reference such as `a.b.c` into the column that it names and the struct fields after the column.
 
         An unknown name is returned unchanged.
         """
@@ -254,7 +254,7 @@ class _Reader:
         return name if name in self._names else self._meant(node, name), fields
 
     def _no_column(self, node: dict[str, Any]) -> ExpressionError:
-        """Return the error for an SQL expression that refers to an unknown column."""
+        """Create the error for an SQL expression that refers to an unknown column."""
         name, *fields = node["column_names"]
         side = [known for known in self._names if fields and known.startswith(f"{name}.")]
         if side:  # one of two rows
@@ -292,7 +292,7 @@ class _Reader:
         return None if fields or name not in self._names else self._schema.field(self._names.index(name))
 
     def _refuse_bare_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
-        """Raise ExpressionError if a comparison contains a string without quotes. Returns the compared column, or None.
+        """Return the column that a comparison refers to, or None. Raises ExpressionError for a string without quotes.
 
         Without quotes, a string looks like an unknown column name, and a date looks like a subtraction.
         """
@@ -316,7 +316,7 @@ class _Reader:
     def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
         """Return whether a name in an SQL expression is neither a column, a lambda parameter nor a time function.
 
-        A reference to a column of one of two rows counts as known.
+        A reference to a column of one of two rows, such as `source.fare`, counts as known.
         """
         first, *fields = node["column_names"]
         of_a_row = fields and any(known.startswith(f"{first}.") for known in self._names)
@@ -326,7 +326,8 @@ class _Reader:
     def _constant(self, node: Any, field: pa.Field) -> str | None:
         """Convert a literal to SQL if DuckDB would convert it to another value than `where` does.
 
-        Returns None for all other nodes. Raises ExpressionError for a literal without a value of the column's type.
+        Returns None for all other nodes. Raises ExpressionError for a literal that cannot be converted to the column's
+        type.
         """
         literal = _literal_of(node)
         if literal is None:
@@ -347,7 +348,7 @@ class _Reader:
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
     def _meant(self, node: dict[str, Any], name: str) -> str:
-        """Find the column that a name without `source.` or `target.` means. Returns an unknown name unchanged."""
+        """Find the column for a name without a `source.` or `target.` prefix. Unknown names are returned unchanged."""
         meant = [known for known in self._names if known.partition(".")[2] == name]
         if len(meant) > 1:
             raise self._refusal(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
@@ -368,7 +369,7 @@ class _Reader:
             raise self._refusal(node, f"The function {printable(name)} returns a different value in each call")
 
     def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
-        """Return an ExpressionError that marks the position of `node` in the expression.
+        """Create an ExpressionError that marks the position of a syntax tree node in the expression.
 
         `instead` is the corrected text.
         """
@@ -434,7 +435,10 @@ def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _references(node: Any) -> Iterator[list[str]]:
-    """Yield the column references in a syntax tree. On the left side of a lambda, these are its parameters."""
+    """Yield the name parts of each column reference in a syntax tree.
+
+    On the left side of a lambda, these are its parameters.
+    """
     if isinstance(node, list):
         for part in node:
             yield from _references(part)

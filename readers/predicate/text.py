@@ -1,4 +1,4 @@
-"""Parser for the grammar of `where` conditions. sqlglot parses the text, and this module checks the syntax.
+"""Parser for `where` conditions. sqlglot parses the text, and this module checks the syntax.
 
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
@@ -55,14 +55,14 @@ class _Where(Dialect):
 
 
 def read(text: str, schema: pa.Schema) -> Predicate:
-    """Parse a `where` condition into a predicate tree. Raises PredicateError."""
+    """Parse a `where` condition into a predicate tree. Raises PredicateError for invalid syntax or unknown columns."""
     return read_with_quotes(text, schema)[1]
 
 
 def read_with_quotes(text: str, schema: pa.Schema) -> tuple[str, Predicate]:
-    """Parse a `where` condition. Returns its text with quotes around columns named like keywords, and its tree.
+    """Parse a `where` condition, and also return its text with quotes around columns that are named like keywords.
 
-    Raises PredicateError.
+    Raises PredicateError for invalid syntax or unknown columns.
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -106,11 +106,11 @@ def _read(text: str, schema: pa.Schema) -> Predicate:
 
 
 def spans_of(text: str, column: str) -> list[tuple[int, int]]:
-    """Return the start and end of each occurrence of a column in a `where` condition, including quotes, in order.
+    """Find each occurrence of a column in a `where` condition: its start and end in the text, including quotes.
 
     Args:
         text: A condition that `read` accepts.
-        column: The name of a column.
+        column: The name of the column.
 
     Raises:
         PredicateError: `text` cannot be parsed.
@@ -124,7 +124,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """Return a column name as it is written in `where`, with double quotes only if needed."""
+    """Format a column name for use in `where`, with double quotes only if they are needed."""
     if _BARE.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_Where).this
@@ -136,7 +136,7 @@ def quoted(column: str) -> str:
 
 
 def _offset(text: str, error: dict[str, Any]) -> int:
-    """Return the position in the text at which sqlglot reports an error.
+    """Return the text position of a syntax error that sqlglot reports.
 
     sqlglot's column is the end of the token, counted from 1.
     """
@@ -145,7 +145,7 @@ def _offset(text: str, error: dict[str, Any]) -> int:
 
 
 def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
-    """Return a PredicateError that shows the line around position `at`, with a mark below that position."""
+    """Create a PredicateError that shows the line around position `at`, with a mark below that position."""
     at = max(0, min(at, len(text)))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -161,7 +161,7 @@ def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
 
 
 class _TreeReader:
-    """Conversion of sqlglot's syntax tree to a predicate tree. Each node is checked for unexpected attributes."""
+    """Converter from sqlglot's syntax tree to a predicate tree. It rejects nodes with unsupported attributes."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text = text
@@ -283,7 +283,7 @@ class _TreeReader:
         raise self._refusal(node, f"Expected a literal, got {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
-        """Raise PredicateError for an unknown column name instead of a literal, which is often a string without quotes.
+        """Raise PredicateError for an unknown column in place of a literal, which is often a string without quotes.
 
         Does nothing if the column exists.
         """
@@ -309,9 +309,9 @@ class _TreeReader:
         raise self._refusal(first, no_column_but_text(first.name, self._schema.names, instead), instead)
 
     def _only(self, node: Node, *known: str) -> None:
-        """Raise PredicateError if a syntax tree node has attributes other than `known`, which are unsupported syntax.
+        """Raise PredicateError if a syntax tree node has attributes outside `known`, which means unsupported syntax.
 
-        They come from a later sqlglot or another SQL dialect.
+        Such attributes come from a later sqlglot or another SQL dialect.
         """
         if extra := [name for name, value in node.args.items() if value and name not in known]:
             raise self._refusal(node, f"{_short(node)} uses unsupported syntax ({', '.join(extra)}). {_GRAMMAR}")

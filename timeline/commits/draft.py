@@ -1,4 +1,4 @@
-"""Draft of a slot: its content before its slot number is known."""
+"""Draft of a slot (commit file), before its slot number is known."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Internal exception: a newly committed slot conflicts with the write, so the write starts again with a new
-    instant.
-    """
+    """Internal exception: a new commit conflicts with the write, so the write starts again with a new instant."""
 
 
 @dataclass(frozen=True)
 class SlotDraft(SlotBody):
-    """Content of a slot before its slot number is known.
+    """Content of a slot (commit file) before its slot number is known.
 
     Attributes:
-        touches: The write set that conflict detection compares with the slots after the base.
-        place: The source position `reached` in the format of Apache Hudi's streamer, or '' if it is not set.
+        touches: The file groups, partitions and keys that conflict detection compares with newer slots.
+        place: The source position of an ingestion job in the format of Apache Hudi's streamer, or ''.
     """
 
     touches: WriteSet = field(default_factory=WriteSet)
@@ -29,15 +27,15 @@ class SlotDraft(SlotBody):
 
 
 def with_place(slot: Slot, view: View, said: str) -> Slot:
-    """Add the source position to `slot` from which Apache Hudi's streamer would continue, if the slot changes rows.
+    """Store in a slot the checkpoint at which Apache Hudi's streamer can continue, if the slot changes rows.
 
-    The position depends only on earlier slots and `said`, so that every process that publishes the slot writes the same
-    value. Without a position to publish, `slot` stays unchanged.
+    The checkpoint depends only on earlier slots and `said`, so that every process that publishes the slot writes the
+    same value. Without a checkpoint to publish, `slot` stays unchanged.
 
     Args:
         slot: The slot after `view`.
         view: The view before the slot.
-        said: The position of the slot's application in the format of Apache Hudi's streamer, or ''.
+        said: The source position of the slot's ingestion job as a checkpoint of Apache Hudi's streamer, or ''.
     """
     place = view.streamed.after(slot.transaction[0], said) if slot.transaction and slot.reached else view.streamed
     if not (place.text and slot.writes_rows):

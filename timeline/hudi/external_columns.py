@@ -1,4 +1,4 @@
-"""Column history of a table that another engine wrote: the current schema, its column ids, and the schema of each file.
+"""Column history of a table that another engine wrote: the current schema, its column ids, and each file's schema.
 
 It is derived from the metadata of commits. From files, only the column names and types are read (docs/format.md 11.4).
 """
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumns:
-    """Column history of a sequence of commits by other engines. It assigns ids to the columns at each change.
+    """Column history of commits by other engines. It assigns ids to the columns whenever a commit changes the schema.
 
     Columns are matched by name. If a commit contains Hudi's internal schema, they are matched by the ids in it.
 
@@ -58,7 +58,7 @@ class ExternalColumns:
         return self.schemas.newest or self.first
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the column changes of a commit, and the schema ids of its files, to its slot.
+        """Add the column changes of a commit to its slot, and the schema id of each of its files.
 
         `record` is the metadata of the commit.
         """
@@ -83,7 +83,7 @@ class ExternalColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """Add a column change to `slot`, if the columns `schema` differ from the table's current columns.
+        """Add a column change to a slot, if the commit's columns differ from the table's current columns.
 
         Args:
             slot: The slot of the commit.
@@ -108,13 +108,13 @@ class ExternalColumns:
         return self._written_under(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest of the table's schemas that has the columns `schema`, or the current schema if none has."""
+        """Return the newest schema of the table that has the columns `schema`, or the current schema if none has."""
         known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         wanted = _flat_types(schema)
         return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
 
     def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
-        """Add the schema ids of its files to a slot whose commit overlapped a later commit.
+        """Add the schema id of each file to the slot of a commit that overlapped a later commit.
 
         The schemas are read from the files, because a commit of overlapping Hudi writers may contain the columns of
         another commit. `schema` is the schema in the commit.
@@ -129,7 +129,7 @@ class ExternalColumns:
         return self._written_under(slot, self.now, numbers)
 
     def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
-        """Record in `slot` the schema id with which each of its files was written.
+        """Record in a slot the schema id of each of its files.
 
         `numbers` contains the id of each file by path. None (default): all files have the id of `schema`.
         """
@@ -141,14 +141,15 @@ class ExternalColumns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column as text. All nested types are 'nested', because engines describe them
-    differently.
+    """Return the type of each column as a string, for comparison. All nested types become 'nested'.
+
+    Engines describe nested types differently.
     """
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
 
 def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
-    """Return the columns that the footer of a base file, or the first data block of a log file, contains.
+    """Read the columns in the footer of a base file, or in the first data block of a log file.
 
     Returns None for a log without a data block, and for a missing or damaged file.
     """
@@ -163,7 +164,7 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
 
 
 def _ids_ended(store: Store, instant: str) -> bool:
-    """Return whether Hudi assigned new column ids when it began `instant`, instead of continuing the earlier ids.
+    """Return whether Hudi began with new column ids at `instant`, instead of continuing the earlier ids.
 
     This is so if the newest commit at that time contains no internal schema.
     """

@@ -1,4 +1,4 @@
-"""Publication of slots in Hudi's timeline: each slot becomes a completed instant, strictly in slot order.
+"""Publication of slots in Hudi's timeline: each slot becomes a completed Hudi instant, strictly in slot order.
 
 All published content is derived from the slot. Any process may therefore publish a slot, also repeatedly. After a crash
 between a slot and its publication, the next process completes it. A publication is never undone (protocol rule 11).
@@ -32,7 +32,7 @@ An older write starts again with a new instant, because data that it needs may b
 
 
 def final_key(slot: Slot) -> str:
-    """Return the path of the last file that publishing `slot` creates. If it exists, the slot is published.
+    """Return the path of the last file that publishing a slot creates. If the file exists, the slot is published.
 
     All earlier slots are then published, too.
     """
@@ -46,7 +46,7 @@ def final_key(slot: Slot) -> str:
 
 
 class TakenBack(Exception):
-    """Internal exception: another engine rolled back the instant of a slot before it was published."""
+    """Internal exception: another engine rolled back a slot's instant before the slot was published."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
@@ -54,7 +54,7 @@ class TakenBack(Exception):
 
 
 def taken_back(store: Store, slot: Slot) -> bool:
-    """Return whether another engine rolled back the instant of `slot` before the slot was published.
+    """Return whether another engine rolled back a slot's instant before the slot was published.
 
     A rollback deletes the inflight file, which hoodoo never does.
     """
@@ -67,7 +67,7 @@ def taken_back(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publisher of one table's slots in Hudi's timeline. It remembers the last slot that is certainly published."""
+    """Publisher that writes the slots of one table to Hudi's timeline. It remembers the last published slot."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -81,12 +81,12 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Write Hudi's timeline files for all unpublished slots up to `seq`, in slot order.
+        """Publish all unpublished slots up to slot `seq` in Hudi's timeline, in slot order.
 
         Args:
             seq: The last slot to publish.
             config: The configuration of the table.
-            new: A slot that this process just wrote, which is certainly not published. 0 (default): none.
+            new: A slot that this process just wrote, so that it cannot be published yet. 0 (default): none.
             stands: True if the slot `new` was certainly not rolled back. Default False.
             names: Names of files that exist in Hudi's timeline, to save requests.
 
@@ -104,14 +104,14 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def owes(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Return whether a slot up to `seq` is not published yet.
+        """Return whether slot `seq` or an earlier slot is not published in Hudi's timeline yet.
 
         `names` are names of files that exist in Hudi's timeline, to save requests.
         """
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        """Return whether the instant of `slot` is completed in Hudi's timeline, active or archived."""
+        """Return whether the instant of a slot is completed in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
         return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
@@ -146,7 +146,7 @@ class Publisher:
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """Return the table's configuration as of `slot`, so that all processes publish the slot with the same bytes.
+        """Return the table's configuration as of a slot, so that all processes publish the slot with the same bytes.
 
         The columns of a compaction are those of its plan. Its instant is that of the plan, which engines use for time
         travel.
@@ -188,7 +188,7 @@ class Publisher:
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
-        """Return the paths of key sets and checkpoints that are no longer needed after a clean operation.
+        """Return the paths of key sets and checkpoints that a clean operation may delete.
 
         No transaction, and no snapshot from the slot `earliest` on, can need them.
         """
@@ -201,8 +201,7 @@ class Publisher:
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
     def _leased(self, slot: Slot) -> set[str]:
-        """Return the data files that the clean operation `slot` must not delete yet, because a reader has a lease on
-        them.
+        """Return the data files that a clean operation must not delete yet, because a reader holds a lease on them.
 
         The leases were taken after the clean operation was decided. Orphan removal deletes the files after the leases
         end.
@@ -231,7 +230,7 @@ class Publisher:
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
     def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Append the files of `slot` to Hudi's metadata table, or disable the metadata table if it may be incorrect.
+        """Append the files of a slot to Hudi's metadata table, or disable the metadata table if it may be incorrect.
 
         Only its partition `files` stays in use. The other partitions would lack the new files, and Hudi ignores files
         that they do not list. After a change of the properties, the slot is checked again. If another process has
@@ -254,7 +253,7 @@ class Publisher:
             metadata_table.append(self.store, slot, known)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Apply `change` and the settings in slots to hoodie.properties. Returns whether the file was written.
+        """Apply `change`, and the table settings in slots, to hoodie.properties. Returns whether the file was written.
 
         After a write, the settings are read again, because the write may have overwritten the settings of a later slot.
         """
@@ -269,7 +268,7 @@ class Publisher:
 
     # ---- options: the properties in slots are written to the file, which also contains other properties
     def _options(self, slot: Slot) -> None:
-        """Publish a change of options: write the options of all slots to hoodie.properties.
+        """Publish a change of table options: write the options of all slots to hoodie.properties.
 
         A write of the properties also disables Hudi's metadata table. The properties that were read may be outdated at
         the time of the write, and Hudi could then take an incomplete metadata table for a complete one.
@@ -297,9 +296,7 @@ class Publisher:
         self._create(final_key(slot), NOTHING)
 
     def _instant_of(self, position: int) -> str:
-        """Return the instant of the commit that a savepoint refers to, or '' without such a commit, or if it was
-        archived.
-        """
+        """Return the instant of the commit in slot `position`, or '' for slot 0 or an archived commit."""
         try:
             return self.history.slot(position).instant if position else ""
         except SnapshotExpired:
@@ -317,7 +314,7 @@ def markers_of(store: Store, instant: str) -> list[str]:
 
 
 def remove_marker(store: Store, key: str) -> None:
-    """Delete a marker file, and the folders that are empty without it."""
+    """Delete a marker file, and the folders that become empty without it."""
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only local disks have empty folders
     if prune:
@@ -331,7 +328,7 @@ def remove_markers(store: Store, instant: str) -> None:
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """Yield the partition and path of every data file that writers of `instant` wrote.
+    """Yield the partition and path of each data file that a write with the given instant has created.
 
     The files are found by listing the whole table, because markers may be missing after a crash. Their names contain
     the instant.

@@ -1,8 +1,8 @@
-"""Read access to tables of version 6, which Hudi 0.14 and 0.15 write with timeline layout 1 (docs/format.md 11.5).
+"""History of tables of version 6, which Hudi 0.14 and 0.15 write with timeline layout 1 (docs/format.md 11.5).
 
-The layout differs from the later layout in three ways. Instants are directly in `.hoodie/` and have no completion time,
-so they are ordered by their start. Commit metadata is JSON. The files of archived commits are found by listing, as Hudi
-does. For each log file, the history records which blocks are committed.
+Such tables can only be read. The layout differs from the later layout in three ways. Instants are directly in
+`.hoodie/` and have no completion time, so they are ordered by their start. Commit metadata is JSON. The files of
+archived commits are found by listing, as Hudi does. For each log file, the history records which blocks are committed.
 """
 
 from __future__ import annotations
@@ -49,21 +49,19 @@ def _instant(name: str) -> Instant | None:
 
 
 def _padded(time: str) -> str:
-    """Return an instant with 17 digits. One with 14 digits is extended to the end of its second, as in Hudi's
-    comparisons.
-    """
+    """Extend an instant of 14 digits to 17 digits: the end of its second, as in Hudi's comparisons."""
     return time if len(time) == 17 else time + "999"
 
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """Instant in the active timeline of a version 6 table. Its file is in `.hoodie/`."""
+    """Instant in the active timeline of a version 6 table. Its timeline file is in `.hoodie/`."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
-        """Return the content of the instant's timeline file, converted to the Avro format of newer table versions.
+        """Read the instant's timeline file, and convert it to the Avro format of newer table versions.
 
         Raises CorruptTable if the file is damaged.
         """
@@ -91,7 +89,7 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 @dataclass(frozen=True)
 class ListedInstant(CompletedInstant):
-    """Instant without a timeline file, such as the one that represents all archived commits of a version 6 table.
+    """Instant without a timeline file. It represents all archived commits of a version 6 table, or its creation.
 
     `told` is its commit metadata. If `before` is set, the instant represents the archived commits that began before it.
     """
@@ -104,10 +102,9 @@ class ListedInstant(CompletedInstant):
 
 
 class TimelineV1History(ExternalHistory):
-    """History of a table of version 6, derived from its timeline.
+    """History of a version 6 table, with slots that are derived from its timeline.
 
-    Slots are numbered from the oldest instant that is not archived. Cursors therefore change when more instants are
-    archived.
+    Slots are numbered from the oldest active instant. Cursors therefore change when more instants are archived.
     """
 
     def __init__(self, store: Store, config: TableConfig) -> None:
@@ -120,7 +117,7 @@ class TimelineV1History(ExternalHistory):
         return instants(self.store)
 
     def archived(self) -> list[ListedInstant]:
-        """Return the instants that represent the archived commits, as of the newest call of `head`."""
+        """Return the instants that represent archived commits, as of the newest call of `head`."""
         return self._told
 
     def _found(self) -> Iterable[CompletedInstant]:
@@ -154,7 +151,7 @@ class TimelineV1History(ExternalHistory):
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
     def _creation(self) -> Iterator[ListedInstant]:
-        """Yield an instant for the creation of a table without commits, if the table was created with columns."""
+        """Yield an instant for the creation of a table without commits, if its properties contain the columns."""
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
@@ -167,7 +164,7 @@ class TimelineV1History(ExternalHistory):
         """Return the instants that represent the archived commits of the table.
 
         All commits before the oldest active one are archived. If savepoints keep some commits active, the commits
-        between these and the other active ones are archived too.
+        between these and the remaining active commits are archived too.
         """
         starts = sorted({one.time for one in (*writes, *plans)}, key=_padded)
         if not writes:
@@ -181,21 +178,21 @@ class TimelineV1History(ExternalHistory):
         return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
 
     def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
-        """Yield the paths of the log files that the commit `write` created."""
+        """Yield the paths of the log files that a commit created."""
         stats = self._record(write).get("partitionToWriteStats") or {}
         yield from (
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
     def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Return one instant that stands for all archived commits before `time`, or None if they left no files.
+        """Create one instant that represents all archived commits before `time`. Returns None if they left no files.
 
         It contains the newest slice of each file group. As in Hudi, an instant before the timeline counts as committed.
 
         Args:
-            time: The time before which the files were begun.
+            time: The oldest active instant. Only files of earlier instants are used.
             active: The instants in the active timeline.
-            begun: The log files that active commits created.
+            begun: The paths of the log files that active commits created.
         """
         bases: dict[tuple[str, str], tuple[str, str, int]] = {}
         logs: dict[tuple[str, str], list[tuple[str, int, str, int]]] = {}

@@ -1,6 +1,4 @@
-"""The file hoodie.properties: content for a new table, conversion to a TableConfig, and checks for unsupported
-values.
-"""
+"""The table properties file hoodie.properties: creation, parsing, and checks for unsupported values."""
 
 from __future__ import annotations
 
@@ -54,10 +52,9 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Return the content of hoodie.properties for a new table. Spark and hudi-rs need no further options
-    (docs/format.md 3.3).
+    """Create the table properties (hoodie.properties) of a new table, complete enough for Spark and hudi-rs.
 
-    `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
+    See docs/format.md 3.3. `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
     """
     values = {
         "hoodie.table.name": name,
@@ -94,27 +91,28 @@ def new_properties(
 
 
 def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """Return the key generator of Hudi that encodes record keys and partition paths like hoodoo does."""
+    """Return the name of Hudi's key generator that encodes record keys and partition paths as hoodoo does."""
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties with the changes in `settings` applied. The value '' removes a property."""
+    """Apply changes to table properties. A change to '' removes the property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
-    """Return the bytes of a properties file that contains `values`. `now_ms` is the time in its header, in ms since
-    1970.
+    """Format table properties as the bytes of a properties file.
+
+    `now_ms` is the time in its header, in ms since 1970.
     """
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-    """Return the configuration of a table after the changes that slots made to the content of hoodie.properties.
+    """Return the configuration of a table with the option changes that its slots contain.
 
     Args:
         config: The configuration in hoodie.properties.
@@ -126,12 +124,12 @@ def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: Sc
 
 
 def load(store: Store) -> TableConfig:
-    """Load the configuration of the table in `store`. Raises TableNotFound, UnsupportedTable or CorruptTable."""
+    """Load the configuration of a table from its properties. Raises TableNotFound, UnsupportedTable or CorruptTable."""
     return parse(read_properties(store))
 
 
 def read_properties(store: Store) -> dict[str, str]:
-    """Read the properties of the table in `store` from hoodie.properties, or from its backup if the file is missing.
+    """Read the table properties from hoodie.properties, or from its backup if the file is missing.
 
     Raises:
         TableNotFound: The table does not exist.
@@ -159,7 +157,7 @@ def read_properties(store: Store) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
-    """Create the configuration of a table from the properties in hoodie.properties.
+    """Convert the properties in hoodie.properties to the configuration of a table.
 
     Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
     """
@@ -196,7 +194,7 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
 
 
 def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
-    """Return the merge mode of a table whose properties do not contain it, by the same rules as Hudi 1.2."""
+    """Derive the merge mode of a table whose properties do not contain it, by the same rules as Hudi 1.2."""
     return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
 
 
@@ -205,7 +203,7 @@ def _payload_of(values: Mapping[str, str]) -> str:
 
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without Hudi's meta columns."""
+    """Return a schema without Hudi's meta columns, such as `_hoodie_commit_time`."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
@@ -252,7 +250,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
 
 
 def _require_sure_keys(config: TableConfig) -> None:
-    """Raise UnsupportedTable if the table's files do not show how the record keys of deletes are encoded.
+    """Raise UnsupportedTable if the encoding of the record keys of deletes cannot be determined from the table.
 
     Hudi releases encode such keys in two ways, and a table with virtual keys does not store them.
     """

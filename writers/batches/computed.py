@@ -1,4 +1,4 @@
-"""New column values that `update` sets in stored rows: SQL expressions, literals, or a function on Arrow tables.
+"""New column values that `update` or a merge sets in stored rows: SQL expressions, literals, or a function.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -47,10 +47,10 @@ class NewValues:
 
     Attributes:
         config: The configuration of the table.
-        columns: An expression for each column, or a literal as an Arrow scalar of the column's type.
-        function: A function that computes the columns from the stored rows, or None.
-        merging: A function that computes the columns from stored and newer rows, or None. Expressions can refer to the
-            newer row as `source`.
+        columns: For each column an SQL expression, or a literal as an Arrow scalar of the column's type.
+        function: A user function that computes the columns from the stored rows, or None.
+        merging: A user function that computes the columns from stored and newer rows, or None. SQL expressions can
+            refer to the newer row as `source`.
     """
 
     config: TableConfig
@@ -105,7 +105,7 @@ class NewValues:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The stored columns that a task has to read to compute and check the new values."""
+        """The stored columns that a task has to read to compute and validate the new values."""
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
@@ -118,11 +118,11 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows, and return only the rows that change.
+        """Apply the new values to stored rows, and return only the rows whose values differ afterwards.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
-            seen: The columns that expressions can use, for each row. None (default): `rows`.
+            seen: The columns that SQL expressions can use, for each row. None (default): `rows`.
 
         Returns:
             The rows that get a different value, with the new values; and the names of the columns that were not set.
@@ -215,7 +215,7 @@ class NewValues:
         return {name: columns[name] for name in kept}
 
     def _require_settable(self, name: str) -> None:
-        """Raise ColumnError if the function of an update or merge returned a column that it must not set."""
+        """Raise ColumnError if a user function for an update or merge returned a column that must not change."""
         merging = self.merging is not None
         try:
             require_settable(name, self.config, orders=merging, places=merging)
@@ -306,12 +306,12 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """New value of a column that is copied from another column of the row."""
+    """New value of a column that is a copy of another column in the same row."""
 
     name: str
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the copied column of the Arrow table `rows`."""
+        """Return the values of the copied column."""
         return rows[self.name]
 
 
@@ -342,7 +342,7 @@ def _value(
 
 
 def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
-    """Return a hint for an invalid SQL expression that is probably a string without quotes, and its correction.
+    """Return a hint for an SQL expression that is probably a string without quotes, and the corrected expression.
 
     expression: the parsed expression, or None if it cannot be parsed.
     """

@@ -20,16 +20,16 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
 
 MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
-"""Function that merges older rows with the newer rows at the same positions."""
+"""Function that merges a table of older rows with a table of newer rows, pair by pair."""
 
 
 @dataclass(frozen=True)
 class DeduplicatedBatch:
-    """A batch with one row per key, after rows with the same key were merged.
+    """Batch with one row per key, after rows with the same key were merged.
 
     Attributes:
         batch: The rows.
-        anew: Boolean mask of the rows that follow a delete of their key, and must not take over stored values.
+        anew: Boolean mask of the rows that follow a delete of their key, and so must not keep stored values.
     """
 
     batch: Batch
@@ -43,10 +43,10 @@ class _Chains:
     Stale rows, and rows before a delete of their key, are left out.
 
     Attributes:
-        rows: Positions of the rows in the batch.
+        rows: The index of each row in the batch.
         starts: The index in `rows` of the first row of each key.
         anew: For each key, whether its last row follows a delete.
-        others: Positions in the batch of the rows whose key occurs once.
+        others: The batch indexes of the rows whose key occurs once.
         stale: Number of stale rows.
     """
 
@@ -58,24 +58,24 @@ class _Chains:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of batch rows of each duplicate key."""
+        """The number of remaining rows for each duplicate key."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @property
     def last(self) -> np.ndarray:
-        """The position in the batch of the last row of each duplicate key."""
+        """The batch index of the last row of each duplicate key."""
         return self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
 
 def deduplicated(
     batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
 ) -> DeduplicatedBatch:
-    """Merge the batch rows that have the same key into one row per key.
+    """Merge the rows of a batch that have the same key, so that each key has one row.
 
     Args:
         batch: The rows in their original order.
         config: The table's configuration, with the columns that the batch adds.
-        mode: The merge mode, which determines how a newer row is merged with an older row.
+        mode: The merge mode, which determines how a newer row is merged with an older row of its key.
         merge_rows: The merge function, if the mode has one. Its arguments have the columns of the batch.
 
     Returns:
@@ -118,15 +118,15 @@ def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
 
 
 def _starts(group: np.ndarray) -> np.ndarray:
-    """Return the index at which each group of equal numbers starts. `group` has ascending group numbers from 0."""
+    """Return the index of the first row of each group. `group` contains ascending group numbers from 0, one per row."""
     return np.flatnonzero(np.append(True, group[1:] != group[:-1]))
 
 
 def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
-    """Merge the rows of each duplicate key column by column, and return the batch rows at the positions `kept`.
+    """Merge the rows of each duplicate key column by column, and return the batch rows at the indexes `kept`.
 
-    For the rows at the positions `where`, each column has the last value that the merge mode accepts, or the first
-    value if the mode accepts none.
+    For the rows at the indexes `where` of the result, each column has the last value that the merge mode accepts, or
+    the first value if the mode accepts none.
     """
     index = np.arange(len(chains.rows))
     columns = []
@@ -142,7 +142,7 @@ def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndar
 def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.Table:
     """Merge the rows of each duplicate key with the user's merge function.
 
-    Merges the first row with the second, the result with the third, and so on.
+    The function merges the first row with the second, the result with the third, and so on.
     """
     merged, lengths = take(rows, chains.rows[chains.starts]), chains.lengths
     for number in range(1, int(lengths.max())):
@@ -153,7 +153,7 @@ def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.T
 
 
 def _replaced(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """Return a copy of `rows` whose rows at the positions `where` are replaced by the rows of `by`."""
+    """Return a copy of `rows` with the rows at the indexes `where` replaced by the rows of `by`."""
     order = np.arange(len(rows))
     order[where] = len(rows) + np.arange(len(where))
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)

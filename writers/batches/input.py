@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """Interface of objects that export the Arrow C stream interface.
+    """Interface of objects that export rows through the Arrow C stream interface.
 
     Examples are pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations and hoodoo scans.
     """
@@ -108,7 +108,7 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
-    """Call `take`, which converts `data` to Arrow, and turn its exceptions into a ColumnError with advice."""
+    """Call `take`, which converts `data` to Arrow, and convert its exceptions to a ColumnError with advice."""
     try:
         return take()
     except _PROBLEMS as problem:
@@ -263,7 +263,7 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
 
 
 def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
-    """Convert integers and decimals that are too large for Arrow's default types to decimals, or return None."""
+    """Convert large numbers to decimals, if they do not fit into Arrow's default types. Returns None if this fails."""
     for scale in (_DECIMAL.scale, 0):
         try:
             return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
@@ -308,7 +308,7 @@ def _is_null(value: Any) -> bool:
 
 
 def _first_refused(values: Any, pandas: bool) -> int:
-    """Return the first row of a column whose value Arrow cannot convert together with the values before it."""
+    """Return the index of the first value in a column that Arrow cannot convert together with the values before it."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Parsing of timestamps in text, with and without an offset from UTC.
+"""Parsing of timestamp strings, with and without a UTC offset, according to the time zone of the column.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because applying or dropping them would change the time. A column in UTC accepts all times. Times without an
@@ -25,7 +25,7 @@ _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" +
 
 
 def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Parse a column of strings as timestamps. The time zone of the column decides which UTC offsets are allowed.
+    """Parse a column of strings as timestamps. The time zone of the column determines which UTC offsets are allowed.
 
     Args:
         texts: The strings.
@@ -49,12 +49,12 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError if JSON text has a time with a UTC offset in a column without a time zone.
+    """Raise ColumnError if JSON text has a time with a UTC offset for a column without a time zone.
 
-    Arrow would shift such a time.
+    Arrow would silently shift such a time.
 
     Args:
-        data: The JSON objects.
+        data: The text with the JSON objects.
         columns: The columns of the table.
         block_size: Number of bytes that are parsed at a time.
 
@@ -97,7 +97,7 @@ def _is_local(kind: pa.DataType) -> bool:
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType | None:
-    """Reduce a type to its timestamps without a time zone, as strings. Returns None if it contains none."""
+    """Reduce a column type to its timestamps without a time zone, as strings. Returns None for other types."""
     if not _is_local(kind):
         return None
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""Write tasks. A task writes one file of one file group: a new base file, a rewritten base file, or a log file.
+"""Write tasks. Each task writes one file of one file group: a new base file, a rewritten base file, or a log file.
 
 File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
@@ -44,20 +44,20 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Task that writes one data file of a file group, in this process or on Spark.
+    """Task that writes one base file or log file of a file group, in this process or on Spark.
 
     Attributes:
         store: The store of the table.
         config: The table configuration for the file.
         index: The index of the table.
         instant: The instant of the write.
-        number: The number of the task in the write.
+        number: The sequence number of the task in the write.
         mode: The kind of file to write.
         partition: The path of the partition.
         file_id: The id of the file group.
         group: The file group, or None for a new one.
-        load: Returns the changes (record key, then table columns, one per key). It runs in the task.
-        silent: True to write a change log without rows, because purged rows may be stored nowhere.
+        load: Function that returns the changes (record key, then table columns, one per key). It runs in the task.
+        silent: True to write a change log without rows, because no file may contain the purged rows.
         from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
             each change takes effect.
     """
@@ -87,7 +87,7 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """The paths of all files that the task may leave behind, for the cleanup of a failed attempt."""
+        """The paths of all files that a failed task may leave behind and that must be cleaned up."""
         return (
             self.path,
             entry_name(self.file_id, self.instant),
@@ -97,7 +97,7 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task needs little memory: besides a small base file, it only holds rows of a bounded batch."""
+        """True if the task needs little memory: only a small base file, or none, and the rows of a bounded batch."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
@@ -108,10 +108,10 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of a write task: the written file, its key sets for the slot, and its row counts.
+    """Result of a write task: the written file, the keys that it inserted and deleted, and its row counts.
 
-    `inserted` and `deleted` are the key sets. Rows are counted as defined in docs/semantics.md. `exact` is True if the
-    counts are exact.
+    `inserted` and `deleted` are references to the key sets that the slot stores. Rows are counted as defined in
+    docs/semantics.md. `exact` is True if the counts are exact.
     """
 
     file: DataFile
@@ -126,7 +126,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Result of a write task that wrote no file, because no stored row changes or because keys were mistaken.
+    """Result of a write task that wrote no file, because no stored row changes or the assumed keys were wrong.
 
     `stale` is the number of changes that lost against stored rows.
     """
@@ -136,7 +136,7 @@ class Unwritten:
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Run a write task: write the data file, its index entry and its marker, and Hudi's metadata of a new partition.
+    """Run a write task: write the data file, its marker and index entry, and the metadata file of a new partition.
 
     Writes nothing if changes are computed from stored rows and there are none.
     """
@@ -159,7 +159,7 @@ def _mark(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Write Hudi's metadata file that marks a folder as a partition, unless the file exists."""
+    """Write Hudi's metadata file, which marks a folder as a partition, unless the file exists."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
@@ -229,7 +229,7 @@ _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
 
 
 def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """Rewrite the base file without moving its rows, or return None if it must be merged as a whole.
+    """Rewrite only the changed parts of the base file, or return None if all its rows must be merged instead.
 
     A group with logs is merged, and so is one whose change log needs whole rows. A purge does not use this rewrite
     either, because no trace of its keys may remain, even in Hudi's bloom filter.
@@ -246,7 +246,7 @@ def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
 
 
 def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
-    """Write the new base file from all stored rows of the file group, merged with the changes."""
+    """Write a new base file from all stored rows of the file group, merged with the changes."""
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
@@ -267,7 +267,7 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
 
 
 def _append(task: WriteTask, changes: KeyedChanges) -> Written:
-    """Write the changes to a log file, without reading stored rows.
+    """Write the changes to a log file of the file group, without reading its stored rows.
 
     An update may therefore lose against a stored row with a larger ordering value, so the counts are not exact.
     """
@@ -282,9 +282,9 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
-    """Return whether column statistics prove that no logged change loses against a stored row.
+    """Return whether column statistics prove that no change in the log file loses against a stored row.
 
-    This is so if the least ordering value of the changes is at or above the greatest one of the slice
+    This is so if the least ordering value of the changes is at or above the greatest one of the stored files
     (MergePolicy.cannot_lose).
     """
     policy = task.config.merge_policy

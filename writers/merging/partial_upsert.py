@@ -48,7 +48,7 @@ _ANEW = "#anew"
 
 @dataclass(frozen=True)
 class PartialUpsert:
-    """Rules of a partial upsert: its merge mode, and the handling of new keys.
+    """Rules of a partial upsert: which values replace stored values, and what happens to new keys.
 
     Attributes:
         new_keys: Handling of rows whose key is not in the table.
@@ -62,17 +62,17 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Interface of the rows of a partial upsert, which are in memory or staged as files.
+    """Interface of the batch of a partial upsert, whose rows are in memory or staged as files.
 
     They have the key, partition and ordering columns, and the columns that change.
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Match the rows with the stored rows of `view`, and return the write plan of the partial upsert.
+        """Match the batch with the stored rows of the table, and return the write plan of the partial upsert.
 
         Args:
             context: The context of the write.
-            view: The view to plan on.
+            view: The view of the table to plan on.
             config: The table's configuration at `view`.
             how: The rules of the partial upsert.
         """
@@ -85,7 +85,7 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run a partial upsert and commit it, with retries after conflicts.
+    """Write a partial upsert and commit it, with retries after conflicts.
 
     Args:
         context: The context of the write.
@@ -111,7 +111,7 @@ class PartialInMemory:
     batch: Batch
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of the partial upsert. See `PartialRows`."""
+        """Match the batch with the stored rows of the table, and return the write plan of the partial upsert."""
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         has = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
         rules = rules_of(rows.batch.rows.schema.names, config, how, **has)
@@ -122,7 +122,7 @@ class PartialInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Convert a partial batch to the table's current columns, and merge its rows of each key into one.
+    """Convert a batch to the table's current columns, and merge its rows so that each key has one row.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.
@@ -135,7 +135,7 @@ def one_per_key(
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
-    """Raise OrderingError if a row has the placeholder for an unavailable value in an ordering column."""
+    """Raise OrderingError if an ordering column contains the placeholder for a value that the database did not send."""
     for name in config.merge_policy.order_by:
         unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
         if len(unknown):
@@ -150,7 +150,7 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
 
 
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
-    """Drop batch rows that are older than the stored row of their key, unless all batch rows of the key are older.
+    """Drop batch rows of duplicate keys that are older than the stored row, unless all batch rows of the key are older.
 
     Stale rows must not contribute to the merged row of a key. If all rows of a key are stale, the merge drops their
     result later.
@@ -175,7 +175,7 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
 
 
 def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
-    """Return a function that merges two batch rows with the user's merge function, or None if there is none.
+    """Return a function that merges two batch rows of a key with the user's merge function, or None without one.
 
     The rules for merging with a stored row apply.
     """
@@ -192,7 +192,7 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
 
 
 def source_of(rows: DeduplicatedBatch) -> MergeSource:
-    """Convert a partial batch to the source of a merge, with a column for the delete flag."""
+    """Convert a deduplicated batch to the source of a merge, with a column for the delete flag."""
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
     )
@@ -203,7 +203,7 @@ def source_of(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate a partial upsert into merge rules: one clause per case, such as update, delete and insert.
+    """Translate a partial upsert into merge rules, with one clause each for updates, deletes, inserts and so on.
 
     Args:
         names: The columns of the batch.
@@ -237,7 +237,7 @@ def rules_of(
 
 
 def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
-    """Return the partial update that a batch writes to log files, or None if whole rows have to be logged.
+    """Return the partial update that the upsert may write to log files, or None if it must log whole rows.
 
     Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has checks,
     stored rows have to be read, because checks need whole rows.
@@ -254,7 +254,7 @@ def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> Part
 
 @dataclass(frozen=True)
 class _Column:
-    """New values of a column in a partial upsert: the batch value, or the stored value if the merge mode keeps it."""
+    """New value of a column in a partial upsert: the batch value, or the stored value if the merge mode keeps it."""
 
     name: str
     mode: MergeMode
@@ -271,14 +271,14 @@ class _Column:
 
 @dataclass(frozen=True)
 class _NewColumn:
-    """Values of a column for new keys. A value that the source did not send raises an error."""
+    """Value of a column in a newly inserted row. A value that the database did not send raises an error."""
 
     name: str
     mode: MergeMode
     key: tuple[str, ...]
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the batch value of the column for each new row.
+        """Return the batch value of the column for each new row. Raises ColumnError for a value that was not sent.
 
         Raises:
             ColumnError: A value is the placeholder for an unavailable value.
@@ -300,7 +300,7 @@ class _NewColumn:
 
 @dataclass(frozen=True)
 class _Stays:
-    """Condition that is false for batch rows that are deletes, and true for all others.
+    """Condition that selects the inserts and updates of a batch, and not its deletes.
 
     With `anew`, a row must also follow a delete of its key.
     """

@@ -3,9 +3,10 @@
 It sees rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they write
 to the file groups whose rows they read (writers/stored_rows.py).
 
-Changes of existing keys go to the file group of the key: into a new base file (copy-on-write) or a log (merge-on-read).
-New rows only go to base files, because Apache Hudi's index only reads these. writers/routing/locate.py describes one
-exception. A key that a log deletes returns by a rewrite of its base file (protocol rule 8).
+Changes of existing keys go to the file group of the key: into a new base file (copy-on-write) or a log file
+(merge-on-read). New rows only go to base files, because Apache Hudi's index only reads base files.
+writers/routing/locate.py describes one exception. A key that a log file deletes returns by a rewrite of its base file
+(protocol rule 8).
 
 Equal rows give an equal plan, whether they are in this process or staged by Spark tasks.
 """
@@ -47,15 +48,16 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that the planner assigns to the same file group or divides among new ones.
+    """Rows of one partition that go to one known file group, or that the planner may divide among new file groups.
 
     Attributes:
-        source: Identifies the rows for `ChunkRows`.
+        source: Identifies the rows in the methods of `ChunkRows`.
         partition: The path of the partition.
         rows: The number of rows.
         bytes: The size of the rows in memory, for new rows only.
-        file_id: The file group that contains the keys, or that new keys must go to. '' if any file group is possible.
-        new: True for rows with new keys.
+        file_id: The id of the file group that contains the keys, or that new keys must go to. '' if any file group is
+            possible.
+        new: True if no row has a key that the table contains.
         needs_base: True if the rows must go into the base file, by a rewrite (`needs_base` in split.py).
     """
 
@@ -68,13 +70,13 @@ class Chunk(Generic[S]):
     needs_base: bool = False
 
     def at(self, source: R) -> Chunk[R]:
-        """Return a copy of the chunk whose rows are identified by `source`."""
+        """Return a copy of the chunk with another object, `source`, to identify its rows."""
         return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
 @dataclass(frozen=True)
 class ChunkSlice(Generic[S]):
-    """Slice of a chunk: its rows from `start` up to `stop`."""
+    """Slice of a chunk: its rows from index `start` to `stop` - 1."""
 
     source: S
     start: int
@@ -82,30 +84,30 @@ class ChunkSlice(Generic[S]):
 
 
 class ChunkRows(Protocol[S]):
-    """Interface through which the planner gets the rows of chunks, in memory or staged."""
+    """Interface through which the planner accesses the rows of chunks, which are in memory or staged as files."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return the `count` rows of the chunks with the smallest key hashes, sorted by hash.
+        """Return a sample of the rows in chunks: the `count` rows with the smallest key hashes, sorted by hash.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the changes in `parts`, inside the task that writes them."""
+        """Return a function that loads the rows of slices. The task that writes them calls the function."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Changes that a write plan assigns to one file group.
+    """Changes that a write plan assigns to one file group, and how they are written to it.
 
     Attributes:
-        mode: The way in which they reach the file group.
+        mode: The kind of write: a new file group, a rewritten base file or a log file.
         partition: The path of the partition.
         file_id: The id of the file group.
         group: The file group in the plan's view, or None for a new one.
-        load: Loads the changes in the task.
-        rows: The number of changes, or 0 if only the task can find it out.
-        inserts: The number of new keys, as far as routing knows.
+        load: Function that loads the changes in the task that writes them.
+        rows: The number of changes, or 0 if only the task can determine it.
+        inserts: The number of new keys, as far as the planner knows.
         from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
             each change takes effect.
     """
@@ -122,7 +124,7 @@ class Assignment:
 
 @dataclass
 class _Share(Generic[S]):
-    """Changes assigned to a file group so far, while the planner still adds rows."""
+    """Changes that the planner has assigned to a file group so far. More rows may follow."""
 
     partition: str
     file_id: str
@@ -138,7 +140,7 @@ class _Share(Generic[S]):
         return Mode.REWRITE if self.rewrite else Mode.APPEND
 
     def add(self, parts: Sequence[ChunkSlice[S]], new: bool) -> None:
-        """Assign further rows to the file group. New rows require a rewrite of its base file."""
+        """Assign more rows to the file group. New rows require a rewrite of its base file."""
         self.parts += parts
         self.rewrite |= new
         self.inserts += _count(parts) if new else 0
@@ -155,8 +157,8 @@ class UnderPlan(Exception):
 def new_file_id(token: Callable[[], str]) -> str:
     """Generate the id of a new file group from a random token.
 
-    It never begins with eight decimal digits, because a Hudi writer with a bucket index would take them for the number
-    of a bucket (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
+    The id never begins with eight decimal digits, because a Hudi writer with a bucket index would take them for the
+    number of a bucket (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
     """
     digits = token()
     return f"{uuid.UUID('a' + digits[1:] if digits[:8].isdecimal() else digits)}-0"
@@ -170,7 +172,7 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Assign all rows of `chunks` to existing and new file groups. Raises UnderPlan.
+    """Assign all rows of a write to existing and new file groups. Raises UnderPlan if a compaction must run first.
 
     `fill` allows new rows to join existing small file groups.
     """
@@ -218,7 +220,7 @@ def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, par
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """Return a small file group that new rows of a partition can join, or None if new groups are better.
+    """Choose a small file group that new rows of a partition join. Returns None if a new file group is better.
 
     A group that is `rewritten` anyway is preferred. Otherwise it is the smallest group, if the new rows justify its
     rewrite.
@@ -241,10 +243,10 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Estimate the size in bytes that a new row takes in a base file of the partition.
+    """Estimate how many bytes a new row takes in a base file of its partition.
 
-    The size is that of rows in the partition's files. If the partition has no files, and the rows may need several
-    files, a sample is encoded.
+    The estimate is the mean of the partition's base files. For a new partition whose rows may need several files, a
+    sample is encoded.
     """
     files = [group.base.file for group in view.groups([chunks[0].partition]) if group.base and group.base.file.rows]
     if files:
@@ -268,7 +270,7 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
 
 
 def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
-    """Divide the rows of `chunks`, in order, into lists of slices with the given numbers of rows."""
+    """Divide the rows of chunks, in order, into lists of slices with the given numbers of rows."""
     found: list[list[ChunkSlice[S]]] = []
     left: Iterator[Chunk[S]] = iter(chunks)
     chunk, start = next(left, None), 0

@@ -108,7 +108,7 @@ class BatchWriter:
     def _write(
         self, rows: pa.Table, emptied: bool, transaction: ApplicationVersion, mode: MergeMode
     ) -> WriteResult | None:
-        """Write rows and the source position in one commit. Returns None if only the result of the write got lost.
+        """Write rows and the source position in one commit. Returns None if it succeeded but its response was lost.
 
         `emptied` is True if the source was truncated, so that all rows of the table are deleted. Raises DataError if a
         row does not match the table.

@@ -133,7 +133,7 @@ class Job:
         return check(self._reading, at, whole(self.table.handle.store, at.position))
 
     def position(self) -> str:
-        """Return the source position after the newest commit. The table contains all rows before it.
+        """Return the source position after the newest commit, where the next batch begins.
 
         Returns:
             The position; '' before the first commit.
@@ -204,7 +204,7 @@ class Job:
         self._ahead.drop()
 
     def reported(self) -> IngestReport:
-        """Return the report of the job, with its current position in the source.
+        """Update the source position in the report of the job, and return the report.
 
         Returns:
             The report of everything that the job has done.
@@ -215,7 +215,7 @@ class Job:
 
     # ---- one batch
     def take(self, goes_on: bool = False) -> BatchReport | None:
-        """Read and commit one batch, the next one.
+        """Read the next batch of rows from the source, and commit it to the table.
 
         Args:
             goes_on: True for a continuous job, which does not end when all rows of the source were read.
@@ -287,16 +287,14 @@ class Job:
         return PrefetchedBatch(planned, self._reading.columns(config), found, watch.seconds)
 
     def _bounds(self, schema: pa.Schema) -> Limits:
-        """Return the limits of the next batch: its rows must fit into memory, even with nulls in all columns of the
-        table.
-        """
+        """Return the limits of the next batch. Its rows must fit into memory with all columns of the table."""
         limits = self.pace.limited(self._limits)
         size = max(1, limits.bytes // _IN_MEMORY)
         width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
     def _passed_over(self) -> tuple[str, ...]:
-        """Return the files and rows that the source skipped, and log each of them once."""
+        """Return the names of files and rows that the source skipped. New names are also logged."""
         names: Any = getattr(self.source, "passed_over", ())
         for name in sorted({*names} - self._skipped):
             say(self._level, "passed over", to=log, job=self.name, file=name)
@@ -304,7 +302,7 @@ class Job:
         return tuple(names)
 
     def _add(self, batch: BatchReport) -> None:
-        """Add a batch to the report, and log each column once that is left out."""
+        """Add the counts of a batch to the report. Columns that are left out for the first time are logged."""
         for name in sorted({*batch.unknown} - {*self.report.unknown}):
             say(self._level, "column left out", to=log, job=self.name, column=name)
         self.report = with_batch(self.report, batch)

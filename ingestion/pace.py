@@ -58,7 +58,7 @@ class Stopwatch:
     """Stopwatch that sums the seconds that a batch spends in each phase, such as 'read' and 'write'."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
-        """Start the first phase.
+        """Start to measure the first phase of a batch.
 
         `clock` returns the time in seconds. `seconds` contains the durations of phases that were measured before.
         """
@@ -67,7 +67,7 @@ class Stopwatch:
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """Add the time since the end of the previous phase to the phase `phase`."""
+        """End the current phase: add its duration to the seconds of `phase`. The next phase starts."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now

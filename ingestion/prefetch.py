@@ -61,7 +61,7 @@ class Prefetch:
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
     def of(self, key: str, columns: Callable[[], pa.Schema]) -> PrefetchedBatch | None:
-        """Wait for the prefetched batch, and return it if it is still valid.
+        """Wait for the prefetched batch, and return it if its source position and columns are still current.
 
         Args:
             key: The position, or its digest, that the newest commit stores.
@@ -85,7 +85,7 @@ class Prefetch:
         return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
-        """Wait until no batch is being read. The prefetched batch is kept."""
+        """Wait until the thread has finished reading the next batch, and keep the batch."""
         if self._reading is not None:
             self._reading.exception()
 

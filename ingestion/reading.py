@@ -184,7 +184,7 @@ class Reading:
         return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
 
     def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
-        """Concatenate the rows of all parts of a batch. Raises ColumnError if two parts have different types.
+        """Concatenate the rows of all parts of a batch. Raises ColumnError if a new column has several types.
 
         Known columns already have equal types. New columns have the types of their values.
         """
@@ -258,7 +258,7 @@ class Reading:
         return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
-        """Return the column names and types to read, without metadata. Key columns are NOT NULL.
+        """Return the schema of the columns to read, without metadata. Key columns are NOT NULL.
 
         They are nullable if `transform` may create them, or if they may have another name in the source.
         """

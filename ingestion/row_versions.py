@@ -36,7 +36,7 @@ class RowVersions:
     def of(
         cls, changes: pa.Table, codes: np.ndarray, gone: np.ndarray, wanted: np.ndarray, policy: MergePolicy
     ) -> Self:
-        """Collect and sort all versions of the wanted rows.
+        """Collect all versions of the selected rows from a list of changes, and sort them by row and age.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.

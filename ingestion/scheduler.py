@@ -101,7 +101,7 @@ class ScheduledJob:
             self._each_batch(batch)
 
     def _measure(self) -> None:
-        """Measure the lag of the job every 10 seconds. Errors are ignored, since the batch is already committed."""
+        """Measure the lag of the job, at most every 10 seconds. The batch stays committed if the source fails."""
         if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             try:

@@ -74,7 +74,7 @@ class AvroSchemas:
     """Cache of parsed Avro schemas from a registry. Each schema is parsed once."""
 
     def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
-        """Create an empty cache.
+        """Create an empty cache for the schemas of a registry.
 
         Args:
             registry: The registry that returns the schemas.
@@ -89,7 +89,7 @@ class AvroSchemas:
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Return the parsed Avro schema with an id. A schema that cannot be decoded is remembered as an error.
+        """Return the parsed Avro schema with an id. The error for a schema that cannot be decoded is cached too.
 
         Args:
             number: The schema id.

@@ -14,7 +14,7 @@ DETAIL_MAX = 500
 
 
 class BadMessages:
-    """Collector of the messages or lines that could not be decoded in one part of a batch.
+    """Collector of the messages or lines of a batch that could not be decoded, for the quarantine.
 
     Attributes:
         kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine

@@ -60,7 +60,8 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Create a decoder for the Avro events of one topic. Only `schemas` differs from `DebeziumDecoder`.
+        """Create a decoder for the Avro events of one topic. All arguments except `schemas` are as in
+        `DebeziumDecoder`.
 
         Args:
             topic: The name of the topic, for errors.
@@ -140,7 +141,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
 
 
 class _AvroKeys(KeyReader):
-    """Decoder of Avro message keys."""
+    """Decoder of Avro message keys, which identify the rows of change events."""
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class _AvroKeys(KeyReader):
         self._avro = avro
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode Avro message keys to columns.
+        """Decode Avro message keys to columns, with one row per key.
 
         Args:
             contents: The message keys.
@@ -245,7 +246,10 @@ def _said(node: Any) -> Said:
 
 
 def _single(node: Any) -> dict[str, Any]:
-    """Return the first non-null type of an Avro union, or the type itself if it is not a union, as a type object."""
+    """Return the first non-null type of an Avro union. A type outside of a union is returned as it is.
+
+    A type name is returned as a type object.
+    """
     if isinstance(node, list):
         node = next((one for one in node if one != "null"), "null")
     return {"type": node} if isinstance(node, str) else node

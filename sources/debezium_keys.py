@@ -57,7 +57,7 @@ class KeyReader:
             self.columns(keys[:1])
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode message keys to columns.
+        """Decode message keys to columns, with one row per key.
 
         Args:
             contents: The message keys.

@@ -176,7 +176,10 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Arr
 
 
 def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Array:
-    """Convert field number `at` of a struct column to the type of the table's field. None: all values are null."""
+    """Convert one field of a struct column, by its index, to the type of the table's field.
+
+    Without an index, all values are null.
+    """
     if at is None:
         return pa.nulls(len(values), inner.type)
     return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
@@ -287,9 +290,9 @@ def _is_bytes(text: str | None) -> bool:
 
 
 def _unscaled(content: str | bytes, scale: int) -> str:
-    """Convert the bytes of a decimal (big-endian, perhaps in base64) to a number as a string. Raises ValueError.
+    """Convert the bytes of a decimal, as an integer without its scale, to a string such as '123.45'.
 
-    The error means that the scale is unsupported or the base64 is invalid.
+    Strings contain the bytes in base64. Raises ValueError for an unsupported scale or invalid base64.
     """
     if abs(scale) > _SCALE_MAX:
         raise ValueError(f"a decimal has the scale {scale}")

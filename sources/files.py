@@ -265,7 +265,7 @@ class Files(Source):
         return bad_file(file.name, file.stamp, problem)
 
     def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
-        """Open a file, at the offset where the previous batch stopped if the batch read only a part of it."""
+        """Open a file for reading. If an earlier batch read only a part of the file, reading continues there."""
         partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
         kept, self._open = self._open, None

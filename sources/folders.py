@@ -31,7 +31,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, order=True)
 class Listed:
-    """A file of a folder, as found in a listing.
+    """File of a folder, with the properties that a listing shows.
 
     Attributes:
         time_ms: Modification time, in ms since 1970.

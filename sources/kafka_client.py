@@ -356,7 +356,7 @@ class KafkaClient:
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        """Create the error for messages that were deleted from the topic before they were read.
+        """Create the error for a topic that no longer contains the messages after the read position.
 
         Args:
             why: Description of the loss, which becomes part of the error message.

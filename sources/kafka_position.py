@@ -111,7 +111,7 @@ def is_position(text: str) -> bool:
 
 
 def offsets_named(text: str, topic: str) -> dict[int, int]:
-    """Parse user-supplied offsets of a topic, in the format of Hudi's streamer or of Spark's option `startingOffsets`.
+    """Parse offsets that a user has written, in the format of Hudi's streamer or of Spark's `startingOffsets`.
 
     Args:
         text: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
@@ -135,7 +135,7 @@ def offsets_named(text: str, topic: str) -> dict[int, int]:
 
 
 def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
-    """Check that user-supplied offsets exist in the topic, and replace -2 (beginning) and -1 (end) by real offsets.
+    """Check that offsets written by a user exist in the topic, and resolve -2 (beginning) and -1 (end).
 
     Args:
         named: The result of `offsets_named`.

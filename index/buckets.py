@@ -28,7 +28,7 @@ def require_no_buckets(store: Store, file_ids: Iterable[str]) -> None:
     known = set(file_ids)
     buckets = sorted(filter(_BUCKET_ID.fullmatch, known))
     if buckets and len(buckets) >= _SHARE * len(known):
-        raise _refusal(f"the names of file groups contain bucket numbers, such as {buckets[0]}", buckets[0])
+        raise _refusal(f"its file groups have bucket numbers, such as {buckets[0]}", buckets[0])
     if kept := next(iter(store.list(_BUCKET_METADATA)), None):
         raise _refusal(f"it has {kept[0]}", "")
 

@@ -135,9 +135,9 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     try:
         *_, top = (writing.written(_json(text)) for text in texts)
     except RecursionError:
-        raise DataError("it is nested too deeply.") from None
+        raise DataError("the schema is nested too deeply.") from None
     if not isinstance(top, dict) or top["type"] != "record":
-        raise DataError("it is not a record: a row needs a record.")
+        raise DataError("the schema is not a record.")
     columns = tuple(
         AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _type(field)) for field in top["fields"]
     )
@@ -158,19 +158,19 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     try:
         by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
     except Exception as problem:  # fastavro raises various Python errors
-        raise DataError(f"it is not a valid Avro schema: {reprlib.repr(str(problem))}.") from None
+        raise DataError(f"the schema is not valid Avro: {reprlib.repr(str(problem))}.") from None
     return MessageSchema(columns, record, by_value)
 
 
 def _json(text: str) -> Any:
     if len(text) > TEXT_MAX:
-        raise DataError(f"it has {len(text):,} characters, and at most {TEXT_MAX:,} are read.")
+        raise DataError(f"the schema has {len(text):,} characters: expected at most {TEXT_MAX:,}.")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         if text.strip().replace(".", "").isidentifier():  # some registries return the name of a type without quotes
             return text.strip()
-        raise DataError("it is not JSON.") from None
+        raise DataError("the schema is not valid JSON.") from None
 
 
 def _type(field: dict[str, Any]) -> AvroType | None:
@@ -215,14 +215,16 @@ class _WritingOut:
         """
         self._nodes += 1
         if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
-            raise DataError(f"it stands for more than {_NODES_MAX:,} types, or is deeper than {DEPTH_MAX}.")
+            raise DataError(f"the schema has more than {_NODES_MAX:,} types, or more than {DEPTH_MAX} levels.")
         if isinstance(avro, list):
             if branch or not avro:
-                raise DataError("a union stands in a union, or is empty.")
+                raise DataError("a union contains another union, or is empty.")
             return [self._node(one, space, depth + 1, repeated, branch=True) for one in avro]
         if isinstance(avro, str):
             if avro == "null" and repeated and not branch:
-                raise DataError("an array or a map has items of no bytes, so that a short message could be endless.")
+                raise DataError(
+                    "an array or a map has items without bytes, so a short message could contain any number of them."
+                )
             return avro if avro == "null" or avro in PLAIN else self._referred(avro, space, depth, repeated)
         if not isinstance(avro, dict):
             raise DataError(f"{reprlib.repr(avro)} is not an Avro type.")
@@ -238,7 +240,7 @@ class _WritingOut:
     def _referred(self, name: str, space: str, depth: int, repeated: bool) -> Any:
         full = next((one for one in (f"{space}.{name}", name) if one in self._named), None)
         if full is None:
-            raise DataError(f"it names the type {reprlib.repr(name)}, and does not say what that is.")
+            raise DataError(f"the type {reprlib.repr(name)} is not defined.")
         if full in self._open:
             raise DataError(f"the type {reprlib.repr(full)} contains itself.")
         definition, outside = self._named[full]
@@ -247,10 +249,10 @@ class _WritingOut:
     def _defined(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
         name, own = avro.get("name"), avro.get("namespace", space)
         if not isinstance(name, str) or not name or not isinstance(own, str):
-            raise DataError(f"a type lacks its name: {reprlib.repr(avro)}.")
+            raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
         full = name if "." in name or not own else f"{own}.{name}"
         if self._named.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
-            raise DataError(f"it says twice what {reprlib.repr(full)} is.")
+            raise DataError(f"the type {reprlib.repr(full)} has two definitions.")
         if full in self._open:
             raise DataError(f"the type {reprlib.repr(full)} contains itself.")
         return self._content(avro, full, full.rpartition(".")[0], depth, repeated)
@@ -266,7 +268,7 @@ class _WritingOut:
         if avro["type"] == "fixed":
             size = avro.get("size")
             if type(size) is not int or not 0 < size <= _SIZE_MAX:
-                raise DataError(f"the type {reprlib.repr(full)} has {reprlib.repr(size)} bytes.")
+                raise DataError(f"the type {reprlib.repr(full)} has an invalid size in bytes, {reprlib.repr(size)}.")
             return self._told(avro, found | {"size": size})
         self._open.add(full)
         fields = self._fields(avro.get("fields"), full, space, depth, repeated)
@@ -278,11 +280,11 @@ class _WritingOut:
         for one in fields if isinstance(fields, list) else ():
             name, aliases = (one.get("name"), one.get("aliases", ())) if isinstance(one, dict) else (None, ())
             if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
-                raise DataError(f"a field of {reprlib.repr(full)} lacks its name.")
+                raise DataError(f"a field of {reprlib.repr(full)} has no name.")
             kind = self._node(one.get("type"), space, depth + 1, repeated)
             found.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
         if not found or len({one["name"] for one in found}) < len(found):
-            raise DataError(f"the record {reprlib.repr(full)} lacks fields, or has two fields with one name.")
+            raise DataError(f"the record {reprlib.repr(full)} has no fields, or two fields with the same name.")
         return found
 
     # ---- logical types

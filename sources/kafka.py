@@ -170,8 +170,8 @@ class Kafka(Source):
         bounds, topic_id = self._client.bounds(), self._client.topic_id(was.id if was else "")
         if self.truncate == "delete" and len(bounds) > 1:
             raise OptionError(
-                f"truncate='delete' needs a topic of one partition, and {self.topic!r} has {len(bounds)}: which of "
-                "their rows came before the truncate nobody can tell. Use truncate='fail'.",
+                f"truncate='delete' needs a topic with one partition, but {self.topic!r} has {len(bounds)}: the order "
+                "of rows and truncates in different partitions is unknown. Use truncate='fail'.",
                 option="truncate",
             )
         begin = self._begin(was, bounds, topic_id)

@@ -47,8 +47,8 @@ _PASSING = ("SSL transport error", "Failed to acquire")
 """Prefixes of librdkafka errors for transient failures: a broken connection, or a token service that did not answer."""
 
 _NO_PROTOCOL = (
-    " A broker that wants a password, or speaks TLS, may not answer who does not: if it is one, set security.protocol "
-    "in settings (--setting)."
+    " A broker that requires a password or TLS may not answer other connections: in that case, set "
+    "security.protocol in settings (--setting)."
 )
 
 
@@ -368,8 +368,8 @@ class KafkaClient:
         """
         remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
         return SourceLost(
-            f"Topic {self.topic!r} does not have what comes after the position: {why}. Nothing was read. To go on with "
-            f"what is there, {remedy}.",
+            f"Topic {self.topic!r} no longer has the messages after the position: {why}. Nothing was read. To continue "
+            f"with the remaining messages, {remedy}.",
             topic=self.topic,
             **details,
         )

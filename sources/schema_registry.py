@@ -114,7 +114,10 @@ class SchemaRegistry:
 
         def take(said: Mapping[str, Any]) -> None:
             if (kind := said.get("schemaType") or "AVRO") != "AVRO":
-                raise DataError(f"Of the registry at {self.url}, {what} is {printable(kind)}, not Avro.", schema=what)
+                raise DataError(
+                    f"The schema registry at {self.url} returned {what} with type {printable(kind)}: expected AVRO.",
+                    schema=what,
+                )
             if not isinstance(text := said.get("schema"), str):
                 raise self._no_registry(f"the response for {what} has no schema")
             for name, version in self._references(said, what):
@@ -123,7 +126,7 @@ class SchemaRegistry:
                 seen.add((name, version))
                 if len(seen) > _REFERENCES_MAX:
                     raise DataError(
-                        f"Of the registry at {self.url}, {what} refers to more than {_REFERENCES_MAX} schemas.",
+                        f"In the schema registry at {self.url}, {what} refers to more than {_REFERENCES_MAX} schemas.",
                         schema=what,
                     )
                 take(self._asked(f"subjects/{quote(name, safe='')}/versions/{version}", f"a reference of {what}"))

@@ -78,7 +78,7 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     try:
         found, bad = _read(source, planned, {}, rows)
         if not (names := _names(found)):
-            raise DataError(f"{printable(source.name)}: none of what was looked at is a row: {printable(dict(bad))}.")
+            raise DataError(f"{printable(source.name)}: the first records are not valid rows: {printable(dict(bad))}.")
         parts = _as_meant(source, planned, found, rows)
         place = _place(parts)
         fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]

@@ -109,8 +109,8 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
         raise OptionError(f"An S3 table needs a bucket: write s3://bucket/prefix, not {printable(uri)}.", option="path")
     if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
         raise OptionError(
-            f"The path {printable(uri)} has an empty part, '.' or '..': S3 takes them for names, and other programs do "
-            "not. Write it without them.",
+            f"The path {printable(uri)} contains an empty part, '.' or '..', which S3 and other programs interpret "
+            "differently. Write it without these parts.",
             option="path",
         )
     return bucket, prefix

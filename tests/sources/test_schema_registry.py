@@ -55,7 +55,7 @@ def test_a_number_that_the_registry_does_not_have_is_about_the_message(server: R
 
 def test_a_schema_of_another_kind_is_about_the_message(server: RegistryServer) -> None:
     number = server.put('syntax = "proto3";', schemaType="PROTOBUF")
-    with pytest.raises(DataError, match="'PROTOBUF', not Avro"):
+    with pytest.raises(DataError, match="with type 'PROTOBUF': expected AVRO"):
         SchemaRegistry(server.url).schema(number)
 
 

@@ -48,7 +48,7 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 class Words:
-    """Reader of words at a fixed distance from several start positions (int64[n]) in a byte array.
+    """Reader of fixed-size values in a byte array, each at the same offset from one of several start positions.
 
     If the starts have equal distances, as for keys of one length, the words are a view. Otherwise they are a copy,
     which takes several times as long.

@@ -57,7 +57,7 @@ class _Piece:
         self.of = np.empty(0, np.int64)
 
     def refuse(self, problems: Mapping[int, str]) -> None:
-        """Remove all changes of the given quarantine rows, and store the problem of each quarantine row."""
+        """Reject the given quarantine rows: drop the changes that were decoded from them, and keep the reasons."""
         if problems:
             self.problems |= problems
             keep = ~np.isin(self.of, list(problems))

@@ -1,4 +1,4 @@
-"""Client for the brokers of one Kafka topic: librdkafka's clients, their settings, and their errors.
+"""Kafka client for one topic. It wraps the clients of librdkafka, and handles their settings and errors.
 
 A client has threads and connections, and is closed as soon as it is no longer referenced. Callbacks of librdkafka
 therefore hold no reference to the client.

@@ -89,8 +89,8 @@ class TakenFiles:
         if folder and taken.folder and taken.folder != folder:
             raise SourceLost(
                 f"The position belongs to another folder: expected {printable(folder)}, got {printable(taken.folder)}. "
-                "Give the job another name. If the folder was moved, reset the job to its own position "
-                "(job.reset(job.position(), ...)).",
+                "Give the job another name. If the folder was moved, accept its new location with "
+                "job.reset(job.position(), ...), which keeps the list of files that were read.",
                 position=position[:1000],
             )
         return replace(taken, folder=folder) if folder else taken

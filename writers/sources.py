@@ -68,7 +68,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """Batch to write that is in the memory of this process.
+    """Batch of rows in the memory of this process, which a write reads from there.
 
     Attributes:
         batch: The batch.

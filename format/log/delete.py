@@ -401,7 +401,7 @@ def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ())
 
 
 def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
-    """Return one array per ordering column, for deletes with several ordering values in the given shape."""
+    """Return the ordering values of deletes as one array per ordering column. `shape` is the layout of their values."""
     return tuple(
         records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
         for at, part in enumerate(shape)

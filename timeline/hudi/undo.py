@@ -76,8 +76,7 @@ def undo(history: History, first: Slot) -> None:
 
 
 def _columns_back(head: View, seq: int) -> dict[str, Any]:
-    """Return the columns as of slot `seq`, as the next schema of the table, or {} if the columns have not changed
-    since.
+    """Return the schema change that restores the columns of slot `seq`, or {} if the columns are unchanged since then.
 
     The largest column id stays, because ids are never reused.
     """

@@ -32,7 +32,7 @@ def ids_by_path(text: str) -> dict[Path, int]:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UnsupportedTable(
             f"A commit has an internal schema (latest_schema) that hoodoo does not support: {text[:80]!r}. "
-            "Make a commit with Hudi and hoodie.schema.on.read.enable=false, then rewrite the files with renamed columns."
+            "Commit once with Hudi and hoodie.schema.on.read.enable=false, then rewrite files with renamed columns."
         ) from None
     if len(set(found.values())) != len(found):
         raise UnsupportedTable(

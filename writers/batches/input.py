@@ -89,8 +89,8 @@ def to_arrow(
         return _streamed(data)
     if hasattr(data, "__arrow_c_array__"):
         return _taken(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
-    if isinstance(data, Mapping) and any(_is_value(value) for value in data.values()):
-        return _of_items([data], columns, whole)  # one row
+    if isinstance(data, Mapping) and _is_row(data, columns):
+        return _of_items([data], columns, whole)
     if isinstance(data, Mapping):
         return _of_columns(data, columns)
     if isinstance(data, (str, os.PathLike)):
@@ -230,8 +230,17 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
     return _of_columns({name: [row.get(name) for row in rows] for name in names}, columns)
 
 
+def _is_row(data: Mapping[Any, Any], columns: pa.Schema) -> bool:
+    """Return whether a dict is one row instead of a dict of columns.
+
+    In a row, at least one value is not a list, and only columns with a nested type have lists.
+    """
+    lists = [name for name, value in data.items() if not _is_value(value)]
+    known = {field.name for field in columns if pa.types.is_nested(field.type)}
+    return len(lists) < len(data) and all(name in known for name in lists)
+
+
 def _is_value(value: object) -> bool:
-    """Return whether an entry of a dict is a single value, so that the dict is a row and not a dict of columns."""
     return isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__")
 
 

@@ -244,7 +244,7 @@ class Rows(ABC):
         return pa.concat_tables(found)
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Rows:
-        """Return the read unchanged, which `LazySource` allows."""
+        """Return all rows and columns. A `LazySource` may ignore the requested columns and condition."""
         return self
 
     def to_dataset(self) -> ds.Dataset:

@@ -404,7 +404,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
     reader.entries()
     pointer = reader.int64()
     if pointer != length + len(MAGIC) or reader.at != reader.end:
-        raise _Torn("the block lengths at its start and at its end differ")
+        raise _Torn("the block has different lengths at its start and at its end")
     return _Frame(kind, header, content, reader.end)
 
 

@@ -106,7 +106,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Block of a change log: the row changes of one instant, with the columns of `mode`."""
+    """Block of a change log: the row changes of one instant. `mode` defines which columns the block has."""
 
     instant: str
     mode: str

@@ -152,7 +152,7 @@ class Flights:
         return self._messages("scheduled", ~self.left).select(KEY)
 
     def _messages(self, status: str, which: np.ndarray, estimate: bool = False, later_min: int = 0) -> pa.Table:
-        """Create messages with the values that were known at a stage of the flights.
+        """Create one message per flight with the columns that are known at a stage, such as after the departure.
 
         Args:
             status: The stage: 'scheduled', 'departed' or 'arrived'.

@@ -49,7 +49,7 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Return the columns of a read with the given Spark options, for the current columns of the table.
+    """Return the schema of the rows that a read with the given Spark options returns.
 
     Args:
         table: The table.

@@ -131,7 +131,10 @@ def _without_tree(spark: SparkSession, statement: Statement, found: list[Referen
     if words[0] in ("DESC", "DESCRIBE") and words[1] == "HISTORY" and words[-2] == "LIMIT" and words[-1].isdigit():
         return _history(spark, found[0].path, int(words[-1]))
     if words[:2] == ["MERGE", "WITH"]:
-        raise refusal("MERGE WITH SCHEMA EVOLUTION", "ALTER TABLE ... ADD COLUMNS first.")
+        raise refusal(
+            "MERGE WITH SCHEMA EVOLUTION",
+            "use ALTER TABLE ... ADD COLUMNS first, then MERGE INTO.",
+        )
     if words[0] == "EXPLAIN":
         raise refusal("EXPLAIN", "use hoodoo.sql(spark, query).explain() to show the plan of a query.")
     if words[0] in ("MERGE", "INSERT", "UPDATE", "DELETE", "CREATE"):

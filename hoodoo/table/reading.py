@@ -108,7 +108,7 @@ class Readable:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
-        """Return True even if the table is empty, because a table also has a length."""
+        """Return True. Without this method, Python would treat an empty table as False, because of its length."""
         return True
 
     def count(self, where: Where | None = None) -> int:

@@ -324,7 +324,7 @@ class _Reader:
         return not (known or of_a_row)
 
     def _constant(self, node: Any, field: pa.Field) -> str | None:
-        """Convert a literal to SQL if DuckDB would convert it to another value than `where` does.
+        """Write a literal as SQL with an explicit type, if DuckDB would read it as another value than `where` does.
 
         Returns None for all other nodes. Raises ExpressionError for a literal that cannot be converted to the column's
         type.

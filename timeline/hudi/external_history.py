@@ -100,7 +100,7 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return the archived external instants that are not yet slots, because an adoption crashed, oldest first.
+    """Return archived commits of other engines that an interrupted adoption has not recorded as slots, oldest first.
 
     They are newer than the newest slot. `newest` is the newest archived instant, if it is
     known.

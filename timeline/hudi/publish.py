@@ -230,7 +230,7 @@ class Publisher:
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
     def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Append the files of a slot to Hudi's metadata table, or disable the metadata table if it may be incorrect.
+        """Record the files of a slot in Hudi's metadata table. Disables this table if it can no longer be trusted.
 
         Only its partition `files` stays in use. The other partitions would lack the new files, and Hudi ignores files
         that they do not list. After a change of the properties, the slot is checked again. If another process has

@@ -209,7 +209,7 @@ def test_a_table_with_nulls_only_in_the_growing_column_waits_and_is_named(
 ) -> None:
     put(database, (1, "a", None))
     orders = source(tmp_path)
-    assert orders.plan("", Limits()) is None and orders.passed_over and orders.maintenance.lag("").waiting == 1
+    assert orders.plan("", Limits()) is None and orders.passed_over and orders.lag("").waiting == 1
 
 
 class Broken:

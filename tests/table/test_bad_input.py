@@ -186,7 +186,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "where that does not parse": (hoodoo.PredicateError, "PREDICATE", "", lambda t: t.scan(where="fare >")),
     "where with an unknown column": (hoodoo.PredicateError, "PREDICATE", "tip", lambda t: t.scan(where="tip > 1")),
     "where of another kind": (hoodoo.OptionError, "OPTION", "where", lambda t: t.scan(where=5)),
-    "position of nonsense": (hoodoo.PositionError, "POSITION", "yesterday", lambda t: t.scan(as_of="yesterday")),
+    "position of nonsense": (hoodoo.PositionError, "POSITION", "someday", lambda t: t.scan(as_of="someday")),
     "position without zone": (
         hoodoo.PositionError,
         "POSITION",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -82,7 +82,7 @@ def to_arrow(
     if module == "pandas" and hasattr(data, "columns"):
         return _of_pandas(data, columns)
     if module == "pandas" and type(data).__name__ == "Series":  # a row, such as frame.iloc[0]
-        return _of_items([data.to_dict()], columns, whole)
+        return _of_items([cast("Any", data).to_dict()], columns, whole)
     if module == "polars":
         return _of_polars(data)
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):

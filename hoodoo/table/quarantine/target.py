@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import TableNotFound
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
@@ -16,8 +17,12 @@ from hoodoo.table.quarantine.schema import SUFFIX
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.environment import Environment
 
-if TYPE_CHECKING:
-    from hoodoo.table.maintenance import Maintenance
+
+class Purging(Protocol):
+    """Interface of the namespace `maintenance` of a table that a quarantine uses."""
+
+    def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport:
+        """Purge the keys in an Arrow table, see `Table.maintenance.purge`."""
 
 
 class QuarantinedTable(Protocol):
@@ -44,7 +49,7 @@ class QuarantinedTable(Protocol):
         """Insert an Arrow table, see `Table.insert`."""
 
     @property
-    def maintenance(self) -> Maintenance:
+    def maintenance(self) -> Purging:
         """Table services and repair, see `Table.maintenance`."""
 
 

@@ -109,9 +109,9 @@ demo: venv
 interop: interop-env
 	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning --tier=$(or $(TIER),quick) tests/interop; $(TIDY); }
 
-# The environment of PySpark 3.5, and Apache Hudi's bundle in it.
+# The environment of PySpark 3.5, and the jars of Apache Hudi, Delta Lake and Iceberg.
 interop-env:
-	@$(JAVA) && tools/interop.sh python tests/support/hudi_session.py
+	@$(JAVA) && tools/interop.sh python tests/support/hudi_jars.py
 
 # Exported tables, read by pyiceberg, by polars and by DuckDB with its extensions for Iceberg and Delta.
 formats: venv

@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import hudi_session as hudi  # noqa: E402  the path above comes first
 from golden_tables import sorted_rows  # noqa: E402
+from hudi_jars import RELEASE  # noqa: E402
 from py4j.protocol import Py4JJavaError  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
@@ -297,7 +298,7 @@ def expected(spark: SparkSession, table: Golden) -> dict[str, Any]:
         instants.append({**instant, "rows": rows, "changed": changed(spark, path, before, instant["completed"])})
         before = instant["completed"]
     return {
-        "format": "hudi " + hudi.BUNDLE.rpartition(":")[2],
+        "format": f"hudi {RELEASE}",
         "history": table.history,
         "snapshot": read(spark, path),
         "read_optimized": read(spark, path, read_optimized=True),

@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tes
 
 import hudi_session as hudi  # noqa: E402  the path above comes first
 from golden import Golden, completed, pack, sorted_rows  # noqa: E402
+from hudi_jars import RELEASE  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 FIRST = "id string, city string, ts bigint, a int, b string"
@@ -112,7 +113,7 @@ def expected(spark: SparkSession, table: Golden, how: dict[str, str]) -> dict[st
         names, rows = read(spark, table.path, how, instant["instant"])
         instants.append({**instant, "columns": names, "rows": rows})
     return {
-        "format": "hudi " + hudi.BUNDLE.rpartition(":")[2],
+        "format": f"hudi {RELEASE}",
         "history": table.history,
         "snapshot": read(spark, table.path, how)[1],
         "instants": instants,

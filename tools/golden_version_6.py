@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import hudi_session as hudi  # noqa: E402  the path above comes first
+from hudi_jars import HUDI, OLD_HUDI  # noqa: E402
 
 OLD, NEW = "0.15.0", "1.2.0"
 _COMPLETED = re.compile(r"(?P<instant>\d{17})\.(?P<action>commit|deltacommit|replacecommit)")
@@ -287,9 +288,10 @@ def expected(spark: SparkSession, table: Golden, release: str) -> dict[str, Any]
 def main(target: Path, release: str, names: list[str]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="golden"))
-    hudi.BUNDLE = hudi.BUNDLE.rpartition(":")[0] + ":" + release
+    jars = OLD_HUDI if release == OLD else HUDI
+    jars.fetch()
     tables = OF_OLD if release == OLD else OF_NEW
-    with hudi.hudi_session(scratch) as spark:
+    with hudi.hudi_session(scratch, jars=jars) as spark:
         for name in names or tables:
             full = f"v6_{name}" if release == OLD else f"v6_{name}_by_{release.replace('.', '_')}"
             table = tables[name](spark, scratch / full)

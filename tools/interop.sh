@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a command in .venv-interop: PySpark 3.5, for which Apache Hudi publishes a bundle, and Delta Lake for it, with hoodoo
 # and without its spark extra; and pyiceberg, by which tables are registered in the metastore that Hudi reads by.
-# Hudi's bundle itself is fetched by Spark into .jars/ when a session first asks for it (tests/support/hudi_session.py).
+# tests/support/hudi_jars.py fetches Hudi's bundle into .jars/.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

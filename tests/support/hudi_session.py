@@ -1,31 +1,25 @@
 """Apache Hudi itself: a Spark 3.5 session with its bundle, with Delta Lake and with Iceberg, and what Hudi reads and
-writes there. Only for .venv-interop. Run as a program it fetches the jars, unless they are here.
+writes there. Only for .venv-interop. `hudi_jars.py` fetches the jars.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hudi_jars import HUDI
+from listed_jars import JarList
 from pyspark.sql import DataFrame, SparkSession
 from spark_settings import QUICK_JVM, local_settings
 
-BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
-DELTA = "io.delta:delta-spark_2.12:3.3.2"
-"""Delta Lake, whose merges ours are held against, and which reads exported tables, as Iceberg does."""
-ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.11.0"
 HUDI_EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 """Without it, Spark passes over deletion vectors of Delta logs and shows dead rows."""
-JARS = Path(__file__).parents[2] / ".jars" / "ivy"
-"""Where Spark keeps what it fetched, so that only the first session waits for it."""
-
 NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
 
 
@@ -45,17 +39,19 @@ def creating(kind: str, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def hudi_session(folder: Path, zone: str = "UTC", more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session on two cores with Hudi's serializer and catalog and the SQL extensions of Hudi and Delta; its scratch
-    files lie in `folder`. more: further settings.
+def hudi_session(
+    folder: Path, zone: str = "UTC", more: Mapping[str, str] | None = None, jars: JarList = HUDI
+) -> Iterator[SparkSession]:
+    """Start a session on two cores with Hudi's serializer and catalog and the SQL extensions of Hudi and Delta.
+
+    Its scratch files are in `folder`. more: further settings.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = zone
     time.tzset()  # rows come back as local times
     settings = local_settings(folder, zone) | {
-        "spark.jars.packages": f"{BUNDLE},{DELTA},{ICEBERG}",
+        "spark.jars": jars.class_path().replace(os.pathsep, ","),
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.jars.ivy": str(JARS),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": f"{HUDI_EXTENSION},{DELTA_EXTENSION}",
@@ -125,15 +121,3 @@ def hudi_write(
     frame = rows if isinstance(rows, DataFrame) else spark.createDataFrame(list(rows), schema)
     chosen = {"hoodie.datasource.write.operation": operation} | dict(options or {})
     frame.coalesce(1).write.format("hudi").options(**chosen).mode("append").save(str(path))
-
-
-def jars_are_here() -> bool:
-    """Tell whether Spark fetched the jars already."""
-    names = ("{}_{}-{}.jar".format(*jar.split(":")) for jar in (BUNDLE, DELTA, ICEBERG))
-    return all((JARS / "jars" / name).exists() for name in names)
-
-
-if __name__ == "__main__" and not jars_are_here():
-    with tempfile.TemporaryDirectory() as scratch, hudi_session(Path(scratch)):
-        print("The jars are fetched:", jars_are_here())
-    sys.exit(not jars_are_here())

@@ -386,7 +386,7 @@ def _kind(kind: pa.DataType | type | str, name: str) -> pa.DataType:
 def _in_namespaces() -> dict[str, str]:
     """Map each method name of a table namespace to its call, such as 'clean' to 'maintenance.clean(...)'.
 
-    Error messages suggest the call if someone uses the name on the table itself.
+    `Table.__getattr__` forwards the names of earlier versions that are used on the table itself.
     """
     from hoodoo.table.altering import Alter
     from hoodoo.table.inspecting import Inspect
@@ -418,9 +418,17 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
-        def __getattr__(self, name: str) -> None:
-            """Raise an AttributeError for an unknown name. Its message suggests the hoodoo method to call instead."""
-            raise AttributeError(hint_for(name, type(self), "table", _in_namespaces() | TABLE))
+        def __getattr__(self, name: str) -> object:
+            """Return the method of a namespace that had this name on the table itself, with a DeprecationWarning.
+
+            Raises:
+                AttributeError: The name is unknown. The message suggests the hoodoo method to call instead.
+            """
+            moved = _in_namespaces()
+            if name not in moved:
+                raise AttributeError(hint_for(name, type(self), "table", moved | TABLE))
+            warnings.warn(f"Table.{name} is deprecated. Use table.{moved[name]}.", DeprecationWarning, stacklevel=2)
+            return getattr(getattr(self, moved[name].partition(".")[0]), name)
 
         def __getitem__(self, name: object) -> None:
             """Raise a TypeError for `table[...]`. Its message names the methods to call instead."""

@@ -120,15 +120,15 @@ def _changed(path: Path, kind: str, rewrite: bool) -> History:
     row = {"ts": 1, "c": 1.5, "d": "d", "s": {"x": 1, "y": "y"}}
     table.upsert([{**row, "id": n, "a": n, "b": f"b{n}"} for n in range(12)])
     yield table
-    table.add_column("e", pa.string(), default="default", after="a")
-    table.widen_column("a", pa.int64())
-    table.drop_column("d")
-    table.add_column("s.z", pa.int64())
-    table.add_column("f", pa.decimal128(10, 2))
+    table.alter.add_column("e", pa.string(), default="default", after="a")
+    table.alter.widen_column("a", pa.int64())
+    table.alter.drop_column("d")
+    table.alter.add_column("s.z", pa.int64())
+    table.alter.add_column("f", pa.decimal128(10, 2))
     table.move_column("f", first=True)
     if rewrite:
-        table.rename_column("b", "bee", rewrite=True)
-        table.widen_column("c", pa.float64(), rewrite=True)
+        table.alter.rename_column("b", "bee", rewrite=True)
+        table.alter.widen_column("c", pa.float64(), rewrite=True)
     yield table
     name = "bee" if rewrite else "b"
     late = {"ts": 2, "c": 2.25, "e": None, "s": {"x": 3, "y": "Y", "z": 9}, "f": Decimal("1.25")}
@@ -148,7 +148,7 @@ def replaced_files(path: Path, kind: str) -> History:
     table.delete_partitions(["lima"])
     if kind == "merge_on_read":
         table.compact()
-    table.cluster(by="v")
+    table.maintenance.cluster(by="v")
     yield table
     table.upsert([{"id": "o2", "part": "rome", "ts": 5, "v": 77}, {"id": "1-5", "part": "oslo", "ts": 5, "v": 5}])
     table.delete([{"id": "1-6", "part": "oslo"}])

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
-    from hoodoo.table import Table, create, open
+    from hoodoo.table import Table, open
     from hoodoo.table.commit_hooks import CommitEvent, on_commit
+    from hoodoo.table.creating import create
     from hoodoo.table.results import WriteResult
     from hoodoo.timeline.columns.alterations import (
         AddColumn,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOMES = {
-    "create": "hoodoo.table",
+    "create": "hoodoo.table.creating",
     "ingest": "hoodoo.ingestion.new_job",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",

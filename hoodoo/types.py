@@ -41,6 +41,7 @@ from hoodoo.readers.verify import Report
 from hoodoo.table.altering import AlterResult
 from hoodoo.table.commit_hooks import CommitEvent, Hook
 from hoodoo.table.consumer import Consumer, ConsumerLag
+from hoodoo.table.given_schema import SchemaLike
 from hoodoo.table.inspecting import SchemaVersion
 from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.merging import Merge
@@ -49,7 +50,7 @@ from hoodoo.table.partitioning import PartitionBy
 from hoodoo.table.quarantine import Quarantine, Replayed
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
-from hoodoo.table.table import SchemaLike, Table
+from hoodoo.table.table import Table
 from hoodoo.timeline.applications import Application
 from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.properties.table_options import Options

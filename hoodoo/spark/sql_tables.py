@@ -19,8 +19,9 @@ from hoodoo.redact import printable
 from hoodoo.spark.sql_reading import frame_of
 from hoodoo.spark.sql_text import Node, Statement, refusal, unreadable
 from hoodoo.spark.sql_writes import Target
-from hoodoo.table import Table, create
+from hoodoo.table import Table
 from hoodoo.table import open as open_table
+from hoodoo.table.creating import create
 from hoodoo.timeline.columns.alterations import (
     AddColumn,
     Alteration,

@@ -1,0 +1,105 @@
+"""Conversion of the `schema` argument of `create` to a pyarrow schema."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import OptionError, SchemaError
+from hoodoo.nearest import listed
+from hoodoo.redact import printable
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | type | str] | ArrowLike"
+"""Columns of a table: a pyarrow or Spark schema, a dict of names and types such as {"id": int, "fare": "decimal(9,2)"},
+a string such as "id string, ts bigint", or rows that have the columns.
+"""
+_PYTHON_TYPES: dict[type, str] = {
+    int: "bigint",
+    float: "double",
+    str: "string",
+    bool: "boolean",
+    bytes: "binary",
+    dt.date: "date",
+    dt.datetime: "timestamp",
+    dt.time: "time",
+}
+"""Column types by Python type, for schemas such as {"id": int}."""
+
+
+def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
+    """Convert the `schema` argument of `create` to a pyarrow schema. Also return its sample rows, if it has any.
+
+    Args:
+        schema: The schema, or rows that have the columns.
+        key: The key columns. An index level of a pandas DataFrame with one of these names is a column, too.
+
+    Raises:
+        OptionError: `schema` does not describe columns.
+        SchemaError: A column contains only nulls or empty lists, so its type is unknown.
+        ColumnError: The rows cannot be read as columns.
+    """
+    from hoodoo.format.column_text import parse_columns
+    from hoodoo.format.known_types import known_type
+    from hoodoo.readers.output import Rows
+    from hoodoo.writers.batches.arrow_layouts import plain_type
+    from hoodoo.writers.batches.row_files import is_file_name, schema_in
+
+    if isinstance(schema, pa.Schema):
+        return schema, None
+    if type(schema).__module__.startswith("pyspark."):
+        from hoodoo.engine.spark_types import arrow_schema_of
+
+        found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # schema of a DataFrame, or a StructType
+        return found, None
+    if isinstance(schema, (str, os.PathLike)):
+        path = os.fspath(schema)
+        return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
+    if isinstance(schema, Mapping) and all(isinstance(kind, (str, type, pa.DataType)) for kind in schema.values()):
+        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
+    rows: Any = schema
+    unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # not read: the caller inserts its rows later
+    said = [key] if isinstance(key, str) else key if isinstance(key, (list, tuple)) else ()
+    index = dict.fromkeys(name for name in said if isinstance(name, str))
+    here = None if unread else to_arrow(rows, pa.schema([(name, pa.null()) for name in index]))
+    known: pa.Schema = rows.schema if here is None else here.schema
+    if not len(known):
+        raise OptionError(
+            f"schema must be a pyarrow or Spark schema, a dict of names and types such as {{'id': 'string'}}, "
+            f"or rows with the columns, got {printable(schema)}.",
+            option="schema",
+        )
+    for field in known:
+        if known_type(field.type) is None:
+            raise SchemaError(
+                f"Column {field.name!r} contains only nulls or empty lists, so its type is unknown. Give the "
+                "column a type, or pass a schema.",
+                column=field.name,
+            )
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known]), here
+
+
+def _kind(kind: pa.DataType | type | str, name: str) -> pa.DataType:
+    """Return the Arrow type of a type in a schema: an Arrow type, a name such as 'bigint', or a Python type."""
+    from hoodoo.format.column_text import parse_type
+
+    if isinstance(kind, type):
+        if kind not in _PYTHON_TYPES:
+            raise SchemaError(
+                f"Column {printable(name)}: {printable(kind.__name__)} is not a supported type: expected "
+                f"{listed(sorted(one.__name__ for one in _PYTHON_TYPES))}. Pass an Arrow type or a name such as "
+                "'decimal(18,2)' or 'list<string>'.",
+                column=printable(name),
+            )
+        return parse_type(_PYTHON_TYPES[kind], name)
+    return parse_type(kind, name) if isinstance(kind, str) else kind
+
+
+__all__ = ["SchemaLike", "columns_of"]

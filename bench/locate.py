@@ -66,7 +66,7 @@ def measure(store: LocalStore, samples: list[np.ndarray], partitions: int, keys:
     )
     codes = np.concatenate([of % partitions, rng.integers(0, partitions, wanted - len(old))]).astype(np.int32)
     order = rng.permutation(wanted)
-    asked = Keys.where_they_are(pa.nulls(wanted, pa.string()), hashes[order], names, codes[order])
+    asked = Keys.lookups_of_rows(pa.nulls(wanted, pa.string()), hashes[order], names, codes[order])
     before, cpu, wall = anonymous_mb(), time.process_time(), time.perf_counter()
     located = index_of(store).locate(found, asked)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

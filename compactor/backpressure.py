@@ -20,18 +20,18 @@ _MOST_S = 5.0
 HUNG = 2  # workers count as hung at this multiple of the bound
 
 
-def ease(context: Context, config: TableConfig, seq: int) -> float:
+def throttle(context: Context, config: TableConfig, seq: int) -> float:
     """Slow down a writer after its commit if compaction lags behind. Returns the seconds spent waiting.
 
     This waits, or compacts, if workers are alive and the commit logged to file groups with too many logs.
     """
-    from hoodoo.compactor.heartbeats import worker_lives
+    from hoodoo.compactor.heartbeats import worker_is_alive
 
     bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
     behind = _logs(context, context.timeline.history.known_head(), seq)
-    if behind < bound or not worker_lives(context.store, environment.now_ms(), config.options.worker_timeout_s):
+    if behind < bound or not worker_is_alive(context.store, environment.now_ms(), config.options.worker_timeout_s):
         return 0.0  # without a worker, compact_after_logs decides
     if behind >= HUNG * bound:
         _compact(context, bound, seq)

@@ -11,7 +11,7 @@ import logging
 
 from hoodoo.compactor.catalog_entries import OF_HUDI, OF_ICEBERG
 from hoodoo.compactor.service_log import failure
-from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
+from hoodoo.compactor.service_turn import Service, ServiceState, Turn, Work
 from hoodoo.errors import HoodooError
 from hoodoo.exports.results import ExportResult
 from hoodoo.redact import redact
@@ -85,7 +85,7 @@ def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
             _bring(turn, duty, part, whole)
 
 
-def _bring(turn: Turn, duty: Duty, part: str, anew: bool) -> None:
+def _bring(turn: Turn, duty: ServiceState, part: str, anew: bool) -> None:
     """Update a catalog entry, or fetch the response of a running update.
 
     A failure is logged, and starts the backoff of the entry.

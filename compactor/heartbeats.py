@@ -83,7 +83,7 @@ def problems(store: Store) -> list[ServiceProblem]:
     return sorted(found, key=lambda one: -one.at_ms)
 
 
-def stop_beating(store: Store, worker: str) -> None:
+def delete_heartbeat(store: Store, worker: str) -> None:
     """Delete the heartbeat of a worker that stops."""
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
 
@@ -107,7 +107,7 @@ def held(store: Store, instant: str, now_ms: int) -> bool:
     return at is not None and now_ms - at < PLAN_FRESH_S * 1000
 
 
-def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
+def worker_is_alive(store: Store, now_ms: int, timeout_s: float) -> bool:
     """Return whether any worker of this table has sent a heartbeat within the last `timeout_s` seconds."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from hoodoo.compactor.backpressure import ease
+from hoodoo.compactor.backpressure import throttle
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_turn import Service, Turn
 from hoodoo.redact import redact
@@ -31,7 +31,7 @@ def after_commit(context: Context, config: TableConfig, seq: int) -> float:
     _guarded("checkpoint", partial(_checkpoint, turn))
     for service in SERVICES.values():
         _guarded(service.name, partial(_serve, service, turn))
-    return _guarded("waiting for workers", partial(ease, context, config, seq)) or 0.0
+    return _guarded("waiting for workers", partial(throttle, context, config, seq)) or 0.0
 
 
 def _guarded(what: str, step: Callable[[], T]) -> T | None:
@@ -51,7 +51,7 @@ def _checkpoint(turn: Turn) -> None:
     history = turn.context.timeline.history
     if checkpoint.is_due(turn.view, history.checkpointed, turn.config.options.checkpoint_every):
         checkpoint.write(turn.context.store, turn.view)
-        history.stands_on(turn.view.seq)
+        history.record_checkpoint(turn.view.seq)
 
 
 __all__ = ["after_commit"]

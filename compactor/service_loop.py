@@ -21,7 +21,16 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import failure, say
-from hoodoo.compactor.service_turn import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
+from hoodoo.compactor.service_turn import (
+    LOOK_AGAIN_S,
+    Backoff,
+    Service,
+    ServiceState,
+    Turn,
+    Work,
+    WorkerSettings,
+    attempt_hint,
+)
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
@@ -94,11 +103,11 @@ class ServiceLoop:
         self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
         self.quiet = threading.Event()  # set when heartbeats have to stop
         self.backoff = Backoff(worker.poll_s)
-        self.duties = {name: Duty(name, worker) for name in SERVICES if name in worker.services}
+        self.duties = {name: ServiceState(name, worker) for name in SERVICES if name in worker.services}
         self.seen: tuple[Context, TableConfig] | None = None
         self._healed = (0, 0.0)  # head and time of the last complete check of the table
         self._store: Store | None = None
-        self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
+        self._beating = threading.Thread(target=self._renew_heartbeats, name=f"beat {table.path}", daemon=True)
         self._beat_s = BEAT_S
         self._idle_since = time.monotonic()
         self._problem: heartbeats.ServiceProblem | None = None  # error of the newest round
@@ -184,11 +193,11 @@ class ServiceLoop:
             self._hint(lambda store: heartbeats.tell(store, self.worker.name, found.values()))
             self._told = found
 
-    def _keep_beating(self) -> None:
+    def _renew_heartbeats(self) -> None:
         while not self.quiet.is_set():
             self._beat()
             self.quiet.wait(self._beat_s)
-        self._hint(lambda store: heartbeats.stop_beating(store, self.worker.name))
+        self._hint(lambda store: heartbeats.delete_heartbeat(store, self.worker.name))
 
     def _beat(self) -> None:
         """Send a heartbeat, and renew the hints for work that the worker is doing.
@@ -244,7 +253,7 @@ class ServiceLoop:
         duties = self.duties.items()
         return not any(self._is_due(SERVICES[name], duty, self._turn(context, config, duty)) for name, duty in duties)
 
-    def _turn(self, context: Context, config: TableConfig, duty: Duty) -> Turn:
+    def _turn(self, context: Context, config: TableConfig, duty: ServiceState) -> Turn:
         return Turn(
             context,
             config,
@@ -256,11 +265,11 @@ class ServiceLoop:
             time.monotonic() - self._idle_since,
         )
 
-    def _is_due(self, service: Service, duty: Duty, turn: Turn) -> bool:
+    def _is_due(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
         """Return whether a service should run now. A failed service is due as soon as its backoff is over."""
         return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
 
-    def _serve(self, service: Service, duty: Duty, turn: Turn) -> bool:
+    def _serve(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
         try:
             busy = service.run(turn)
         except Exception as problem:

@@ -39,7 +39,7 @@ class Service:
     Attributes:
         name: The name that the argument `services` of a worker accepts.
         due: Returns whether the service should run. It does not access the store, except to check for a live worker
-            (`Turn.a_worker_lives`).
+            (`Turn.any_worker_alive`).
         run: Runs the service for one turn. It returns True if more work may be left.
         spares_writers: True if a worker's heartbeat tells writers that the worker runs this service. A worker sends
             heartbeats only if it runs such a service, and stops them while such a service keeps failing. Writers that
@@ -117,7 +117,7 @@ class WorkerSettings(Protocol):
     entries: Mapping[str, CatalogEntries]
 
 
-class Duty:
+class ServiceState:
     """State of one service on one table, which a worker keeps between runs of the service.
 
     `parts` has the backoff of each part of the work that failed, by name. `problems` has the last error of each failing
@@ -212,7 +212,7 @@ class Turn:
     limits: Limits = NO_LIMITS
     stopped: Callable[[], bool] = never
     table: str = ""
-    duty: Duty | None = None
+    duty: ServiceState | None = None
     idle_s: float = 0.0
     began: float = field(default_factory=time.monotonic)
 
@@ -221,9 +221,9 @@ class Turn:
         """The current time, in ms since 1970."""
         return self.context.timeline.environment.now_ms()
 
-    def a_worker_lives(self) -> bool:
+    def any_worker_alive(self) -> bool:
         """Return whether any worker of this table has sent a recent heartbeat. Reads the store."""
-        return heartbeats.worker_lives(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
+        return heartbeats.worker_is_alive(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
         """Return whether at least `clean_every` commits have been made since commit number `commit`, so that cleaning
@@ -264,7 +264,7 @@ class Turn:
             if held:
                 attempt_hint(self.table, self.context.store, lambda store: store.delete(key))
 
-    def _take(self, duty: Duty, key: str) -> bool:
+    def _take(self, duty: ServiceState, key: str) -> bool:
         store, at = self.context.store, self.context.store.modified_ms(key)
         if at is None:
             try:

@@ -138,7 +138,7 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
         return report
     if report.lost and not accept_loss:
         raise _refusal(report)
-    report.kept_aside = tuple(_keep_aside(context.store, {damaged.file for damaged in report.places}))
+    report.kept_aside = tuple(_copy_damaged_files(context.store, {damaged.file for damaged in report.places}))
     report.instant = _replace(context, damaged)
     return report
 
@@ -257,12 +257,12 @@ class _GroupSalvage:
             if one.known is not None and not self._is_ordered(one.known):
                 keys = set(one.known[RECORD_KEY].to_pylist()) - (compacted if one.file.kind == BASE else set())
                 lost |= {key: lost.get(key, one) for key in keys}
-            lost |= {key: lost.get(key, one) for key in self._back_again(one)}
+            lost |= {key: lost.get(key, one) for key in self._reappearing_keys(one)}
         partition = self._group.partition
         named = [Loss(partition, key, key in kept, one.file.path) for key, one in sorted(lost.items())]
-        return named + [Loss(partition, None, False, *rest) for rest in self._nameless()]
+        return named + [Loss(partition, None, False, *rest) for rest in self._losses_without_keys()]
 
-    def _nameless(self) -> Iterator[tuple[str, int]]:
+    def _losses_without_keys(self) -> Iterator[tuple[str, int]]:
         """Yield the file and the number of lost rows for each damage with unreadable keys."""
         of_base = [one for one in self.damages if one.file.kind == BASE]
         keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
@@ -278,7 +278,7 @@ class _GroupSalvage:
             if missing > 0 or unknown_log or (one.deletes and not one.file.index):
                 yield one.file.path, max(0, missing)
 
-    def _back_again(self, one: Damage) -> list[str]:
+    def _reappearing_keys(self, one: Damage) -> list[str]:
         """Return the keys that come back, because the log file with their deletes is damaged. Its index entry names the
         keys.
         """
@@ -343,7 +343,7 @@ def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
     return changes.take(np.flatnonzero(there | ~changes.partial))
 
 
-def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
+def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
     """Copy damaged files to the folder `salvaged`, which services ignore, and yield the paths of the copies.
 
     Skips missing files.

@@ -129,7 +129,7 @@ def first_slot(history: History) -> int:
     return seq
 
 
-def goes_on_from(history: History, seq: int, instant: str) -> bool:
+def continues_from(history: History, seq: int, instant: str) -> bool:
     """Return whether a new export can continue from an earlier one, which ended at slot `seq` with the instant
     `instant`.
 

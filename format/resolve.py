@@ -38,7 +38,7 @@ class ColumnSource:
     problem: UnsupportedTable | None = None
 
     @property
-    def is_as_it_stands(self) -> bool:
+    def is_identical(self) -> bool:
         """True if the file has the column with the requested name, type and fields, so that nothing is converted."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
@@ -59,7 +59,7 @@ class Resolution:
         """Create the mapping for a data file. `gone` contains the names of its columns that are not requested."""
         self._gone = frozenset(gone)
         self.sources = {
-            name: source for name, source in (sources or {}).items() if source is None or not source.is_as_it_stands
+            name: source for name, source in (sources or {}).items() if source is None or not source.is_identical
         }
 
     @property
@@ -167,7 +167,7 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Column
             raise _unreadable(path, found.arrow, column.arrow)
         children = tuple(_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
         same = len(found.children) == len(children) and all(
-            child is not None and child.is_as_it_stands and child.name == there.name
+            child is not None and child.is_identical and child.name == there.name
             for child, there in zip(children, found.children, strict=True)
         )
         return ColumnSource(found.name, found.arrow, column, None if same else children)

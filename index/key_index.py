@@ -42,7 +42,7 @@ class Keys:
         return len(self.rows)
 
     @staticmethod
-    def where_they_are(
+    def lookups_of_rows(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
         """Create one lookup per record key, in the partition of its row: `partitions[codes[i]]` for the key
@@ -175,7 +175,7 @@ class KeyIndex(Protocol):
             keys: The lookups.
         """
 
-    def home_for_new(self, keys: Keys) -> Sequence[str] | None:
+    def required_group(self, keys: Keys) -> Sequence[str] | None:
         """Return the id of the file group that each of these new record keys must be written to.
 
         None means that the writer may choose any file group, so that it distributes new rows by file size.
@@ -229,7 +229,7 @@ class KeyIndex(Protocol):
         order.
         """
 
-    def holds_text(self, entry: str, texts: Collection[str]) -> bool:
+    def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
         """Return whether an index entry contains one of these keys as text. A purge must remove such an entry."""
 
 

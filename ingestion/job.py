@@ -26,11 +26,11 @@ from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.prefetch import Prefetch, PrefetchedBatch
 from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport, with_batch
-from hoodoo.ingestion.restarts import go_on_from, reset
+from hoodoo.ingestion.restarts import continue_from, reset
 from hoodoo.ingestion.scheduler import EachBatch, ScheduledJob, log, run
-from hoodoo.ingestion.stopping import signals_stop
+from hoodoo.ingestion.stopping import stop_on_signals
 from hoodoo.redact import printable
-from hoodoo.sources.source import Limits, Source, SourceLag, hudi_place
+from hoodoo.sources.source import Limits, Source, SourceLag, streamer_checkpoint
 from hoodoo.timeline.applications import Application
 from hoodoo.writers.batches.write_options import BadRowLimits
 
@@ -114,7 +114,7 @@ class Job:
             raise OptionError(
                 f"each_batch must be a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
             )
-        with signals_stop(self._stopped), metrics_of([self], metrics_port):
+        with stop_on_signals(self._stopped), metrics_of([self], metrics_port):
             run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
         return self.reported()
 
@@ -162,7 +162,7 @@ class Job:
             raise OptionError(f"start must be a string such as 'earliest', got {printable(start)}.", option="start")
         return reset(self.source, self.table, self.name, start, expect_number)
 
-    def go_on_from(self, other: str) -> Application:
+    def continue_from(self, other: str) -> Application:
         """Start this new job at the source position of another application, such as Apache Hudi's streamer.
 
         Args:
@@ -176,7 +176,7 @@ class Job:
             SourceLost: The position of the other application belongs to another source.
         """
         require_application(other)
-        return go_on_from(self.source, self.table, self.name, other)
+        return continue_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
         """Count the unread items of the source and the waiting quarantine rows, and update `lag` and `quarantined`.
@@ -252,7 +252,7 @@ class Job:
             self._writer.quarantine(at.next(position)).first_messages(found)
             raise found
         position = found.position or position
-        transaction = at.next(stored(self.table.handle.store, position), hudi_place(self.source, position))
+        transaction = at.next(stored(self.table.handle.store, position), streamer_checkpoint(self.source, position))
         if transaction.position == at.position:
             raise DataError(
                 f"{printable(self.source.name)} plans a part whose position is the one before it, so that it would be "

@@ -80,7 +80,7 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
         mode = MergeMode(unavailable=piece.unavailable)
         try:
             if len(piece.rows):
-                _made_whole(piece, table, config, mode)
+                _completed_changes(piece, table, config, mode)
         except DataError as problem:
             piece.refuse(dict.fromkeys(piece.waiting, problem.message))
         done = [at for at in piece.waiting if at not in piece.problems]
@@ -247,7 +247,7 @@ def _in_log_order(rows: pa.Table) -> pa.Table:
 
 
 # ---- rows
-def _made_whole(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
+def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
     """Complete the changes of a group to rows that the table accepts. Rows that it would reject are left out.
 
     Raises DataError.

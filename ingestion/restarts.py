@@ -11,7 +11,7 @@ from typing import Any
 from hoodoo.errors import CommitConflict, OptionError
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.redact import printable
-from hoodoo.sources.source import Source, hudi_place
+from hoodoo.sources.source import Source, streamer_checkpoint
 from hoodoo.table import Table
 from hoodoo.timeline.applications import Application
 from hoodoo.timeline.slots.streamed import HUDI_STREAMER
@@ -46,7 +46,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
     return _go_on(source, table, at, _of(source, "position_at")(whole(table.handle.store, start)))
 
 
-def go_on_from(source: Source, table: Table, name: str, other: str) -> Application:
+def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
     """Start a new ingestion job at the source position of another application, with a commit without rows.
 
     Args:
@@ -88,7 +88,7 @@ def _of(source: Source, method: str) -> Any:
 
 
 def _go_on(source: Source, table: Table, at: Application, position: str) -> Application:
-    transaction = at.next(stored(table.handle.store, position), hudi_place(source, position), overtake=True)
+    transaction = at.next(stored(table.handle.store, position), streamer_checkpoint(source, position), overtake=True)
     result = table.upsert([], transaction=transaction)
     if result.skipped:
         raise CommitConflict(
@@ -97,4 +97,4 @@ def _go_on(source: Source, table: Table, at: Application, position: str) -> Appl
     return table.inspect.application(at.name)
 
 
-__all__ = ["go_on_from", "reset"]
+__all__ = ["continue_from", "reset"]

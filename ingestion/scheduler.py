@@ -80,7 +80,7 @@ class ScheduledJob:
         try:
             batch = self.job.take(not self._once)
         except CommitConflict as problem:
-            self._lose(problem, began)
+            self._handle_lost_race(problem, began)
             return
         except (TryAgainError, StoreFull) as problem:  # an operator can free space without restarting the job
             self._fail(problem)
@@ -109,7 +109,7 @@ class ScheduledJob:
             except (TryAgainError, SourceLost):
                 self.job.lag = None  # the next request to the source raises the error
 
-    def _lose(self, problem: CommitConflict, began: float) -> None:
+    def _handle_lost_race(self, problem: CommitConflict, began: float) -> None:
         """Handle a batch that another process of the job committed first. A continuous job becomes a standby."""
         self._lost += 1
         self.job.count(lost_races=1)

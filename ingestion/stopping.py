@@ -22,7 +22,7 @@ _MAIN_THREAD_S = 1.0  # time for the main thread to end the process after the se
 
 
 @contextmanager
-def signals_stop(stopped: threading.Event) -> Iterator[None]:
+def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
     """Set the event `stopped` at the first SIGTERM or SIGINT. The second signal calls the previous handler.
 
     Outside the main thread, signals are not handled.
@@ -111,4 +111,4 @@ def _ended(code: int) -> None:
     os._exit(code)
 
 
-__all__ = ["GAVE_UP", "ended_within", "signals_stop"]
+__all__ = ["GAVE_UP", "ended_within", "stop_on_signals"]

@@ -15,7 +15,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.generated_columns import with_places
+from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 
 def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
@@ -52,7 +52,7 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     """
     if not len(rows):
         return rows
-    rows = with_places(rows, config).combine_chunks()
+    rows = with_missing_partitions(rows, config).combine_chunks()
     count, keys = len(rows), rows.select(config.key)
     names = [*dict.fromkeys((*config.key, *config.placing, *config.order_by))]
     stored = table.get(keys, columns=names)

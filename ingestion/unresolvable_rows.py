@@ -22,7 +22,7 @@ from hoodoo.sources.source import REPLAYABLE
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import row_bytes
-from hoodoo.writers.batches.generated_columns import with_places
+from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 _COMMITS = 30
 """Number of recent commits that are searched for earlier versions of deleted rows."""
@@ -50,7 +50,7 @@ def unresolvable(
     if not masks:
         return np.empty(0, np.int64), np.empty(0, bool), REPLAYABLE.empty_table()
     names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
-    keys = with_places(rows, config).select(names).combine_chunks()
+    keys = with_missing_partitions(rows, config).select(names).combine_chunks()
     lacking = np.logical_or.reduce(list(masks.values()))
     stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
     codes = key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))

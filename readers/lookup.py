@@ -63,7 +63,7 @@ def look_up_in(
         texts: The record keys.
         hashes: uint64[n], the hashes of the record keys.
     """
-    if group.base and slices.lies_over_rows(group):
+    if group.base and slices.has_row_positions(group):
         rows = index.rows(group.base.file, texts, hashes)
         if rows is not None:
             return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))

@@ -27,7 +27,7 @@ from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
 from hoodoo.sources.debezium_kept import EventContext, event_bytes
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages, Unwrapping
-from hoodoo.sources.debezium_schemas import Said, kind_of, said_in
+from hoodoo.sources.debezium_schemas import ConnectColumn, kind_of, said_in
 from hoodoo.sources.debezium_units import assumed, with_units
 from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
@@ -164,7 +164,7 @@ class DebeziumDecoder:
         return kept
 
     @cached_property
-    def _assumed(self) -> Mapping[str, Said]:
+    def _assumed(self) -> Mapping[str, ConnectColumn]:
         """Column descriptions for times whose unit the user has set. Raises ColumnError for an unsuitable column."""
         return assumed(self.units, self.columns, self.unknown)
 
@@ -173,7 +173,9 @@ class DebeziumDecoder:
         return None
 
     # ---- rows
-    def _rows(self, events: Events, said: Mapping[str, Said], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+    def _rows(
+        self, events: Events, said: Mapping[str, ConnectColumn], bad: BadMessages
+    ) -> Iterator[tuple[pa.Table, list[int]]]:
         """Convert decoded events to rows to upsert or delete, and the number of each row's message."""
         said = with_units(said, self._assumed)
         ops = events.op
@@ -202,7 +204,7 @@ class DebeziumDecoder:
         if len(rows):
             yield table, [events.of.numbers[at] for at in rows.tolist()]
 
-    def _learn(self, said: Mapping[str, Said]) -> None:
+    def _learn(self, said: Mapping[str, ConnectColumn]) -> None:
         """Add the columns of an event's schema that the table does not have, if such columns are requested."""
         if self.unknown:
             for name, one in said.items():
@@ -210,7 +212,11 @@ class DebeziumDecoder:
                     self._reader.learn(name, kind)
 
     def _values(
-        self, columns: Mapping[str, pa.Array], said: Mapping[str, Said], keep: np.ndarray, bad_rows: dict[int, str]
+        self,
+        columns: Mapping[str, pa.Array],
+        said: Mapping[str, ConnectColumn],
+        keep: np.ndarray,
+        bad_rows: dict[int, str],
     ) -> dict[str, pa.Array]:
         """Convert event values to the column types of the table.
 
@@ -313,7 +319,7 @@ class DebeziumDecoder:
 
     # ---- partitions
     def _placed(
-        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, Said]
+        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, ConnectColumn]
     ) -> np.ndarray:
         """Fill the partition columns of deletes. Returns the indexes of updates that move a row to another partition.
 
@@ -348,7 +354,7 @@ class DebeziumDecoder:
         return np.flatnonzero(moved)
 
     def _leaves(
-        self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, Said]
+        self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, ConnectColumn]
     ) -> np.ndarray:
         """Return a mask of the updates at the indexes `at` that move their row to another partition, by one column."""
         made = [one for one in self._made if one.column == name]
@@ -389,7 +395,7 @@ class DebeziumDecoder:
         return found
 
     def _with_moves(
-        self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, Said]
+        self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, ConnectColumn]
     ) -> tuple[pa.Table, np.ndarray]:
         """Add a delete in the former partition before each row that moved to another partition.
 

@@ -22,7 +22,7 @@ from hoodoo.sources.debezium import DebeziumDecoder
 from hoodoo.sources.debezium_events import SOURCE, Events, is_none
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages
-from hoodoo.sources.debezium_schemas import DECIMAL, Said
+from hoodoo.sources.debezium_schemas import DECIMAL, ConnectColumn
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
@@ -231,18 +231,20 @@ def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
 
 
 # ---- column descriptions from schemas
-def _said_of_fields(node: Any) -> dict[str, Said]:
+def _said_of_fields(node: Any) -> dict[str, ConnectColumn]:
     """Extract the column descriptions from the Avro schema of a row."""
     return {field["name"]: _said(field["type"]) for field in _single(node)["fields"]}
 
 
-def _said(node: Any) -> Said:
+def _said(node: Any) -> ConnectColumn:
     node = _single(node)
     kind, meaning = node["type"], node.get("connect.name") or _MEANINGS.get(node.get("said"), "")
     if node.get("logicalType") == "decimal":
         meaning = DECIMAL
     items = _said(node["items"]) if kind == "array" else None
-    return Said(_TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0), items)
+    return ConnectColumn(
+        _TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0), items
+    )
 
 
 def _single(node: Any) -> dict[str, Any]:

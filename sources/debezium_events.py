@@ -157,11 +157,11 @@ class EventReader:
             return None
         after = table["after"].combine_chunks()
         there = after.is_valid().to_numpy(zero_copy_only=False)
-        unsaid = self._never_said(images, text)
+        unsaid = self._columns_in_no_event(images, text)
         lacking = self._lacking(some, text, images, unsaid, there)
         for name in unsaid:
             del images[name]
-        self._look_for_others(some)
+        self._record_unknown_columns(some)
         try:
             for image in (images, before):
                 image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
@@ -200,7 +200,7 @@ class EventReader:
                     found[name] = mask
         return found
 
-    def _look_for_others(self, some: Messages) -> None:
+    def _record_unknown_columns(self, some: Messages) -> None:
         """Record the event columns that the table does not have, because Arrow's reader ignores them silently.
 
         A schema names all columns. Without a schema, every hundredth event and the last one are inspected.
@@ -218,7 +218,7 @@ class EventReader:
                 continue
             self.left_out.update(name for name in after if name not in self.known)
 
-    def _never_said(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
+    def _columns_in_no_event(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
         """Return the table columns whose names occur in no event. Arrow fills them with nulls."""
         empty = [name for name, values in images.items() if values.null_count == len(values)]
         return [

@@ -40,7 +40,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 @dataclass(frozen=True)
-class Said:
+class ConnectColumn:
     """Description of a column in the schema of a Kafka Connect message: its type, meaning and scale.
 
     Attributes:
@@ -53,10 +53,10 @@ class Said:
     type: str
     meaning: str = ""
     scale: int = 0
-    items: Said | None = None
+    items: ConnectColumn | None = None
 
 
-def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
+def said_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
     """Extract the column descriptions from the schema of a Kafka Connect message.
 
     Args:
@@ -75,13 +75,13 @@ def said_in(schema: Any, image: str = "") -> Mapping[str, Said] | None:
         return None
 
 
-def _said(node: Any) -> Said:
+def _said(node: Any) -> ConnectColumn:
     scale = int((node.get("parameters") or {}).get("scale", 0))
     items = _said(node["items"]) if node["type"] == "array" and isinstance(node.get("items"), dict) else None
-    return Said(node["type"], node.get("name") or "", scale, items)
+    return ConnectColumn(node["type"], node.get("name") or "", scale, items)
 
 
-def kind_of(said: Said) -> pa.DataType | None:
+def kind_of(said: ConnectColumn) -> pa.DataType | None:
     """Return the column type for a new table column, from its description in a Kafka Connect schema.
 
     Args:
@@ -100,4 +100,4 @@ def kind_of(said: Said) -> pa.DataType | None:
     return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
 
 
-__all__ = ["DECIMAL", "UNITS", "Said", "kind_of", "said_in"]
+__all__ = ["DECIMAL", "UNITS", "ConnectColumn", "kind_of", "said_in"]

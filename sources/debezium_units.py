@@ -9,7 +9,7 @@ import pyarrow as pa
 from hoodoo.arguments import EVERY_COLUMN
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
-from hoodoo.sources.debezium_schemas import UNITS, Said
+from hoodoo.sources.debezium_schemas import UNITS, ConnectColumn
 
 TIME_UNITS = {
     "ms": "io.debezium.time.Timestamp",
@@ -18,7 +18,7 @@ TIME_UNITS = {
 }
 
 
-def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, Said]:
+def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, ConnectColumn]:
     """Create column descriptions for the time columns of a table whose unit the user has set.
 
     Args:
@@ -32,7 +32,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
     Raises:
         ColumnError: A column with a unit is not in the table, or is neither a time nor a timestamp without a zone.
     """
-    found = dict[str, Said]()
+    found = dict[str, ConnectColumn]()
     for field in columns:
         unit = units.get(field.name, units.get(EVERY_COLUMN))
         if unit is not None and (one := _said(field.type, TIME_UNITS[unit])) is not None:
@@ -49,20 +49,20 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
     return found
 
 
-def with_units(said: Mapping[str, Said], units: Mapping[str, Said]) -> Mapping[str, Said]:
+def with_units(said: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
     """Add the units that the user has set to the column descriptions of a schema. A unit in the schema wins."""
     return {**said, **{name: one for name, one in units.items() if not _says_unit(said.get(name))}} if units else said
 
 
-def _said(kind: pa.DataType, meaning: str) -> Said | None:
+def _said(kind: pa.DataType, meaning: str) -> ConnectColumn | None:
     if pa.types.is_list(kind):
         items = _said(kind.value_type, meaning)
-        return None if items is None else Said("array", items=items)
+        return None if items is None else ConnectColumn("array", items=items)
     is_time = pa.types.is_time(kind) or pa.types.is_timestamp(kind) and kind.tz is None
-    return Said("int64", meaning) if is_time else None
+    return ConnectColumn("int64", meaning) if is_time else None
 
 
-def _says_unit(said: Said | None) -> bool:
+def _says_unit(said: ConnectColumn | None) -> bool:
     return said is not None and (said.meaning in UNITS or _says_unit(said.items))
 
 

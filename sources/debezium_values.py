@@ -7,8 +7,9 @@ converts single values to the encoding type.
 Avro values have their own types, which include numbers that represent times. Values that JSON encodes differently
 (decimals, bytes, numbers of another size) are converted if the value stays the same.
 
-The schema in a message defines the meaning of a column (`Said`). Without a schema, a time is in microseconds if no
-other unit is possible. A decimal is then a string, because in bytes, 12345 with scale 2 and with scale 4 look the same.
+The schema in a message defines the meaning of a column (`ConnectColumn`). Without a schema, a time is in microseconds
+if no other unit is possible. A decimal is then a string, because in bytes, 12345 with scale 2 and with scale 4 look the
+same.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
-from hoodoo.sources.debezium_schemas import DECIMAL, UNITS, Said
+from hoodoo.sources.debezium_schemas import DECIMAL, UNITS, ConnectColumn
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 SCALED = pa.struct([("scale", pa.int32()), ("value", pa.string())])
@@ -86,7 +87,7 @@ def spelt(kind: pa.DataType) -> pa.DataType | None:
 
 
 # ---- a column
-def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     """Convert encoded values of a change event to the type of the table's column.
 
     Args:
@@ -138,7 +139,7 @@ def meant(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
     return values.cast(kind)
 
 
-def _of_its_type(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+def _of_its_type(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     """Convert Avro values to the type of the table's column, or to the type of its JSON encoding.
 
     Raises ArrowInvalid if the conversion would change the value, such as from a number to a string.
@@ -185,7 +186,7 @@ def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Ar
     return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
 
 
-def _lists(values: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+def _lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     kind = field.type
     inner = meant(values.flatten(), pa.field(field.name, kind.value_type), said.items if said else None)
     counts = pc.fill_null(pc.list_value_length(values), 0)
@@ -261,7 +262,7 @@ def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.replace_with_mask(finite, endless, ends).cast(kind, safe=False)
 
 
-def _decimals(texts: pa.Array, field: pa.Field, said: Said | None) -> pa.Array:
+def _decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     if said is not None and said.meaning == DECIMAL and said.type == "bytes":
         texts = pa.array([None if text is None else _unscaled(text, said.scale) for text in texts.to_pylist()])
         return texts.cast(pa.string()).cast(field.type)
@@ -380,7 +381,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     raise ValueError(f"{printable(value)} is not a valid {kind}")
 
 
-def unfit(values: pa.Array, field: pa.Field, said: Said | None) -> Sequence[tuple[int, str]]:
+def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequence[tuple[int, str]]:
     """Find the values that cannot be converted to the type of a table column, and the reasons.
 
     Args:

@@ -329,7 +329,7 @@ def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
     return OptionError(f"{name} of hoodoo.sources.{kind} must be {wanted}, got {text}.", option=name, answer=kind)
 
 
-def hudi_place(source: Source, position: str) -> str:
+def streamer_checkpoint(source: Source, position: str) -> str:
     """Convert a position to a checkpoint of Apache Hudi's streamer, unless the checkpoint is too long for a commit.
 
     Args:

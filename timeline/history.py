@@ -103,7 +103,7 @@ class History:
                 self._keep(slot, sha(data))
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
-    def stands_on(self, seq: int) -> None:
+    def record_checkpoint(self, seq: int) -> None:
         """Record that a checkpoint of slot `seq` exists. A large head is reloaded from it to free memory.
 
         The head is only reloaded if `seq` is its slot. It then no longer holds the partitions that earlier slots

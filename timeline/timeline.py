@@ -23,7 +23,7 @@ from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.external_history import CompletedInstant, unfinished_adoptions, unknown_plans
 from hoodoo.timeline.hudi.hudi_lock import hudi_lock
-from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_published
+from hoodoo.timeline.hudi.publish import NOTHING, Publisher, RolledBackExternally, was_published
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
@@ -225,14 +225,14 @@ class TableTimeline:
         if (
             config.options.hudi_writers
             and config.metadata_partitions
-            and self.publisher.owes(state.view.seq, state.names)
+            and self.publisher.has_unpublished(state.view.seq, state.names)
         ):
             # its metadata table and the properties are Hudi's too, which changes them under its lock
             shared = hudi_lock(self.store, self.environment, config.options.commit_timeout_s)
         try:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)
-        except TakenBack as gone:
+        except RolledBackExternally as gone:
             if not any(found.action == RESTORE for found in state.external):
                 undo(self.history, gone.slot)
                 return False  # but a restore, which the next write adopts as a whole
@@ -312,7 +312,7 @@ class TableTimeline:
         def once() -> Slot:
             with self.attempt(ROLLBACK) as attempt:
                 # the target may have completed before this rollback began, so check all slots newer than the target
-                attempt.judge_since(self.history.newest_before(ms_of_instant(instant)))
+                attempt.detect_conflicts_since(self.history.newest_before(ms_of_instant(instant)))
                 return attempt.complete(draft)
 
         return Retry(spent=f"Instant {instant} is still pending. Try again.").run(self.environment, once)

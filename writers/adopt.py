@@ -28,7 +28,7 @@ from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import external_history
 from hoodoo.timeline.hudi.external_columns import ExternalColumns
-from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, SoFar
+from hoodoo.timeline.hudi.external_history import CompletedInstant, ExistingSlots, ExternalHistory
 from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
@@ -366,7 +366,7 @@ class Adopter:
         """Create the slot that records the Hudi instant `found` as the next commit after `view`."""
         record = found.record(self.store)
         return external_history.slot_of(
-            self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
+            self.store, view.table, view.seq + 1, view.completed_at, found, record, ExistingSlots(self.history)
         )
 
     # ---- plans and restores

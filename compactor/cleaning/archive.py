@@ -80,7 +80,7 @@ def archive(
     result = ArchiveResult()
     try:
         view = timeline.heal().view
-        bound = metadata_table.not_compacted_from(timeline.store) if config.metadata_partitions else None
+        bound = metadata_table.oldest_needed_instant(timeline.store) if config.metadata_partitions else None
         result.instants = _archive_instants(
             timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants, bound
         )

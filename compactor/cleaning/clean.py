@@ -107,7 +107,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
             return None if waits else draft_of(newest, oldest, held, forgets)
 
         slot = attempt.complete(draft)
-    if timeline.publisher.owes(slot.seq):
+    if timeline.publisher.has_unpublished(slot.seq):
         return CleanResult(oldest, instant=slot.instant, why=_NOT_DELETED)
     sizes = {entry.path: entry.size for entry in doomed}
     return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)

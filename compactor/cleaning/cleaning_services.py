@@ -6,7 +6,7 @@ expired partitions in an ordinary commit, and it removes the orphan files of dea
 
 from __future__ import annotations
 
-from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
+from hoodoo.compactor.service_turn import Service, ServiceState, Turn, Work
 
 _HOUR_S = 3600.0  # interval of sweeps, and of cleaning and archiving of a table without writes
 _EXPIRE_EVERY_S = 600.0
@@ -25,11 +25,11 @@ def clean_due(turn: Turn) -> bool:
     return _expires(turn, duty) or duty.is_time(_SWEEP, _HOUR_S) or _cleans(turn, duty)
 
 
-def _expires(turn: Turn, duty: Duty) -> bool:
+def _expires(turn: Turn, duty: ServiceState) -> bool:
     return turn.config.options.partition_ttl_hours is not None and duty.is_time(_EXPIRE)
 
 
-def _cleans(turn: Turn, duty: Duty) -> bool:
+def _cleans(turn: Turn, duty: ServiceState) -> bool:
     wanted = turn.has_passed(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
     return wanted and duty.changed(turn.view)
 
@@ -59,7 +59,7 @@ def run_clean(turn: Turn) -> bool:
     return bool(result.files)
 
 
-def _expire(turn: Turn, duty: Duty) -> None:
+def _expire(turn: Turn, duty: ServiceState) -> None:
     from hoodoo.compactor.cleaning import retention
 
     hours = turn.config.options.partition_ttl_hours
@@ -70,7 +70,7 @@ def _expire(turn: Turn, duty: Duty) -> None:
         turn.tell("expired", instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
 
 
-def _sweep(turn: Turn, duty: Duty) -> None:
+def _sweep(turn: Turn, duty: ServiceState) -> None:
     from hoodoo.compactor.cleaning.sweep import sweep
 
     swept = sweep(turn.context.timeline, _ORPHAN_HOURS)

@@ -199,7 +199,7 @@ class KeySearch:
             partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
             if partition in texts and not key.endswith(".deleted"):
                 try:
-                    if index_of(self.store).holds_text(key, texts[partition]):
+                    if index_of(self.store).contains_key_text(key, texts[partition]):
                         found.add(key)
                 except CorruptTable:
                     continue

@@ -174,7 +174,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     dropped: list[str] = []
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
-        dropped[:] = outlived(context.timeline, view, hours)
+        dropped[:] = expired_partitions(context.timeline, view, hours)
         groups = list(view.groups(dropped))
         if not groups:
             return None
@@ -189,7 +189,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     return (Expired(tuple(dropped), result.deleted, result.instant) if result.instant else Expired()), result
 
 
-def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
+def expired_partitions(timeline: TableTimeline, view: View, hours: float) -> list[str]:
     """Return the partitions that have received no rows for `hours`, sorted by path."""
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
     old = [

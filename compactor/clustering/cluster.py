@@ -192,7 +192,7 @@ class _ClusterCall:
             made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, done in zip(begun, made, strict=True):
                 if isinstance(done, CorruptTable):
-                    if attempt.still_stands():  # otherwise a writer replaced the files, and cleaning deleted them
+                    if attempt.inputs_unchanged():  # otherwise a writer replaced the files, and cleaning deleted them
                         self._damaged.append(done)
                 elif slot := attempt.complete(done):
                     completed += 1
@@ -256,7 +256,7 @@ class _UnitAttempt:
         attempt.register(task.leftovers)
         return task
 
-    def still_stands(self) -> bool:
+    def inputs_unchanged(self) -> bool:
         """Return whether the base files that the unit read are still the current ones of their file groups."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
@@ -276,7 +276,7 @@ class _UnitAttempt:
             log.info("clustering instant %s yields: %s", self._transaction.instant, problem)
             return None
         except CorruptTable:
-            if self.still_stands() and self._is_pending():
+            if self.inputs_unchanged() and self._is_pending():
                 raise
             return None  # cleaning deleted a replaced input file, or a rollback deleted the unit's new files
 

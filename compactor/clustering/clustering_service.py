@@ -19,7 +19,7 @@ def due(turn: Turn) -> bool:
     if turn.duty:
         return turn.duty.changed(turn.view)
     every = turn.config.options.clean_every
-    return bool(every) and turn.view.commits % (every or 1) == 0 and not turn.a_worker_lives()
+    return bool(every) and turn.view.commits % (every or 1) == 0 and not turn.any_worker_alive()
 
 
 def run(turn: Turn) -> bool:

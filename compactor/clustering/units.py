@@ -135,13 +135,13 @@ def sorting(
         if _sum(groups) > most:
             unsorted = {group.file_id for group in loose}
             groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
-        for part in _neighbours(groups, config, by[0], most):
+        for part in _parts_by_minimum(groups, config, by[0], most):
             outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
             found.append(Unit(partition, tuple(part), outputs, tuple(by), order))
     return found
 
 
-def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
+def _parts_by_minimum(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
     """Divide file groups into parts of at most `most` bytes (or one file group), ordered by the minimum of `column`."""
     parts: list[list[FileGroup]] = []
     total = 0

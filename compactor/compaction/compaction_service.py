@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hoodoo.compactor.service_log import failure
-from hoodoo.compactor.service_turn import Backoff, Duty, Service, Turn, Work
+from hoodoo.compactor.service_turn import Backoff, Service, ServiceState, Turn, Work
 from hoodoo.timeline.views.view import FileGroup, Plan, View
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def due(turn: Turn) -> bool:
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
-    return bool(limit and _overdue(turn.view, limit)) and not turn.a_worker_lives()
+    return bool(limit and _overdue(turn.view, limit)) and not turn.any_worker_alive()
 
 
 def run(turn: Turn) -> bool:
@@ -40,7 +40,7 @@ def run(turn: Turn) -> bool:
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
 
 
-def postponed(duty: Duty | None) -> dict[str, Backoff]:
+def postponed(duty: ServiceState | None) -> dict[str, Backoff]:
     """Return the compaction plans that failed and that the worker retries later: the backoff of each plan, by
     instant.
     """
@@ -79,7 +79,7 @@ def _in_order(view: View) -> list[Plan]:
 
 
 # ---- of a worker: plans
-def _run_open(turn: Turn, duty: Duty) -> bool:
+def _run_open(turn: Turn, duty: ServiceState) -> bool:
     for instant in set(postponed(duty)) - set(turn.view.plans):
         duty.succeeded(_PLAN + instant)
     for plan in _in_order(turn.view):
@@ -90,7 +90,7 @@ def _run_open(turn: Turn, duty: Duty) -> bool:
     return False
 
 
-def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
+def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
     """Run a compaction plan, unless another worker is running it. Returns False if the plan was skipped or failed."""
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import plan_hint
@@ -124,7 +124,7 @@ def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
 
 
 # ---- of a worker: file groups that are due
-def _compact_due(turn: Turn, duty: Duty) -> bool:
+def _compact_due(turn: Turn, duty: ServiceState) -> bool:
     from hoodoo.compactor.compaction import log_compaction, plans
     from hoodoo.compactor.compaction.triggers import Triggers
     from hoodoo.compactor.compaction.triggers import due as due_groups
@@ -151,7 +151,9 @@ def _compact_due(turn: Turn, duty: Duty) -> bool:
     return merged or plan is not None
 
 
-def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
+def _merge_light(
+    turn: Turn, duty: ServiceState, light: Callable[[View], list[FileGroup]]
+) -> tuple[bool, Exception | None]:
     """Merge the logs of file groups whose compaction would be too expensive. Returns whether any were merged, and the
     error.
 

@@ -184,7 +184,7 @@ class GroupMerge:
         """
         if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
             return None
-        by_row = slices.lies_over_rows(self.group)
+        by_row = slices.has_row_positions(self.group)
         if self._held is None and (parts := list(self._log_parts(self.config.stored_schema, by_row))):
             (self._held,) = self.config.merge_policy.one_per_key(parts)
         return self._held

@@ -140,7 +140,7 @@ class HudiRegistration:
             config, view = seen
             found = metastore.find(name)
             if not found:
-                if metastore.create(name, _not_yet_up_to_date(_entry(config, view, location, suffix))):
+                if metastore.create(name, _without_newest_commit(_entry(config, view, location, suffix))):
                     change = "registered"
                 found = metastore.find(name)
             if found:
@@ -218,7 +218,7 @@ def _place(location: str) -> str:
     return _SCHEME.sub("", location).rstrip("/")
 
 
-def _not_yet_up_to_date(entry: WantedEntry) -> WantedEntry:
+def _without_newest_commit(entry: WantedEntry) -> WantedEntry:
     """Return a new entry without the newest commit in its parameters, because it does not have partitions yet."""
     return replace(
         entry,

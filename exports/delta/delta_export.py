@@ -19,8 +19,8 @@ from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     BaseChanges,
     Step,
+    continues_from,
     first_slot,
-    goes_on_from,
     live,
     require_no_partition,
     steps,
@@ -92,11 +92,11 @@ class _Exporter:
             self.store.delete(NEWEST_CHECKPOINT)
         if was.version >= 0 and not self.rebuild:
             _require_ours(was, self.history.known_head().table)
-            goes_on = goes_on_from(self.history, was.slot, was.instant)
+            goes_on = continues_from(self.history, was.slot, was.instant)
             # another exporter has exported newer slots, or slots that are now archived
             if was.slot > until or not goes_on:
                 until = self.history.head().seq
-                goes_on = goes_on_from(self.history, was.slot, was.instant)
+                goes_on = continues_from(self.history, was.slot, was.instant)
         head = self.history.state(until)
         state = was
         if self.overlays:

@@ -20,8 +20,8 @@ from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     NOTHING,
     BaseChanges,
+    continues_from,
     first_slot,
-    goes_on_from,
     live,
     require_no_partition,
     steps,
@@ -152,7 +152,7 @@ class _Exporter:
         After a move of the table it cannot, since Iceberg paths are absolute.
         """
         instant = was["properties"].get(documents.INSTANT, "")
-        return was.get("location") == self.location and goes_on_from(self.history, self._at(was), instant)
+        return was.get("location") == self.location and continues_from(self.history, self._at(was), instant)
 
     def _ours(self, version: int, was: Any) -> Json:
         """Return the existing metadata if an export of this table wrote it. Raises ForeignExport otherwise."""

@@ -28,7 +28,7 @@ from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
 from hoodoo.ingestion.scheduler import Running, ScheduledJob, log
 from hoodoo.ingestion.scheduler import run as take_turns
-from hoodoo.ingestion.stopping import ended_within, signals_stop
+from hoodoo.ingestion.stopping import ended_within, stop_on_signals
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
 from hoodoo.sources.kafka import FORMATS, OF_REGISTRIES
@@ -74,7 +74,7 @@ def run(
         out.document(asdict(jobs[0].reset(given.reset, given.expect_number)), "reset")
         return 0
     if given.other is not None:
-        jobs[0].go_on_from(given.other)
+        jobs[0].continue_from(given.other)
     stopped, failed = threading.Event(), dict[str, int]()
     logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
 
@@ -84,7 +84,7 @@ def run(
 
     with (
         ended_within(given.stop_seconds),
-        signals_stop(stopped),
+        stop_on_signals(stopped),
         metrics_of(jobs, given.metrics_port),
         out.counting() as count,
     ):

@@ -147,7 +147,7 @@ class Flights:
                 if len(rows):
                     yield Feed(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
 
-    def never_left(self) -> pa.Table:
+    def not_departed(self) -> pa.Table:
         """Return the keys of the flights that never departed."""
         return self._messages("scheduled", ~self.left).select(KEY)
 

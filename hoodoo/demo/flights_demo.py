@@ -38,7 +38,7 @@ _TIMELINE_SHOWN = 12
 
 
 @dataclass
-class Story:
+class DemoReport:
     """Report of a demo run: its writes, compactions and checks, which `--json` prints."""
 
     path: str
@@ -56,7 +56,7 @@ class Story:
     seconds: float = 0.0
 
 
-def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> Story:
+def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> DemoReport:
     """Run the demo, print its progress, and return a report. Its `checks` show whether the results are correct.
 
     Args:
@@ -155,9 +155,9 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 class _Demo:
     def __init__(self, path: str, engine: DemoEngine, flights: Flights, expected: Expectation, to: Console) -> None:
         self.engine, self.flights, self.expected, self.to = engine, flights, expected, to
-        self.story = Story(path, engine.name, len(flights))
+        self.story = DemoReport(path, engine.name, len(flights))
 
-    def run(self) -> Story:
+    def run(self) -> DemoReport:
         self.title(f"{len(self.flights):,} flights from New York in 2013, on {self.engine.name}")
         self.table = hoodoo.create(
             self.story.path, SCHEMA, key=KEY, partition_by="month", order_by="updated_at", name=NAME
@@ -212,7 +212,7 @@ class _Demo:
         self.note(what, len(rows), time.monotonic() - began)
 
     def delete(self) -> None:
-        keys, began = self.flights.never_left(), time.monotonic()
+        keys, began = self.flights.not_departed(), time.monotonic()
         self.last = self.table.delete(self.engine.frame(keys))
         self.story.deleted = len(keys)
         self.note("delete flights that never left", len(keys), time.monotonic() - began)
@@ -359,7 +359,7 @@ def _same(found: Groups, wanted: Groups) -> bool:
     )
 
 
-def _farewell(story: Story, to: Console) -> None:
+def _farewell(story: DemoReport, to: Console) -> None:
     fine = all(story.checks.values())
     to.print()
     verdict = f"{len(story.checks)} checks hold" if fine else "SOME CHECKS FAILED"

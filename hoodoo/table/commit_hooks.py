@@ -151,7 +151,7 @@ class _Posted:
     def __call__(self, event: CommitEvent) -> None:
         import urllib.request  # slow import, and few hooks are URLs
 
-        class Stays(urllib.request.HTTPRedirectHandler):
+        class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
             """Redirect handler that follows no redirects, because the redirected request would be a GET without the
             event.
             """
@@ -161,7 +161,9 @@ class _Posted:
 
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url, json.dumps(asdict(event)).encode(), headers, method="POST")
-        with urllib.request.build_opener(Stays).open(request, timeout=_TIMEOUT_S):  # raises on an error status
+        with urllib.request.build_opener(NoRedirectHandler).open(
+            request, timeout=_TIMEOUT_S
+        ):  # raises on an error status
             pass
 
 

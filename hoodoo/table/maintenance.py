@@ -348,7 +348,7 @@ class Maintenance:
         """
         from hoodoo.compactor.cleaning import purge as purging
         from hoodoo.readers.spark_names import by_table_names
-        from hoodoo.table.quarantine.purge import purge_beside
+        from hoodoo.table.quarantine.purge import purge_quarantine
         from hoodoo.timeline.properties import metadata_properties
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
@@ -366,7 +366,7 @@ class Maintenance:
 
         def unblocked() -> None:
             metadata_properties.remove_metadata_table(self._handle.store, self._handle.environment.now_ms())
-            beside.append(purge_beside(cast("QuarantinedTable", self._table), batch, hours))
+            beside.append(purge_quarantine(cast("QuarantinedTable", self._table), batch, hours))
 
         report = purging.purge(context, state, batch, hours, unblocked)
         return report.with_quarantine(*beside[0])

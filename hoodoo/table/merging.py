@@ -41,7 +41,7 @@ _ALL = "all"
 
 
 @dataclass(frozen=True)
-class _Said:
+class _UncheckedClause:
     """Merge clause with the unchecked arguments of its caller.
 
     Attributes:
@@ -78,7 +78,7 @@ class Merge:
             handle: The table.
             source: The rows to merge into the table.
         """
-        self._handle, self._source, self._said = handle, source, list[_Said]()
+        self._handle, self._source, self._said = handle, source, list[_UncheckedClause]()
 
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
@@ -271,7 +271,7 @@ class Merge:
         if where is not None and not isinstance(where, str):
             raise OptionError(f"where must be an SQL condition as a string, got {printable(where)}.", option="where")
         known: Any = values
-        self._said.append(_Said(kind, known, where, call))
+        self._said.append(_UncheckedClause(kind, known, where, call))
         return self
 
 
@@ -282,7 +282,7 @@ def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
     return source_rows(rows, config)
 
 
-def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
+def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
     said = replace(
         said, values=config.name_mapping.expressions(said.values), where=config.name_mapping.text(said.where)
     )
@@ -310,7 +310,9 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
     return Clause(said.kind, condition, given)
 
 
-def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.datetime) -> Mapping[str, object]:
+def _without_fixed(
+    said: _UncheckedClause, config: TableConfig, seen: pa.Schema, now: dt.datetime
+) -> Mapping[str, object]:
     """Return the new values of a merge clause, without key and partition columns, which cannot change.
 
     Raises:

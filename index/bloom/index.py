@@ -109,7 +109,7 @@ class BloomIndex:
         filter_ = self._entries.front(group.base.file.index).filter if filtered else None
         return np.arange(len(wanted)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, wanted))
 
-    def home_for_new(self, keys: Keys) -> None:
+    def required_group(self, keys: Keys) -> None:
         """Return None, because a new key may go to any file group of its partition."""
 
     # ---- entries
@@ -181,7 +181,7 @@ class BloomIndex:
                 mask |= self.holds(log.file.index, hashes)
         return mask
 
-    def holds_text(self, entry: str, texts: Collection[str]) -> bool:
+    def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
         """Return whether the least or the greatest key of an index entry is in `texts`. It contains no other keys as
         text.
         """

@@ -35,7 +35,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import Slot
-from hoodoo.timeline.views.pages import that_differ
+from hoodoo.timeline.views.pages import differing_partitions
 from hoodoo.timeline.views.view import FileGroup, View, apply
 
 _WINDOW = 32  # with versions='all': number of slots whose changes are sorted together
@@ -412,7 +412,7 @@ def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
 
 def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
     """Yield each partition whose files differ between two views, with the pairs of file groups to compare."""
-    for partition in that_differ(before.partitions, after.partitions):
+    for partition in differing_partitions(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if steps := pair_up(list(old.values()), list(new.values())):
             yield partition, steps

@@ -135,7 +135,7 @@ def _of_tree(tree: Predicate) -> Filter:
 
 
 def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
-    if from_arrow.goes_by_number(where):
+    if from_arrow.uses_column_index(where):
         raise PredicateError(
             "The expression refers to a column by its index. Use its name instead: "
             f"pyarrow.compute.field(name), with one of {', '.join(schema.names)}.",

@@ -90,7 +90,7 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
     return True
 
 
-def goes_by_number(expression: pc.Expression) -> bool:
+def uses_column_index(expression: pc.Expression) -> bool:
     """Return whether an Arrow expression may refer to a column by its index instead of its name.
 
     Such an index is wrong as soon as a read leaves out columns.
@@ -292,4 +292,4 @@ def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
     return float(value) if pa.types.is_floating(kind) else value
 
 
-__all__ = ["columns_of", "comparison", "goes_by_number", "one_of", "starting_with", "tree_of"]
+__all__ = ["columns_of", "comparison", "uses_column_index", "one_of", "starting_with", "tree_of"]

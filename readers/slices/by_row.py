@@ -29,7 +29,7 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
     Args:
         store: The store of the table.
         config: The configuration of the table.
-        group: The file group of the slice, for which `slices.lies_over_rows` must be true.
+        group: The file group of the slice, for which `slices.has_row_positions` must be true.
         wanted: The columns to return.
         rows: int64[n], positions in the base file, ascending and without duplicates.
 
@@ -64,7 +64,7 @@ def changed_in_logs(
     """
     if not before.base or not after.base or before.base.file.path != after.base.file.path:
         return None
-    if not slices.lies_over_rows(before) or not slices.lies_over_rows(after):
+    if not slices.has_row_positions(before) or not slices.has_row_positions(after):
         return None
     known, now = (slices.logs_in_order(group) for group in (before, after))
     paths = {file.path for file in known} ^ {file.path for file in now}
@@ -86,7 +86,7 @@ def logged_rows(
     Args:
         store: The store of the table.
         config: The configuration of the table.
-        group: The file group of the slice, for which `slices.lies_over_rows` must be true.
+        group: The file group of the slice, for which `slices.has_row_positions` must be true.
         wanted: The columns to return.
         chosen: Returns a mask for logged rows. The rows have the wanted columns. A column that the log does not set is
             null.

@@ -201,7 +201,7 @@ class SliceTask(Task):
         """
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
-        if any(log.file.partial for log in self.group.logs) and slices.lies_over_rows(self.group):
+        if any(log.file.partial for log in self.group.logs) and slices.has_row_positions(self.group):
             return logged_rows(
                 self.store,
                 config,

@@ -380,7 +380,7 @@ def read_slice(
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
-    if keys is None and lies_over_rows(group):
+    if keys is None and has_row_positions(group):
         return _read_by_row(store, config, group, wanted, verified, may_match)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
@@ -396,7 +396,7 @@ def read_slice(
     return config.merge_policy.applied(base, logs).select(wanted.names)
 
 
-def lies_over_rows(group: FileGroup) -> bool:
+def has_row_positions(group: FileGroup) -> bool:
     """Return whether all logs of a file group record the positions of the base file rows that they change.
 
     This is so if the slots record the same row order digest for the base file and the logs.

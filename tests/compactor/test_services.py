@@ -109,7 +109,7 @@ def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(t
     for number in range(5):
         result = table.upsert(rows(("a", 10 + number)))
     assert result.lag.log_files_max == 5
-    heartbeats.stop_beating(table.handle.store, "w1")
+    heartbeats.delete_heartbeat(table.handle.store, "w1")
     assert table.upsert(rows(("a", 99))).lag.log_files_max == 0
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 99}]
 

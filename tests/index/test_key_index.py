@@ -78,7 +78,7 @@ class World:
     def located(self, asked: list[tuple[str, str]]) -> Located:
         texts = [key for _, key in asked]
         codes = np.array([PARTITIONS.index(partition) for partition, _ in asked], np.int32)
-        keys = Keys.where_they_are(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
+        keys = Keys.lookups_of_rows(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
         return self.index.locate(self.groups, keys)
 
 
@@ -148,8 +148,8 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     in_rows = index.keys_of_rows()
     in_rows.add(pa.array(["anna", "mia", "zoe"]))
     entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
-    assert index.holds_text(entry, {"zoe"}) and index.holds_text(entry, {"anna", "x"})
-    assert not index.holds_text(entry, {"mia"})  # its hash alone is there
+    assert index.contains_key_text(entry, {"zoe"}) and index.contains_key_text(entry, {"anna", "x"})
+    assert not index.contains_key_text(entry, {"mia"})  # its hash alone is there
 
 
 def test_a_missing_entry_is_named() -> None:
@@ -159,8 +159,8 @@ def test_a_missing_entry_is_named() -> None:
 
 
 def test_new_keys_may_go_to_any_file_group() -> None:
-    keys = Keys.where_they_are(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
-    assert index_of(MemoryStore()).home_for_new(keys) is None
+    keys = Keys.lookups_of_rows(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
+    assert index_of(MemoryStore()).required_group(keys) is None
 
 
 def test_an_index_travels_to_another_process_without_what_it_remembers(tmp_path: Path) -> None:

@@ -132,14 +132,14 @@ def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo
     hoodoo.ingest(source, table, name="old").run()
     (landing / "new.jsonl").write_text('{"id": 7, "v": "y"}\n')
     job = hoodoo.ingest(source, table, name="new")
-    assert job.go_on_from("old").version == 0
+    assert job.continue_from("old").version == 0
     assert job.run().rows == 1
     with pytest.raises(OptionError, match="has its own position"):
-        job.go_on_from("old")
+        job.continue_from("old")
     with pytest.raises(OptionError, match="No commit contains a position of 'nobody'"):
-        hoodoo.ingest(source, table, name="third").go_on_from("nobody")
+        hoodoo.ingest(source, table, name="third").continue_from("nobody")
     with pytest.raises(SourceLost):
-        hoodoo.ingest(TableChanges(hoodoo.create(f"{table.path}-other", COLUMNS, key="id")), table).go_on_from("old")
+        hoodoo.ingest(TableChanges(hoodoo.create(f"{table.path}-other", COLUMNS, key="id")), table).continue_from("old")
 
 
 def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(
@@ -151,7 +151,7 @@ def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(
     table.upsert([{"id": 100, "v": ""}])
     streamer_commits(path, str(min(times) - 1))
     job = hoodoo.ingest(source, hoodoo.open(path), name="job")
-    job.go_on_from("hudi-streamer")
+    job.continue_from("hudi-streamer")
     assert job.run().rows == 3
     for wrong in ("soon", "12x"):
         with pytest.raises(OptionError, match="expected a time in ms"):

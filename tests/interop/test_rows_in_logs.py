@@ -74,7 +74,7 @@ def group(table: hoodoo.Table) -> Any:
 
 
 def over_rows_of_the_base(table: hoodoo.Table) -> None:
-    assert slices.lies_over_rows(group(table)), "all logs of the slice name rows of its base"
+    assert slices.has_row_positions(group(table)), "all logs of the slice name rows of its base"
 
 
 @kinds
@@ -127,7 +127,7 @@ def test_logs_over_an_older_base_beside_logs_over_the_newest_are_read_alike(
     assert plan is not None
     table.upsert(batch(range(41, 71, 2), 20, 1000.0))
     plans.run(context, plan)
-    assert not slices.lies_over_rows(group(table))
+    assert not slices.has_row_positions(group(table))
     assert plain(hudi_rows(tmp_path / "t")) == ours(table)
     table.upsert(batch(range(42, 72, 3), 30, 2000.0))
     assert plain(hudi_rows(tmp_path / "t")) == ours(table)

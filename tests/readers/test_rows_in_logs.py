@@ -52,7 +52,7 @@ def found(table: hoodoo.Table, where: str | None) -> list[dict[str, Any]]:
 
 
 def by_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(slices, "lies_over_rows", lambda group: False)
+    patch.setattr(slices, "has_row_positions", lambda group: False)
 
 
 @pytest.mark.both
@@ -128,7 +128,7 @@ def test_a_log_with_a_record_whose_key_is_not_in_the_base_names_no_rows(
     """A key that shares its hash with another is taken for that one and logged; it has no row there."""
     table = make(tmp_path / "t", "avro", "ts")
     table.upsert(batch([1, 2], 6, random.Random(1)))
-    assert slices.lies_over_rows(group(table))
+    assert slices.has_row_positions(group(table))
     index = type(table.handle.index)
     rows = index.rows
 
@@ -140,7 +140,7 @@ def test_a_log_with_a_record_whose_key_is_not_in_the_base_names_no_rows(
     monkeypatch.setattr(index, "rows", one_unknown)
     table.upsert(batch([3, 4], 7, random.Random(1)))
     log = group(table).logs[-1].file
-    assert not log.order and not slices.lies_over_rows(group(table))
+    assert not log.order and not slices.has_row_positions(group(table))
     assert set(block.base_instants(table.handle.store.get(log.path))) == {""}
 
 
@@ -163,7 +163,7 @@ def test_rows_over_logs_of_older_columns_are_read_with_and_without_their_keys(tm
     table = make(tmp_path / "t", "avro", "ts")
     table.upsert(batch([1, 2], 6, random.Random(1)))
     table.alter.add_column("later", pa.int64())
-    assert slices.lies_over_rows(group(table))
+    assert slices.has_row_positions(group(table))
     assert table.scan(columns=["later"]).to_arrow()["later"].null_count == 1000
     keyed = table.scan(columns=["_hoodie_record_key", "later"], meta=True).to_arrow()
     assert keyed["_hoodie_record_key"].null_count == 0 and len(keyed) == 1000

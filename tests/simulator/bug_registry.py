@@ -13,7 +13,7 @@ from simulation import Scene
 
 MOST_SEEDS = 4_000
 Patch = Callable[[Any, str, Any], None]
-Story = Callable[[Path], None]
+DemoReport = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Bug:
     dropped: str
     plant: Callable[[Patch], None]
     scene: Scene | None = None
-    story: Story | None = None
+    story: DemoReport | None = None
 
     @property
     def seed(self) -> int:
@@ -43,7 +43,7 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    rule: str, dropped: str, scene: Scene | None = None, story: Story | None = None
+    rule: str, dropped: str, scene: Scene | None = None, story: DemoReport | None = None
 ) -> Callable[[Callable[[Patch], None]], None]:
     def register(plant: Callable[[Patch], None]) -> None:
         name = plant.__name__.replace("_", "-")

@@ -84,7 +84,7 @@ def timeout_is_failure(patch: Patch) -> None:
 
 @bug("H12, complete 3", "a slot that lands in the place of an archived one counts")
 def late_slot_counts(patch: Patch) -> None:
-    patch(Transaction, "_came_too_late", lambda self, slot, deadline: False)
+    patch(Transaction, "_was_archived", lambda self, slot, deadline: False)
 
 
 @bug(
@@ -93,7 +93,7 @@ def late_slot_counts(patch: Patch) -> None:
     story=not_to_hear_whether_a_stored_slot_counts_is_no_failure,
 )
 def no_watermark_is_failure(patch: Patch) -> None:
-    patch(Transaction, "_came_too_late", lambda self, slot, deadline: slot.seq <= watermark.deleted_up_to(self.store))
+    patch(Transaction, "_was_archived", lambda self, slot, deadline: slot.seq <= watermark.deleted_up_to(self.store))
 
 
 @bug("complete 3", "an attempt whose slot may exist deletes its files when it gives up")

@@ -42,7 +42,7 @@ def rows_of_an_older_base(patch: Patch) -> None:
     def any_order(group: FileGroup) -> bool:
         return bool(group.base and group.base.file.order) and all(log.file.order for log in group.logs)
 
-    patch(slices, "lies_over_rows", any_order)
+    patch(slices, "has_row_positions", any_order)
 
 
 @bug("rows: deletes shift", "a base that lost rows keeps the numbers of those behind them")

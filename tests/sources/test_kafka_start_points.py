@@ -147,7 +147,7 @@ def test_a_job_goes_on_from_a_stream_on_spark_and_back(cluster: str, put: Any, t
     source = Kafka(cluster, "spark")
     assert source.to_spark("") == "earliest" and source.to_spark(said) == '{"spark":{"0":3,"1":0,"2":0,"3":0}}'
     job = hoodoo.ingest(source, table, name="orders")
-    job.go_on_from("stream")
+    job.continue_from("stream")
     assert job.run().rows == 2 and table.scan().count() == 5
     assert source.to_spark(job.position()) == '{"spark":{"0":5,"1":0,"2":0,"3":0}}'
 

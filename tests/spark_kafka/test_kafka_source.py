@@ -96,7 +96,7 @@ def test_a_job_goes_on_where_a_stream_has_read_to_and_a_stream_where_a_job_has(
     put(kafka, topic, range(150, 200))
     source = Kafka(kafka.address, topic)
     job = hoodoo.ingest(source, table, name="job")
-    job.go_on_from("stream")
+    job.continue_from("stream")
     assert job.run().rows == 50
     put(kafka, topic, range(200, 230))
     begin = source.to_spark(job.position())

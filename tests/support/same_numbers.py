@@ -132,13 +132,13 @@ def _nearest(number: Fraction, kind: pa.DataType) -> float | None:
     first = float(number)
     if kind.bit_width == 64:
         return first
-    around = [float(value) for value in _neighbours(np.float32(first)) if np.isfinite(value)]
+    around = [float(value) for value in _parts_by_minimum(np.float32(first)) if np.isfinite(value)]
     least = min(abs(Fraction(value) - number) for value in around)
     nearest = [value for value in around if abs(Fraction(value) - number) == least]
     return min(nearest, key=lambda value: int(np.float32(value).view(np.uint32)) & 1)
 
 
-def _neighbours(value: np.float32) -> Iterator[np.float32]:
+def _parts_by_minimum(value: np.float32) -> Iterator[np.float32]:
     yield value
     yield np.nextafter(value, np.float32(np.inf))
     yield np.nextafter(value, np.float32(-np.inf))

@@ -15,7 +15,7 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.timeline.hudi.external_columns import ExternalColumns
-from hoodoo.timeline.hudi.internal_schema import by_ids, ids_by_path, numbered_by_hudi
+from hoodoo.timeline.hudi.internal_schema import by_ids, hudi_column_ids, ids_by_path
 from hoodoo.timeline.slots.slot import DataFile, Slot
 from hoodoo.timeline.views.view import View, apply
 
@@ -90,10 +90,10 @@ def test_ids_stand_by_the_path_of_each_column_and_meta_columns_have_none() -> No
 
 def test_hudi_numbers_a_table_to_the_bottom_of_one_column_before_the_next() -> None:
     """Ours are numbered level by level; taken for Hudi's, the field of the map would have been another column."""
-    theirs = {number for _, number in numbered_by_hudi(TableSchema.first(CREATED))}
+    theirs = {number for _, number in hudi_column_ids(TableSchema.first(CREATED))}
     assert theirs == set(range(5, 17))
     schema = TableSchema.first(CREATED)
-    pairs = dict(numbered_by_hudi(schema))
+    pairs = dict(hudi_column_ids(schema))
     named = {schema.parent_and_name[own][1]: number for own, number in pairs.items()}
     assert [named[name] for name in ("x", "y", "v")] == [12, 13, 16]
 

@@ -91,7 +91,7 @@ def test_a_writer_whose_requests_take_half_a_second_commits_beside_one_that_comm
 @pytest.mark.deep
 def test_without_pleas_such_a_writer_starves(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the world of the test above is one in which turn requests are needed."""
-    monkeypatch.setattr(turn_request.Fairness, "give_way", lambda self, state, look: state)
+    monkeypatch.setattr(turn_request.Fairness, "wait_for_requests", lambda self, state, look: state)
     world = world_with_a_table()
     one = slow(world)
     race(world, one, fast(world), until=lambda: bool(one.ended_s))

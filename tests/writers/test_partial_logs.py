@@ -245,7 +245,7 @@ def test_any_grouping_of_logs_gives_one_answer(
     """Random columns of random rows, updates, whole rows and deletes; services in between, or not."""
     rng = random.Random(seed)
     if not by_row:
-        monkeypatch.setattr(slices, "lies_over_rows", lambda group: False)
+        monkeypatch.setattr(slices, "has_row_positions", lambda group: False)
     how = {"log_format": rng.choice(["avro", "parquet"]), "row_group_rows": 64, "checkpoint_every": 3}
     served, alone = made(tmp_path / "served", **how), made(tmp_path / "alone", **how)
     model, snapshots, planned = found(served), dict[str, dict[int, Row]](), False

@@ -142,7 +142,7 @@ class Remainder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
 
-    def home_for_new(self, keys: Keys) -> list[str]:
+    def required_group(self, keys: Keys) -> list[str]:
         partitions = [keys.partitions[code] for code in keys.codes]
         hashes = keys.hashes[keys.rows].tolist()
         return [f"{value % 3}-{name[-1]}" for value, name in zip(hashes, partitions, strict=True)]

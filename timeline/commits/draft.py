@@ -26,7 +26,7 @@ class SlotDraft(SlotBody):
     place: str = ""
 
 
-def with_place(slot: Slot, view: View, said: str) -> Slot:
+def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
     """Store in a slot the checkpoint at which Apache Hudi's streamer can continue, if the slot changes rows.
 
     The checkpoint depends only on earlier slots and `said`, so that every process that publishes the slot writes the

@@ -36,12 +36,19 @@ from hoodoo.format.names import ms_of_instant
 from hoodoo.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline.commits.conflicts import conflict, under_plan
-from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_place
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_hudi_checkpoint
 from hoodoo.timeline.commits.turn_request import Fairness, TurnRequest
 from hoodoo.timeline.environment import Deferred, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.hudi_lock import Heartbeat, hudi_lock
-from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, taken_back
+from hoodoo.timeline.hudi.publish import (
+    NOTHING,
+    SLOW_WRITE_MS,
+    Publisher,
+    RolledBackExternally,
+    remove_markers,
+    taken_back,
+)
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
@@ -110,7 +117,7 @@ class Transaction:
         """Record the names of data files before they are written, so that a failed attempt can delete them."""
         self._files += files
 
-    def judge_since(self, seq: int) -> None:
+    def detect_conflicts_since(self, seq: int) -> None:
         """Start conflict detection after slot `seq` instead of after the slot that the attempt started from."""
         self._checked = seq
 
@@ -170,7 +177,7 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._put(slot, deadline):
-            late = Deferred(lambda: self._came_too_late(slot, deadline))
+            late = Deferred(lambda: self._was_archived(slot, deadline))
             stands = Deferred(lambda: self._known_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._turn_request.withdraw])
             if late.result:
@@ -179,7 +186,7 @@ class Transaction:
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
         archived = Deferred(lambda: watermark.deleted_up_to(self.store))
-        self.timeline.history.together([archived, self._turn_request.lost_a_race])
+        self.timeline.history.together([archived, self._turn_request.record_lost_race])
         self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
 
@@ -191,10 +198,10 @@ class Transaction:
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
             self._gave_way = True
-            return self.timeline.fairness.give_way(state, self.timeline.look)
+            return self.timeline.fairness.wait_for_requests(state, self.timeline.look)
         return state
 
-    def _came_too_late(self, slot: Slot, deadline: float) -> bool:
+    def _was_archived(self, slot: Slot, deadline: float) -> bool:
         """Return whether the slot was written with the number of an already archived slot, and delete it in that case.
 
         No reader sees such a slot.
@@ -347,7 +354,7 @@ class Transaction:
             columns_before=self.config.columns.to_json() if draft.columns and not view.schemas else {},
             **body,
         )
-        return with_place(slot, view, draft.place)
+        return with_hudi_checkpoint(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
         """Write the slot if its number is free. Returns False if another writer has written a slot with this number.
@@ -417,7 +424,7 @@ class Transaction:
                 self.timeline.publisher.publish_through(slot.seq, self._seen, new=slot.seq, stands=self._stands)
                 self._stop_beating()
                 break
-            except TakenBack as gone:
+            except RolledBackExternally as gone:
                 if gone.slot.seq != slot.seq:
                     log.warning(
                         "slot %d is committed; another engine rolled back instant %s before it",

@@ -32,7 +32,7 @@ class TurnRequest:
         self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
-    def lost_a_race(self) -> None:
+    def record_lost_race(self) -> None:
         """Record that another writer took the next slot first. After every third time, write a turn request.
 
         The request is only written once the races have lasted for 2 seconds. No request is written in stores where
@@ -64,7 +64,7 @@ class Fairness:
         self.store, self.environment = store, environment
         self._paused = False
 
-    def give_way(self, state: TableState, look: Callable[[], TableState]) -> TableState:
+    def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
         """Pause if a slower writer has a turn request, and return the current state of the table.
 
         The pause ends when no turn request is left, after at most 3 s. Of two consecutive attempts at most one pauses.

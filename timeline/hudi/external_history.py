@@ -363,7 +363,9 @@ class Overlay(History):
                         instant=one.time,
                     )
                 record = one.record(self.store)
-                slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
+                slot = slot_of(
+                    self.store, view.table, view.seq + 1, view.completed_at, one, record, ExistingSlots(self)
+                )
                 slot = places.told(columns.told(slot, record), record)
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
@@ -389,7 +391,7 @@ class Overlay(History):
 
 
 @dataclass(frozen=True)
-class SoFar:
+class ExistingSlots:
     """Implementation of `Before` that searches the existing slots of a table."""
 
     history: History

@@ -72,7 +72,7 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
     found by its name. All other columns are new. `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi
     numbered the columns in their order.
     """
-    ours = {theirs: own for own, theirs in before.hudi or numbered_by_hudi(before)}
+    ours = {theirs: own for own, theirs in before.hudi or hudi_column_ids(before)}
     by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
 
     def find(path: Path, around: int) -> Column | None:
@@ -95,7 +95,7 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
         yield from _own_ids(column.children, path)
 
 
-def numbered_by_hudi(schema: TableSchema) -> tuple[tuple[int, int], ...]:
+def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
     """Return the column ids that Hudi assigns to a schema for the first time, as pairs of hoodoo's id and Hudi's id.
 
     Hudi numbers the columns of one level in order, then those inside the first column down to the bottom, and so on.
@@ -112,4 +112,4 @@ def numbered_by_hudi(schema: TableSchema) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-__all__ = ["Path", "by_ids", "ids_by_path", "numbered_by_hudi", "with_ids"]
+__all__ = ["Path", "by_ids", "ids_by_path", "hudi_column_ids", "with_ids"]

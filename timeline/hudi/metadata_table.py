@@ -199,7 +199,7 @@ def _key(instant: Instant) -> str:
     return _ROOT + instant.key
 
 
-def not_compacted_from(store: Store) -> str:
+def oldest_needed_instant(store: Store) -> str:
     """Return the oldest instant that Hudi's metadata table still needs in the timeline. Later instants are needed, too.
 
     Their files may be listed only in a log of the metadata table. Readers ignore a log whose instant is not in the

@@ -45,7 +45,7 @@ def final_key(slot: Slot) -> str:
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
 
-class TakenBack(Exception):
+class RolledBackExternally(Exception):
     """Internal exception: another engine rolled back a slot's instant before the slot was published."""
 
     def __init__(self, slot: Slot) -> None:
@@ -91,7 +91,7 @@ class Publisher:
             names: Names of files that exist in Hudi's timeline, to save requests.
 
         Raises:
-            TakenBack: Another engine rolled back one of the slots.
+            RolledBackExternally: Another engine rolled back one of the slots.
         """
         # the store was restored from a backup, so the remembered state is invalid
         if self._backup_restores != self.history.backup_restores:
@@ -103,7 +103,7 @@ class Publisher:
             self._publish(self.history.slot(number), config, stands and first + 1 == new)
         self.published = max(self.published, seq)
 
-    def owes(self, seq: int, names: Collection[str] = ()) -> bool:
+    def has_unpublished(self, seq: int, names: Collection[str] = ()) -> bool:
         """Return whether slot `seq` or an earlier slot is not published in Hudi's timeline yet.
 
         `names` are names of files that exist in Hudi's timeline, to save requests.
@@ -131,7 +131,7 @@ class Publisher:
             if not stands and taken_back(self.store, slot):
                 if self._is_published(slot):
                     return  # a helper published it long ago, and it is archived now
-                raise TakenBack(slot)
+                raise RolledBackExternally(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             before = (
                 self.history.state(slot.seq - 1)

@@ -156,7 +156,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
     return found
 
 
-def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
+def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
     """Yield the partitions whose file groups may differ between two views, ascending. Equal pages are not decoded."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
@@ -211,4 +211,4 @@ class PagedFiles(Sequence[Superseded]):
         return hash(tuple(self))
 
 
-__all__ = ["PagedFiles", "PagedPartitions", "Pages", "Partitions", "that_differ", "with_changes"]
+__all__ = ["PagedFiles", "PagedPartitions", "Pages", "Partitions", "differing_partitions", "with_changes"]

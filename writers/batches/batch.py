@@ -105,7 +105,7 @@ class Batch:
     @property
     def keys(self) -> Keys:
         """The record keys, hashes and partitions of the rows, as input for an index lookup."""
-        return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
+        return Keys.lookups_of_rows(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
     def identities(self) -> pa.Array:

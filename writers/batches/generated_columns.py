@@ -69,7 +69,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
     return found
 
 
-def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
+def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Add the missing generated partition columns to `rows`, and leave all other columns unchanged."""
     for made, one in to_make(rows.schema.names, config).items():
         column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
@@ -144,4 +144,4 @@ def _shown(value: pa.Scalar) -> object:
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 
-__all__ = ["to_check", "to_make", "with_generated", "with_places", "wrongly_placed"]
+__all__ = ["to_check", "to_make", "with_generated", "with_missing_partitions", "wrongly_placed"]

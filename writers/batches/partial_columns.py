@@ -100,7 +100,7 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
     return config if len(kept) == len(columns.columns) else config.with_columns(replace(columns, columns=kept))
 
 
-def taking_nulls(config: TableConfig) -> TableConfig:
+def with_nullable_columns(config: TableConfig) -> TableConfig:
     """Return a copy of the table's configuration that allows null in all columns."""
     columns = config.columns
     loose = tuple(replace(column, required=False) for column in columns.columns)
@@ -127,7 +127,7 @@ def asked(
         config = narrowed(config, schema.names)
         checks = tuple(check for check in checks if check.columns <= set(config.schema.names))
     if not options.mode.replaces_rows:  # the merged rows are validated instead of the input rows
-        config, checks = taking_nulls(config), ()
+        config, checks = with_nullable_columns(config), ()
     return config, checks
 
 

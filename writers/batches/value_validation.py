@@ -49,7 +49,7 @@ def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
     if cleared is not None and _holds(cleared):
         return cleared
     row = _first_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)))
-    path, why = _culprit(column.slice(row, 1), name)
+    path, why = _innermost_invalid(column.slice(row, 1), name)
     shown = "" if name in key else f" (key {printable({part: data[part][row].as_py() for part in key})})"
     raise ColumnError(f"Column {path!r}, row {row}{shown}: {why}", column=path, row=row)
 
@@ -294,7 +294,7 @@ def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
     return low
 
 
-def _culprit(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
+def _innermost_invalid(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
     """Return the dotted path of the innermost invalid value in a row, and the reason why it is invalid."""
     cleared = _cleared(row)
     if cleared is None:

@@ -52,7 +52,7 @@ class Clause:
     by_order: bool = False
 
 
-def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
+def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
     """Return for each row the index of the first merge clause whose condition is true, or -1 if none is."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):

@@ -24,7 +24,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.batches.batch import require_values
-from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_that_means
+from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_true_clause
 from hoodoo.writers.merging.merge_routing import MergeRules
 from hoodoo.writers.stored_rows import deletes_of
 
@@ -105,10 +105,10 @@ class GroupMerge:
                 return replace(upserts(stored.slice(0, 0)), mistaken=True)
             pairs, partner = stored.filter(meets), take(met.rows, source.drop_null().to_numpy())
             matched = self.rules.of_kind(Kind.MATCHED)
-            found += self._carried_out(matched, pairs, both(partner, self._target(pairs)))
+            found += self._apply_clauses(matched, pairs, both(partner, self._target(pairs)))
         if by_source:
             others = stored.filter(pc.invert(meets))
-            found += self._carried_out(by_source, others, both(None, self._target(others)))
+            found += self._apply_clauses(by_source, others, both(None, self._target(others)))
         updates = [part for part in found if not part.delete.any()]
         as_stored = frozenset(self._config.schema.names).intersection(*(part.as_stored for part in updates))
         new = self.new() if self.new else upserts(stored.slice(0, 0).select(self._names))
@@ -146,9 +146,9 @@ class GroupMerge:
     def _target(self, stored: pa.Table) -> pa.Table:
         return stored.select(self._columns)
 
-    def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
+    def _apply_clauses(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
         """Apply the merge clauses to stored rows, and return the changes. seen: the columns for expressions."""
-        chosen, found = first_that_means(clauses, seen), []
+        chosen, found = first_true_clause(clauses, seen), []
         for number, clause in enumerate(clauses):
             mine = np.flatnonzero(chosen == number)
             if not len(mine):

@@ -135,14 +135,14 @@ class _RowsInMemory:
         return BatchRows(self.inserts).sample(new, count)
 
     def met(self, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], MatchedRows]:
-        return _MetInMemory(self.source, np.concatenate([part.source[part.start : part.stop] for part in parts]))
+        return _MatchedInMemory(self.source, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
         return BatchRows(self.inserts).load(mode, parts)
 
 
 @dataclass(frozen=True)
-class _MetInMemory:
+class _MatchedInMemory:
     """Function that selects the matching source rows when the task of a file group runs, which saves memory."""
 
     source: MergeSource

@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch, prepare
 from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
-from hoodoo.writers.merging.clauses import Clause, Kind, both, first_that_means
+from hoodoo.writers.merging.clauses import Clause, Kind, both, first_true_clause
 from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk
@@ -141,7 +141,7 @@ def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[
     """
     clauses, config, keys = rules.of_kind(Kind.NOT_MATCHED), rules.config, source.keys
     seen = both(take(source.rows, fresh), None)
-    chosen = first_that_means(clauses, seen)
+    chosen = first_true_clause(clauses, seen)
     found, positions = [], []
     for index, clause in enumerate(clauses):
         mine = np.flatnonzero(chosen == index)

@@ -17,7 +17,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import plain_type
 from hoodoo.writers.batches.batch import Batch, first_keys, prepare
 from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.generated_columns import with_places
+from hoodoo.writers.batches.generated_columns import with_missing_partitions
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
@@ -92,7 +92,7 @@ def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
 
 def _repeated_keys(rows: pa.Table, config: TableConfig) -> list[str]:
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
-    counted = with_places(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
+    counted = with_missing_partitions(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
     return first_keys(twice)

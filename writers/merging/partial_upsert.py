@@ -218,10 +218,10 @@ def rules_of(
     whole = {name: _NewColumn(name, mode, config.key) for name in given}
     others = [column for column in config.columns.columns if column.name not in {*fixed, *given}]
     defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in others}
-    stays = _Stays() if deletes else None
+    stays = _IsUpsert() if deletes else None
     clauses = []
     if anew:
-        clauses.append(Clause(Kind.MATCHED, _Stays(anew=True), NewValues(config, whole | defaults), True))
+        clauses.append(Clause(Kind.MATCHED, _IsUpsert(anew=True), NewValues(config, whole | defaults), True))
     if mode.custom is not None:
         clauses.append(Clause(Kind.MATCHED, stays, NewValues(config, {}, merging=mode.custom), True))
     else:
@@ -299,7 +299,7 @@ class _NewColumn:
 
 
 @dataclass(frozen=True)
-class _Stays:
+class _IsUpsert:
     """Condition that selects the inserts and updates of a batch, and not its deletes.
 
     With `anew`, a row must also follow a delete of its key.

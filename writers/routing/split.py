@@ -44,7 +44,7 @@ def split(
 def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
     """Divide the new rows of a batch into chunks by partition, and by file group if the index requires one."""
     keys = batch.keys
-    homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
+    homes = index.required_group(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
     parts = []
     for code, positions in _by_value(fresh, batch.codes):
         if homes is None:

@@ -185,7 +185,7 @@ class _RowsStaged:
         return self._new.sample(new, count)
 
     def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MatchedRows]:
-        return _MetStaged(self.store, tuple(parts))
+        return _MatchedStaged(self.store, tuple(parts))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
         return self._new.load(mode, parts)
@@ -196,7 +196,7 @@ class _RowsStaged:
 
 
 @dataclass(frozen=True)
-class _MetStaged:
+class _MatchedStaged:
     """Function that reads the staged source rows for one file group, in the task that writes the group."""
 
     store: Store

@@ -25,7 +25,7 @@ from hoodoo.writers.batches.renaming import renamed
 from hoodoo.writers.batches.value_validation import sound_columns
 
 
-def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
+def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
     """Purge the quarantine rows whose key is purged from the table, in any state: new, replayed or dropped.
 
     Args:

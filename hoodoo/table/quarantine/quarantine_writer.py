@@ -66,7 +66,7 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
     positions = _identities(kept, options.transaction)
     rows = _as_rows(kept, positions, target, options.transaction)
     if options.transaction is None:
-        rows = _beside_resolved(quarantine, rows)
+        rows = _with_new_ids(quarantine, rows)
     _keep(quarantine, rows)
     if too_many:
         reasons = dict(bad.reasons.most_common())
@@ -137,7 +137,7 @@ def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list
     return positions
 
 
-def _beside_resolved(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
+def _with_new_ids(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
     """Assign new ids to bad rows that were replayed or dropped before, so that they are stored again."""
     from hoodoo.table import Table
 

@@ -25,7 +25,7 @@ from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
 from hoodoo.writers.batches.batch import check_columns, prepare
 from hoodoo.writers.batches.column_alignment import NULL, filled
-from hoodoo.writers.batches.generated_columns import with_places
+from hoodoo.writers.batches.generated_columns import with_missing_partitions
 from hoodoo.writers.batches.write_options import WriteOptions
 
 _DIGITS = re.compile(r"\d+")
@@ -181,7 +181,7 @@ class Replay(Generic[T]):
         if not len(rows):
             return rows
         config = self.target.handle.newest_config()
-        keys = with_places(rows, config).select(list(dict.fromkeys((*config.key, *config.partition_by))))
+        keys = with_missing_partitions(rows, config).select(list(dict.fromkeys((*config.key, *config.partition_by))))
         stored = self.target.get(keys)
         if not len(stored):
             return rows

@@ -1,4 +1,4 @@
-"""Tokenizer for SQL, as far as needed to find column names."""
+"""Tokenizer for SQL, as far as needed to find the names of columns and parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 TOKEN = re.compile(
     r"""(?P<skipped>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | (?P<tag>\$\w*\$).*?(?P=tag) | --[^\n]* | /\*.*?\*/)
     | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
-    | (?P<word>[^\W\d]\w*)
+    | (?P<parameter>\$(?!\d)(?:\w|[^\x00-\x7f\s])+)
+    | (?P<word>[^\W\d][\w$]*)
     | (?P<dot>\.)
     | (?P<space>\s+)
     | (?P<other>.)""",
@@ -15,7 +16,8 @@ TOKEN = re.compile(
 )
 """Pattern for tokens.
 
-Each character belongs to one token, whose kind is the group. Strings and comments are `skipped`.
+Each character belongs to one token, whose kind is the group. Strings and comments are `skipped`. A `parameter` is `$`
+and a name.
 """
 
 __all__ = ["TOKEN"]

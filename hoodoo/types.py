@@ -34,7 +34,7 @@ from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.output import Rows
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
@@ -93,6 +93,7 @@ __all__ = [
     "Merge",
     "MergeLike",
     "Options",
+    "Params",
     "PartitionBy",
     "PartitionValues",
     "Pin",

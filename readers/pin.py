@@ -7,7 +7,7 @@ from types import TracebackType
 
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import CURRENT, named
-from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds.leases import Lease
@@ -45,6 +45,7 @@ class Pin:
         columns: Sequence[str] | None = None,
         *,
         where: Where | None = None,
+        params: Params | None = None,
         read_optimized: bool = False,
         meta: bool = False,
         names: str = CURRENT,
@@ -54,6 +55,7 @@ class Pin:
         Args:
             columns: Names of the columns to read, as in `Table.scan`. None (default): all.
             where: A condition for the rows, as in `Table.scan`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `Table.scan`. None (default): no parameters.
             read_optimized: True reads the base files only. Default False.
             meta: True also reads Hudi's five meta columns. Default False.
             names: 'original' or 'current' (default), as in `Table.scan`.
@@ -65,10 +67,10 @@ class Pin:
             SnapshotExpired: The pin has ended.
             ColumnError: `columns` is empty, is a string, contains a name twice, or contains an unknown name.
             PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `where` is neither a string nor a pyarrow expression, or `names` is not a valid value.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
         """
         self._lease.require()
-        found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
+        found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized, params=params)
         return named(found, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:

@@ -20,7 +20,7 @@ from hoodoo.nearest import hint
 from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate.filter import Filter, Where, pruned_by
+from hoodoo.readers.predicate.filter import Filter, Params, Where, pruned_by
 from hoodoo.readers.predicate.tree import Predicate, renamed
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import Range, SliceTask
@@ -79,6 +79,7 @@ class Scan(Rows):
         read_optimized: bool = False,
         changed: Range | None = None,
         verified: bool = False,
+        params: Params | None = None,
     ) -> None:
         self._history, self._store, self._config, self._view, self._changed, self._read_optimized = (
             history,
@@ -89,7 +90,8 @@ class Scan(Rows):
             read_optimized,
         )
         self._verified, self._seq, self._where = verified, view.seq, where
-        self._filter = Filter.of(config.name_mapping.text(where), config.file_schema if meta else config.schema)
+        offered = config.file_schema if meta else config.schema
+        self._filter = Filter.of(config.name_mapping.text(where), offered, params=params)
         self._columns = self._output(columns, meta)
         self.cursor = cursor_of(view)
 

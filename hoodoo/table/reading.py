@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.changes.changes import Changes
     from hoodoo.readers.changes.incremental import IncrementalRows
     from hoodoo.readers.output import Rows
-    from hoodoo.readers.predicate.filter import Where
+    from hoodoo.readers.predicate.filter import Params, Where
     from hoodoo.readers.scan import Scan
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.timeline import timeline_listing
@@ -44,6 +44,7 @@ class Readable:
         columns: Sequence[str] | None = None,
         *,
         where: Where | None = None,
+        params: Params | None = None,
         as_of: PositionLike | None = None,
         read_optimized: bool = False,
         meta: bool = False,
@@ -58,6 +59,8 @@ class Readable:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
             where: A filter condition: a string with SQL-like syntax, or a pyarrow expression. If DuckDB is installed, a
                 string can be any boolean SQL expression over the columns. None (default): all rows.
+            params: The value of each parameter in the string `where`, by name. For example, where="fare > $low",
+                params={"low": 3}. A list, tuple or set is for IN: "city IN $cities". None (default): no parameters.
             as_of: The position of the snapshot: a slot number; a commit of `history`, a write result or a read; a
                 cursor or its string; an instant; a datetime with a time zone; a date, which means its start in UTC; a
                 timedelta, which counts back from now; an ISO 8601 string, in UTC if it has no time zone; a string such
@@ -75,7 +78,7 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
             PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
             PositionError: `as_of` is not a position of this table.
             SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
             RangeUndone: Another engine rolled back the snapshot.
@@ -84,7 +87,17 @@ class Readable:
 
         seen = self.handle.at(as_of)
         flag("meta", meta), flag("read_optimized", read_optimized), flag("verified", verified)
-        found = Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
+        found = Scan(
+            seen.history,
+            seen.config,
+            seen.view,
+            columns,
+            where,
+            meta,
+            read_optimized,
+            verified=verified,
+            params=params,
+        )
         return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
@@ -111,20 +124,23 @@ class Readable:
         """Return True. Without this method, Python would treat an empty table as False, because of its length."""
         return True
 
-    def count(self, where: Where | None = None) -> int:
+    def count(self, where: Where | None = None, *, params: Params | None = None) -> int:
         """Count the rows of the newest snapshot.
 
         Args:
             where: The condition on the rows, see `scan`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
 
         Returns:
             The number of rows.
 
         Raises:
+            PredicateError: `where` cannot be parsed or does not match the columns.
+            OptionError: `where` or `params` is invalid.
             SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
-        return self.scan(where=where).count()
+        return self.scan(where=where, params=params).count()
 
     def head(self, rows: int = 10) -> pa.Table:
         """Return a few rows of the newest snapshot, as a preview.
@@ -149,6 +165,7 @@ class Readable:
         *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
+        params: Params | None = None,
         meta: bool = False,
         deletes: bool = False,
         names: str = CURRENT,
@@ -165,6 +182,7 @@ class Readable:
             columns: Names of the columns to read. None (default): all columns of the table at `until`.
             where: A filter condition, as in `scan`. For a deleted row, it applies to the row as it was at `since`. None
                 (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             meta: True makes Hudi's five meta columns available, and reads them if `columns` is None. Default False.
             deletes: True adds the column `_hoodie_is_deleted`, and one row for each key that was deleted in the range.
                 In this row, `_hoodie_is_deleted` is true, the key, partition and ordering columns have values, and all
@@ -178,14 +196,14 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
             PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
             SnapshotExpired: Cleaning deleted the snapshot at `until`, or a slot of the range was archived. With
                 `deletes`, also if cleaning deleted the snapshot at `since`.
             RangeUndone: Another engine rolled back `since` or `until`.
         """
         after, seen = self._between(since, until)
-        found = rows_changed(seen, after, columns, where, meta, deletes)
+        found = rows_changed(seen, after, columns, where, meta, deletes, params)
         return named(found, names, seen.config.name_mapping)
 
     def changes(
@@ -195,6 +213,7 @@ class Readable:
         *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
+        params: Params | None = None,
         versions: str = "net",
         names: str = CURRENT,
     ) -> Changes:
@@ -210,6 +229,7 @@ class Readable:
                 all columns of the table at `until`.
             where: A filter condition, as in `scan`. Only changes of matching rows are read. A row that no longer
                 matches after a change is reported as a delete. None (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             versions: 'net' (default) compares the two snapshots and returns at most one change for each key. Keys whose
                 rows are equal in both snapshots are omitted. 'all' returns the changes of each commit, in commit order.
             names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
@@ -221,7 +241,7 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
             PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `versions` or `names` has an invalid value, or `where` is neither a string nor a pyarrow
+            OptionError: `versions`, `names` or `params` is invalid, or `where` is neither a string nor a pyarrow
                 expression.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
             SnapshotExpired: Cleaning deleted files of the range. The error names the earliest usable position.
@@ -230,7 +250,7 @@ class Readable:
         from hoodoo.readers.changes.changes import Changes
 
         after, seen = self._between(since, until)
-        found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
+        found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions, params=params)
         return named(found, names, seen.config.name_mapping)
 
     def diff(
@@ -240,6 +260,7 @@ class Readable:
         *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
+        params: Params | None = None,
         names: str = CURRENT,
     ) -> Changes:
         """Compare two snapshots, and read the inserts, updates and deletes that turn snapshot `a` into snapshot `b`.
@@ -252,6 +273,7 @@ class Readable:
             b: A position, as in `scan`. None (default): the newest slot.
             columns: Names of the columns in `before` and `after`, as in `changes`. None (default): all columns.
             where: A filter condition, as in `changes`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
                 returns columns under their current names.
 
@@ -261,7 +283,7 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
             PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `where` is neither a string nor a pyarrow expression, or `names` has an invalid value.
+            OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
             PositionError: `a` or `b` is not a position of this table.
             SnapshotExpired: Cleaning deleted one of the snapshots.
             RangeUndone: Another engine rolled back one of the snapshots.
@@ -271,7 +293,8 @@ class Readable:
         from hoodoo.readers.changes.changes import Changes
 
         config, history, view = self.handle.at(b)
-        found = Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
+        since = self.handle.slot_of(history, a)
+        found = Changes(history, config, since, view, columns, where, timed=False, params=params)
         return named(found, names, config.name_mapping)
 
     def get(
@@ -354,6 +377,7 @@ class Readable:
         mode: str = "changes",
         columns: Sequence[str] | None = None,
         where: Where | None = None,
+        params: Params | None = None,
         deletes: bool = False,
         versions: str = "net",
         most_commits: int | None = None,
@@ -370,6 +394,7 @@ class Readable:
             mode: The read method: 'changes' (default) or 'incremental'.
             columns: Names of the columns to read, as in the method `mode`. None (default): all columns.
             where: A filter condition, as in the method `mode`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             deletes: See `deletes` of `incremental`. Default False.
             versions: 'net' (default) or 'all', see `versions` of `changes`.
             most_commits: The maximum number of commits in one read. None (default): all new commits.
@@ -388,11 +413,13 @@ class Readable:
             PredicateError: `where` cannot be parsed, or does not match the columns when a range is read.
         """
         from hoodoo.readers.changes.follow import follow
+        from hoodoo.readers.predicate.parameters import checked_parameters
 
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
         number_from("poll_s", poll_s, 0, optional=False)
         number_from("timeout_s", timeout_s, 0)
+        values = checked_parameters(where, params)
         _, history, view = self.handle.look()
         table, start = view.table, self.handle.slot_of(history, since, exclusive=True)
 
@@ -403,9 +430,9 @@ class Readable:
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)
             return (
-                self.changes(*between, columns=columns, where=where, versions=versions)
+                self.changes(*between, columns=columns, where=where, params=values, versions=versions)
                 if mode == "changes"
-                else self.incremental(*between, columns=columns, where=where, deletes=deletes)
+                else self.incremental(*between, columns=columns, where=where, params=values, deletes=deletes)
             )
 
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
@@ -431,7 +458,13 @@ class Readable:
 
 
 def rows_changed(
-    seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
+    seen: Seen,
+    after: int,
+    columns: Sequence[str] | None,
+    where: Where | None,
+    meta: bool,
+    deletes: bool,
+    params: Params | None = None,
 ) -> Scan | IncrementalRows:
     """Read the rows that changed after slot `after`, with their values and columns in the table state `seen`.
 
@@ -448,5 +481,5 @@ def rows_changed(
     if after:
         instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
     flag("meta", meta), flag("deletes", deletes)
-    changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
-    return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed
+    changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants), params=params)
+    return IncrementalRows(history, config, changed, after, view, where, meta, params) if deletes else changed

@@ -23,6 +23,7 @@ _NOT_OF_A_BATCH = {
     "data",
     "transaction",
     "where",
+    "params",
     "if_head",
 }  # set by the sink, or not applicable to a batch
 

@@ -19,7 +19,7 @@ from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.context import Context
 
 if TYPE_CHECKING:
-    from hoodoo.readers.predicate.filter import Filter, Where
+    from hoodoo.readers.predicate.filter import Filter, Params, Where
     from hoodoo.table.merging import Merge
     from hoodoo.writers.batches.computed import NewValues, SetLike
 
@@ -35,6 +35,7 @@ class Updatable:
         set: SetLike,
         *,
         where: Where | None = None,
+        params: Params | None = None,
         transaction: Transaction | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
@@ -52,6 +53,8 @@ class Updatable:
                 It returns the changed columns in the same row order, as an Arrow table or as a mapping from name to
                 array. The function runs in threads, once for each file group, and again on a retry.
             where: A filter condition, as in `scan`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `scan`. `set` cannot use them. None
+                (default): no parameters.
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             if_head: A position, as in `scan`. The update is committed only if no rows were written after this position.
                 None (default): no condition.
@@ -75,11 +78,13 @@ class Updatable:
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
+        from hoodoo.readers.predicate.parameters import checked_parameters
         from hoodoo.writers import stored_rows
 
+        parameters = checked_parameters(where, params)
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._conditional(if_head)
-        values, condition = partial(_values, set, now), partial(_condition, where, now)
+        values, condition = partial(_values, set, now), partial(_condition, where, parameters, now)
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
@@ -100,13 +105,17 @@ class Updatable:
         return Merge(self.handle, source)
 
     def _delete_where(
-        self, where: Where, transaction: ApplicationVersion | None, if_head: PositionLike | None
+        self,
+        where: Where,
+        parameters: Params,
+        transaction: ApplicationVersion | None,
+        if_head: PositionLike | None,
     ) -> WriteResult:
         from hoodoo.writers import stored_rows
 
-        now = dt.datetime.now(dt.timezone.utc)
+        condition = partial(_condition, where, parameters, dt.datetime.now(dt.timezone.utc))
         context = self._conditional(if_head)
-        return self.handle.finished(context, stored_rows.delete(context, partial(_condition, where, now), transaction))
+        return self.handle.finished(context, stored_rows.delete(context, condition, transaction))
 
     def _conditional(self, if_head: PositionLike | None) -> Context:
         """Return a write context whose commit fails if rows were written after `if_head`, unless it is None."""
@@ -114,10 +123,10 @@ class Updatable:
         return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 
 
-def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:
+def _condition(where: Where | None, parameters: Params, now: dt.datetime, config: TableConfig) -> Filter | None:
     from hoodoo.readers.predicate.filter import Filter
 
-    return Filter.of(config.name_mapping.text(where), config.schema, now)
+    return Filter.of(config.name_mapping.text(where), config.schema, now, parameters)
 
 
 def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:

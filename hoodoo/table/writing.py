@@ -47,7 +47,7 @@ from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
 if TYPE_CHECKING:
-    from hoodoo.readers.predicate.filter import Where
+    from hoodoo.readers.predicate.filter import Params, Where
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.table.partition_values import PartitionValues
     from hoodoo.table.sink import Sink
@@ -312,6 +312,7 @@ class Writable(Updatable):
         *,
         transaction: Transaction | None = None,
         where: Where | None = None,
+        params: Params | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
         """Delete rows by key or by a condition, regardless of their ordering value.
@@ -327,6 +328,7 @@ class Writable(Updatable):
             where: A condition, as in `update`, to use instead of `data`. It selects the rows that match when the delete
                 is committed. If partition values and statistics show that all rows of a file group match, the file
                 group is dropped without reading its rows.
+            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             if_head: A position, as in `scan`. The delete is committed only if no rows were written after this position.
                 None (default): no condition.
 
@@ -334,8 +336,8 @@ class Writable(Updatable):
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: `transaction` is not an application name and a version, or the call has both or neither of
-                `data` and `where`.
+            OptionError: `transaction` is not an application name and a version, `params` is invalid, or the call has
+                both or neither of `data` and `where`.
             PredicateError: `where` cannot be parsed or does not match the columns.
             ExpressionError: `where` cannot be evaluated for a row.
             PositionError: `if_head` is not a position of this table.
@@ -347,6 +349,7 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
+        from hoodoo.readers.predicate.parameters import checked_parameters
         from hoodoo.readers.spark_names import by_table_names
 
         version = application_version(transaction)
@@ -368,8 +371,9 @@ class Writable(Updatable):
                 "drops whole partitions.",
                 option="where",
             )
+        parameters = checked_parameters(where, params)
         if where is not None:
-            return self._delete_where(where, version, if_head)
+            return self._delete_where(where, parameters, version, if_head)
         options = WriteOptions(delete=True, transaction=version, if_head=if_head)
 
         def write(context: Context, source: Source) -> Committed:

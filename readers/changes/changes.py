@@ -27,7 +27,7 @@ from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.predicate.filter import Filter, Params, Where
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.scan import chosen_columns
 from hoodoo.readers.task import Task
@@ -160,13 +160,14 @@ class Changes(Rows):
         versions: str = NET,
         timed: bool = True,
         meta: bool = False,
+        params: Params | None = None,
     ) -> None:
         one_of("versions", versions, (NET, ALL))
         config.require_commit_times()
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
             chosen_columns(config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names),
-            Filter.of(config.name_mapping.text(where), config.schema),
+            Filter.of(config.name_mapping.text(where), config.schema, params=params),
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()

@@ -17,7 +17,7 @@ from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.readers.changes.changes import Changes, ChangesTask
 from hoodoo.readers.changes.row_diff import KEY
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.predicate.filter import Filter, Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
 from hoodoo.timeline.history import History
@@ -85,13 +85,14 @@ class IncrementalRows(Rows):
         until: View,
         where: Where | None,
         meta: bool,
+        params: Params | None = None,
     ) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
-        self._where = Filter.of(config.name_mapping.text(where), config.file_schema if meta else config.schema)
+        offered = config.file_schema if meta else config.schema
+        self._where = Filter.of(config.name_mapping.text(where), offered, params=params)
         identity = (*config.key, *config.partition_by, *config.order_by)
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
-        offered = config.file_schema if meta else config.schema
         self._gone = (
             Changes(
                 history,

@@ -8,8 +8,9 @@ comparison therefore has the same meaning in every condition.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from hoodoo.errors import ExpressionError, OptionError, PredicateError
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import duckdb_engine, from_arrow, sql
 from hoodoo.readers.predicate import tree as predicates
+from hoodoo.readers.predicate.parameters import checked_parameters
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.readers.predicate.tree import And, Predicate
 from hoodoo.redact import printable
@@ -28,6 +30,12 @@ Where: TypeAlias = "str | pc.Expression"
 
 Files are pruned by the parts of a string that the grammar of `text.py` covers, and by the parts of an Arrow expression
 that `from_arrow.py` understands.
+"""
+Params: TypeAlias = "Mapping[str, object]"
+"""Type of the `params` argument: the value of each parameter in a `where` string, by name without the `$`.
+
+A value is a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or None, or a list, tuple or set of
+these.
 """
 _OPTION = "where"
 _POSITION = "#position"  # no table column can have this name
@@ -55,22 +63,27 @@ class Filter:
     travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
     @staticmethod
-    def of(where: Where | None, schema: pa.Schema, now: dt.datetime | None = None) -> Filter | None:
+    def of(
+        where: Where | None, schema: pa.Schema, now: dt.datetime | None = None, params: Params | None = None
+    ) -> Filter | None:
         """Parse the argument `where` of a read or write.
 
         Args:
             where: A string, an Arrow expression, or None for all rows.
             schema: The columns that the condition may use.
             now: The time that `now()` returns, in UTC. None: the current time.
+            params: The values of the parameters in `where`. None: no parameters.
 
         Raises:
-            PredicateError: The condition cannot be parsed, or does not match the columns.
-            OptionError: `where` is neither a string nor an Arrow expression.
+            PredicateError: The condition cannot be parsed, does not match the columns, or has a parameter without a
+                value.
+            OptionError: `where` is neither a string nor an Arrow expression, or `params` is invalid.
         """
+        values = checked_parameters(where, params)
         if where is None:
             return None
         if isinstance(where, str):
-            return _of_text(where, schema, now or dt.datetime.now(dt.timezone.utc))
+            return _of_text(where, schema, now or dt.datetime.now(dt.timezone.utc), values)
         if isinstance(where, pc.Expression):
             try:
                 schema.empty_table().filter(where)
@@ -121,13 +134,13 @@ class Filter:
         return found
 
 
-def _of_text(where: str, schema: pa.Schema, now: dt.datetime) -> Filter:
+def _of_text(where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any]) -> Filter:
     from hoodoo.readers.predicate import text  # imported here because importing sqlglot is slow
 
     try:
-        return _of_tree(text.read(where, schema))
+        return _of_tree(text.read(where, schema, params))
     except PredicateError as problem:
-        return _by_sql(where, schema, now, problem)
+        return _by_sql(where, schema, now, params, problem)
 
 
 def _of_tree(tree: Predicate) -> Filter:
@@ -160,7 +173,9 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
     return replace(where, tree=known, tree_decides=False)
 
 
-def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
+def _by_sql(
+    where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any], problem: PredicateError
+) -> Filter:
     """Parse a `where` condition as SQL with DuckDB, after the parser of the `where` grammar failed with `problem`."""
     meant_text = "instead" in problem.details  # not a valid SQL expression either
     if not duckdb_engine.available():
@@ -171,7 +186,7 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
             **problem.details,
         )
     try:
-        parts = sql.conjuncts(sql.parsed(where, _OPTION, schema.names))
+        parts = sql.conjuncts(sql.with_lists(sql.parsed(where, _OPTION, schema.names), params))
     except ExpressionError as refused:
         if meant_text:
             raise problem from None
@@ -182,13 +197,13 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
     trees: list[Predicate] = []
     others = []
     for part in parts:
-        tree = _tree_of(sql.sql_of(part), schema)
+        tree = _tree_of(sql.sql_of(part), schema, params)
         if tree is None:
             others.append(part)
         else:
             trees.append(tree)
     try:
-        rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION) if others else None
+        rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION, params) if others else None
     except ExpressionError as refused:
         raise PredicateError(refused.message, **_details(refused, where)) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
@@ -206,11 +221,11 @@ def _details(refused: ExpressionError, where: str) -> dict[str, object]:
     return {"where": where[:1000], **instead}
 
 
-def _tree_of(text: str, schema: pa.Schema) -> Predicate | None:
+def _tree_of(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predicate | None:
     from hoodoo.readers.predicate import text as grammar
 
     try:
-        return grammar.read(text, schema)
+        return grammar.read(text, schema, params)
     except PredicateError:
         return None
 

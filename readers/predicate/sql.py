@@ -20,7 +20,7 @@ import pyarrow as pa
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
 from hoodoo.nearest import by_likeness, hint, listed, nearest
-from hoodoo.readers.predicate import duckdb_engine, literals
+from hoodoo.readers.predicate import duckdb_engine, literals, parameters
 from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
 from hoodoo.redact import printable
 
@@ -40,7 +40,7 @@ _REFUSED = {
     "SUBQUERY": "a subquery, but an expression can use only one row",
     "WINDOW": "a window function, but an expression can use only one row",
     "STAR": "a star; name the columns",
-    "PARAMETER": "a parameter; write its value",
+    "PARAMETER": "a parameter without a value; write the value",
     "POSITIONAL_REFERENCE": "a column by number; name it",
 }
 _TIMES = {
@@ -181,12 +181,38 @@ def sql_of(node: dict[str, Any]) -> str:
     return duckdb_engine.ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
 
 
-def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
+def with_lists(node: Any, params: Mapping[str, Any]) -> Any:
+    """Replace `x IN $name` by `x IN ($name)` in a syntax tree, for parameters that are lists.
+
+    DuckDB parses `x IN $name` as `contains($name, x)`.
+    """
+    if isinstance(node, list):
+        return [with_lists(part, params) for part in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: with_lists(value, params) for key, value in node.items()}
+    if node.get("class") != "FUNCTION" or node["function_name"] != "contains" or len(_children(node)) != 2:
+        return node
+    values, operand = _children(node)
+    if values.get("class") != "PARAMETER" or not isinstance(params.get(values["identifier"]), tuple):
+        return node
+    shared = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
+    return {"class": "OPERATOR", "type": "COMPARE_IN", **shared, "children": [operand, values]}
+
+
+def expression_of(
+    node: dict[str, Any],
+    text: str,
+    schema: pa.Schema,
+    now: dt.datetime,
+    option: str,
+    params: Mapping[str, Any] | None = None,
+) -> Expression:
     """Validate the syntax tree of an SQL expression, and make it ready for evaluation.
 
-    The other arguments are as in `read`.
+    `params` contains the parameter values from `checked_parameters`. The other arguments are as in `read`.
     """
-    reader = _Reader(text, schema, now, option)
+    reader = _Reader(text, schema, now, option, params or {})
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
     found = Expression(text, option, sql, columns)
@@ -197,13 +223,14 @@ def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.da
 class _Reader:
     """Validator that checks that an SQL expression uses only one row, and replaces its column names by indexes."""
 
-    def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
+    def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str, params: Mapping[str, Any]) -> None:
+        self._params = params
         self._text, self._names, self._now, self._option = text, schema.names, now, option
         self._schema = schema
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Validate a syntax tree, replace column names by indexes, and replace time functions by constants.
+        """Validate a syntax tree, replace column names by indexes, and time functions and parameters by constants.
 
         `bound` contains the parameters of the enclosing lambdas.
         """
@@ -212,9 +239,15 @@ class _Reader:
         if not isinstance(node, dict):
             return node
         form = node.get("class")
+        if form == "PARAMETER" and node["identifier"] in self._params:
+            return _node(parameters.in_sql(self._parameter(node)))
         if form is not None and form not in _FORMS:
             raise self._refusal(node, f"It contains {_REFUSED.get(form, form.lower().replace('_', ' '))}")
+        node = self._with_values(node)
         operands = _compared(node)
+        if len(operands.get("children", ())) == 1:  # empty lists in parameters match no row, also not a null
+            self.checked(operands["children"], bound)
+            return _node("TRUE" if node["type"] == "COMPARE_NOT_IN" else "FALSE")
         if operands:
             node = {**node, **self._compared(operands, bound)}
         if form == "LAMBDA":
@@ -270,8 +303,6 @@ class _Reader:
         """Convert the literals of a comparison to the type of the compared column, and return all operands."""
         nodes = [one for value in operands.values() for one in (value if isinstance(value, list) else [value])]
         field = self._refuse_bare_text(nodes, bound)
-        if field is None:
-            return {}
         constants = {at: text for at, node in enumerate(nodes) if (text := self._constant(node, field)) is not None}
         if not constants:
             return {}
@@ -323,18 +354,46 @@ class _Reader:
         known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
         return not (known or of_a_row)
 
-    def _constant(self, node: Any, field: pa.Field) -> str | None:
+    def _with_values(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Replace each list parameter of an IN list by one node for each value."""
+        if node.get("class") != "OPERATOR" or node["type"] not in ("COMPARE_IN", "COMPARE_NOT_IN"):
+            return node
+        children = node["children"][:1]
+        for child in node["children"][1:]:
+            values = self._params.get(child["identifier"]) if child.get("class") == "PARAMETER" else None
+            indexes = range(len(values)) if isinstance(values, tuple) else None
+            children += [child] if indexes is None else [{**child, "index": index} for index in indexes]
+        return {**node, "children": children}
+
+    def _parameter(self, node: dict[str, Any]) -> Any:
+        """Return the value of a parameter, or of the element at `index` of a list parameter."""
+        value = self._params[node["identifier"]]
+        if "index" in node:
+            return value[node["index"]]
+        if isinstance(value, tuple):
+            raise self._refusal(node, f"Parameter ${node['identifier']} is a list, which only IN accepts")
+        return value
+
+    def _constant(self, node: Any, field: pa.Field | None) -> str | None:
         """Write a literal as SQL with an explicit type, if DuckDB would read it as another value than `where` does.
 
-        Returns None for all other nodes. Raises ExpressionError for a literal that cannot be converted to the column's
-        type.
+        A parameter is always written. Returns None for all other nodes. Raises ExpressionError for a literal that
+        cannot be converted to the type of the column `field`.
         """
-        literal = _literal_of(node)
+        if node.get("class") == "PARAMETER" and node["identifier"] in self._params:
+            given = self._parameter(node)
+            typed = None if given is None or field is None else self._typed(node, given, field)
+            return typed or parameters.in_sql(given)
+        return None if field is None else self._typed(node, None, field)
+
+    def _typed(self, node: Any, given: Any, field: pa.Field) -> str | None:
+        """Write a literal, or the parameter value `given`, as SQL of the column's type. None: no such SQL is needed."""
+        literal = _literal_of(node) if given is None else parameters.literal_of(given)
         if literal is None:
             return None
         kind, is_number = field.type, literal.kind == "number"
         try:
-            value = literals.convert(literal, kind)
+            value = literals.convert(literal, kind) if given is None else parameters.convert(given, kind)
         except OverflowError:  # outside Python's date range, but within DuckDB's
             return None
         except ValueError as problem:
@@ -342,6 +401,8 @@ class _Reader:
             if is_number and is_numeric or pa.types.is_nested(kind) or pa.types.is_duration(kind):
                 return None  # numbers are compared by value, even if the column's type cannot represent them
             written = as_text(literal.text) if literal.kind == "text" else literal.text
+            if given is not None:
+                written = f"${node['identifier']} = {printable(given)}"
             raise self._refusal(
                 node, f"Column {field.name} of type {kind} is compared with {written[:60]}, which {problem}"
             ) from None

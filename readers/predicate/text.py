@@ -1,6 +1,6 @@
 """Parser for `where` conditions. sqlglot parses the text, and this module checks the syntax.
 
-    columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
+    columns, literals, parameters, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
 Names are case-sensitive, and may be quoted as "name" or `name`. An error shows the text with a mark below the affected
 character.
@@ -9,7 +9,7 @@ character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ from sqlglot.errors import ParseError, TokenError
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
 from hoodoo.nearest import hint
-from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate import literals, parameters
 from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
 from hoodoo.readers.predicate.tree import FLIPPED, And, Compare, In, IsNull, Like, Not, Or, Predicate
 from hoodoo.redact import printable
@@ -36,6 +36,7 @@ _LINE = 100
 """Maximum number of characters of the text shown in an error."""
 
 _GRAMMAR = "`where` supports columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
+_NULL = "write IS NULL or IS NOT NULL"
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TYPED_LITERALS: dict[str, literals.Kind] = {
@@ -52,17 +53,22 @@ class _Where(Dialect):
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]
+        VAR_SINGLE_TOKENS = {"$"}  # `$name` is one token, which becomes a column named `$name`
+        SINGLE_TOKENS = {key: kind for key, kind in tokens.Tokenizer.SINGLE_TOKENS.items() if key != "$"}
 
 
-def read(text: str, schema: pa.Schema) -> Predicate:
-    """Parse a `where` condition into a predicate tree. Raises PredicateError for invalid syntax or unknown columns."""
-    return read_with_quotes(text, schema)[1]
+def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> Predicate:
+    """Parse a `where` condition into a predicate tree. Raises PredicateError for invalid syntax or unknown columns.
+
+    `params` contains the parameter values from `checked_parameters`.
+    """
+    return read_with_quotes(text, schema, params)[1]
 
 
-def read_with_quotes(text: str, schema: pa.Schema) -> tuple[str, Predicate]:
+def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
     """Parse a `where` condition, and also return its text with quotes around columns that are named like keywords.
 
-    Raises PredicateError for invalid syntax or unknown columns.
+    The arguments and errors are as in `read`.
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -75,18 +81,18 @@ def read_with_quotes(text: str, schema: pa.Schema) -> tuple[str, Predicate]:
             where=printable(text, 1000),
         )
     try:
-        return text, _read(text, schema)
+        return text, _read(text, schema, params or {})
     except PredicateError:
         if (quoted := with_quotes(text, schema.names)) != text:  # a column may be named like a keyword
             with suppress(PredicateError):
-                return quoted, _read(quoted, schema)
+                return quoted, _read(quoted, schema, params or {})
         raise
 
 
-def _read(text: str, schema: pa.Schema) -> Predicate:
+def _read(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predicate:
     try:
         tree = sqlglot.parse_one(text, read=_Where)
-        return _TreeReader(text, schema).condition(tree)
+        return _TreeReader(text, schema, params).condition(tree)
     except ParseError as error:
         first = error.errors[0] if error.errors else {"description": "It is empty"}
         why = str(first["description"])
@@ -163,9 +169,10 @@ def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
 class _TreeReader:
     """Converter from sqlglot's syntax tree to a predicate tree. It rejects nodes with unsupported attributes."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
+    def __init__(self, text: str, schema: pa.Schema, params: Mapping[str, Any]) -> None:
         self._text = text
         self._schema = schema
+        self._params = params
         self._forms: dict[Any, Callable[[Any], Predicate]] = {
             exp.Not: lambda node: Not(self.condition(node.this)),
             exp.Paren: lambda node: self.condition(node.this),
@@ -188,9 +195,9 @@ class _TreeReader:
 
     def _comparison(self, node: Node) -> Predicate:
         op, column, literal = _COMPARISONS[type(node)], _bare(node.this), _bare(node.expression)
-        if isinstance(literal, exp.Column) and not isinstance(column, exp.Column):
+        if _is_column(literal) and not _is_column(column):
             op, column, literal = FLIPPED[op], literal, column
-        if isinstance(literal, exp.Column) and isinstance(column, exp.Column):
+        if _is_column(literal) and _is_column(column):
             known = self._schema.names
             if column.name not in known and literal.name in known:
                 column, literal = literal, column
@@ -201,11 +208,23 @@ class _TreeReader:
         return Compare(field.name, op, self._value(literal, field), field.type)
 
     def _in(self, node: exp.In) -> Predicate:
-        self._only(node, "this", "expressions")
-        field = self._field(node.this)
-        if not node.expressions:
+        named = node.args.get("field")  # of `IN $name`
+        self._only(node, "this", "expressions", *(["field"] if _parameter_of(named) else []))
+        field, given = self._field(node.this), [named] if named else node.expressions
+        if not given:
             raise self._refusal(node, "IN has an empty list; write values, such as IN (1, 2)")
-        return In(field.name, tuple(self._value(value, field) for value in node.expressions), field.type)
+        values = tuple(value for one in given for value in self._values(one, field))
+        if not values:  # empty lists in parameters match no row, also not a null
+            return And((IsNull(field.name), Not(IsNull(field.name))))
+        return In(field.name, values, field.type)
+
+    def _values(self, node: Node, field: pa.Field) -> Sequence[Any]:
+        """Return the values of one element of an IN list. A parameter may contain any number of values."""
+        name = _parameter_of(_bare(node))
+        values = self._params.get(name) if name else None
+        if not isinstance(values, tuple):
+            return [self._value(node, field)]
+        return [self._converted(node, value, field) for value in values]
 
     def _between(self, node: exp.Between) -> Predicate:
         self._only(node, "this", "low", "high")
@@ -239,7 +258,7 @@ class _TreeReader:
 
     def _field(self, node: Node) -> pa.Field:
         node = _bare(node)
-        if not isinstance(node, exp.Column):
+        if not _is_column(node):
             raise self._refusal(node, f"Expected a column, got {_short(node)}. {_GRAMMAR}")
         if len(node.parts) > 1:
             raise self._refusal(
@@ -252,6 +271,10 @@ class _TreeReader:
         return self._schema.field(node.name)
 
     def _value(self, node: Node, field: pa.Field) -> Any:
+        if name := _parameter_of(_bare(node)):
+            if name not in self._params:
+                raise self._refusal(node, f"${name} is a parameter, which has no value here; write the value")
+            return self._converted(node, self._params[name], field)
         if isinstance(_bare(node), exp.Column):
             self._refuse_column(_bare(node), field)
         try:
@@ -261,6 +284,20 @@ class _TreeReader:
         except ValueError as error:
             raise self._refusal(
                 node, f"Column {field.name} of type {field.type} is compared with {_short(node)}, which {error}"
+            ) from None
+
+    def _converted(self, node: Node, value: Any, field: pa.Field) -> Any:
+        """Convert a value of the parameter at `node` to the column's type."""
+        if value is None:
+            raise self._refusal(node, f"{_short(node)} is None, and a comparison with NULL is never true; {_NULL}")
+        if isinstance(value, tuple):
+            raise self._refusal(node, f"{_short(node)} is a list; write {field.name} IN {_short(_bare(node))}")
+        try:
+            return parameters.convert(value, field.type)
+        except ValueError as error:
+            what = f"{_short(node)} = {printable(value)}"
+            raise self._refusal(
+                node, f"Column {field.name} of type {field.type} is compared with {what}, which {error}"
             ) from None
 
     def _literal_text(self, node: Node) -> literals.LiteralText:
@@ -279,7 +316,7 @@ class _TreeReader:
             ):
                 return literals.LiteralText(_TYPED_LITERALS[node.to.this.name], node.this.name)
             case exp.Null():
-                raise self._refusal(node, "A comparison with NULL is never true; write IS NULL or IS NOT NULL")
+                raise self._refusal(node, f"A comparison with NULL is never true; {_NULL}")
         raise self._refusal(node, f"Expected a literal, got {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
@@ -321,6 +358,18 @@ class _TreeReader:
 
     def _begin(self, node: Node) -> int:
         return min((part.meta["start"] for part in node.walk() if "start" in part.meta), default=0)
+
+
+def _parameter_of(node: Node) -> str | None:
+    """Return the name of the parameter if a syntax tree node is a parameter such as `$name`, or None."""
+    if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.this.args.get("quoted"):
+        return None
+    name: str = node.name
+    return name[1:] if name[:1] == "$" and name[1:].isidentifier() else None
+
+
+def _is_column(node: Node) -> bool:
+    return isinstance(node, exp.Column) and _parameter_of(node) is None
 
 
 def _bare(node: Node) -> Node:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hoodoo.arguments import flag, is_utf8, names, one_of, time_units
 from hoodoo.errors import OptionError, TableNotFound
 from hoodoo.hints import explained
-from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.redact import printable
 from hoodoo.table.quarantine.payloads import message_in, row_in
@@ -62,12 +62,15 @@ class Quarantine(Generic[T]):
             path=self.path,
         )
 
-    def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
+    def scan(
+        self, columns: Sequence[str] | None = None, *, where: Where | None = None, params: Params | None = None
+    ) -> Scan:
         """Read selected columns and rows of the quarantine, like `Table.scan`.
 
         Args:
             columns: The columns to read. None (default): all columns.
             where: A filter condition, as in `Table.scan`. None (default): all rows.
+            params: The values of the parameters in `where`, as in `Table.scan`. None (default): no parameters.
 
         Returns:
             The scan.
@@ -75,7 +78,7 @@ class Quarantine(Generic[T]):
         Raises:
             TableNotFound: The quarantine has never had a row.
         """
-        return self.table.scan(columns, where=where)
+        return self.table.scan(columns, where=where, params=params)
 
     def rows(self, state: str | None = None) -> pa.Table:
         """Return the bad rows in the quarantine as an Arrow table, oldest first.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import TableNotFound
-from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.storage.store import Store
 from hoodoo.table.handle import TableHandle
@@ -36,7 +36,9 @@ class QuarantinedTable(Protocol):
     def path(self) -> str:
         """The full path of the table: a local folder or an s3:// URL."""
 
-    def scan(self, columns: Sequence[str] | None = None, *, where: Where | None = None) -> Scan:
+    def scan(
+        self, columns: Sequence[str] | None = None, *, where: Where | None = None, params: Params | None = None
+    ) -> Scan:
         """Read rows, see `Table.scan`."""
 
     def get(self, keys: pa.Table) -> pa.Table:

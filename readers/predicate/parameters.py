@@ -1,0 +1,200 @@
+"""Values of the parameters in a condition, such as `$low` in `where="fare > $low"`.
+
+A value is never part of the text of the condition. The parsers put it into their trees as a typed literal.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from hoodoo.arguments import is_utf8
+from hoodoo.errors import OptionError, PredicateError
+from hoodoo.format.sql_tokens import TOKEN
+from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate.literals import LiteralText
+from hoodoo.readers.predicate.quoting import as_text
+from hoodoo.redact import printable
+
+_OPTION = "params"
+_TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or None, or a list, tuple or set of these"
+
+
+def checked_parameters(where: object, params: object) -> dict[str, Any]:
+    """Check the argument `params` of a read or write, and return a copy with values of plain Python types.
+
+    Lists and sets become tuples. Without parameters, the result is empty.
+
+    Args:
+        where: The condition that uses the parameters.
+        params: The value by parameter name, or None.
+
+    Raises:
+        OptionError: `params` is not a dict with supported values, has names that the condition does not use, or belongs
+            to a condition that is not a string.
+        PredicateError: A parameter of the condition has no value.
+    """
+    if params is None and (not isinstance(where, str) or "$" not in where):
+        return {}
+    given = {} if params is None else params
+    if not isinstance(given, Mapping):
+        raise OptionError(
+            f"params must be a dict of values by parameter name, such as {{'low': 3}}, got {printable(given)}.",
+            option=_OPTION,
+        )
+    for name in given:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise OptionError(
+                f"The name of a parameter must be a Python identifier, such as 'low' for $low, got {printable(name)}.",
+                option=_OPTION,
+            )
+    if given and not isinstance(where, str):
+        raise OptionError(
+            f"params needs a condition as a string, such as where='fare > $low', got {printable(where)}.",
+            option=_OPTION,
+        )
+    used = dict.fromkeys(_names(where)) if isinstance(where, str) else {}
+    if missing := next((name for name in used if name not in given), None):
+        raise PredicateError(
+            f"Parameter ${missing} has no value: expected params={{{missing!r}: ...}}, got "
+            f"{_listed(given) if given else 'none'}. Add the value to params, or put the text in single quotes if a "
+            "string is meant.",
+            where=str(where)[:1000],
+            parameter=missing,
+        )
+    if unused := next((name for name in given if name not in used), None):
+        raise OptionError(
+            f"params has {unused!r}, but the condition does not use it: expected {_listed(used) if used else 'none'}. "
+            f"Write ${unused} in the condition, outside quotes, or remove the value.",
+            option=_OPTION,
+            parameter=unused,
+        )
+    return {name: _plain_or_list(name, value) for name, value in given.items()}
+
+
+def _names(where: str) -> Iterator[str]:
+    return (token[0][1:] for token in TOKEN.finditer(where) if token.lastgroup == "parameter")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(f"${name}" for name in names)
+
+
+def _plain_or_list(name: str, value: object) -> Any:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(_plain(name, one) for one in value)
+    return _plain(name, value)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Convert a value to its plain Python type. Subclasses such as enums and pandas timestamps lose their class."""
+    if value is None or isinstance(value, (bool, UUID)):
+        return value
+    if isinstance(value, str):
+        if not is_utf8(value):
+            raise _invalid(name, value, "a string that can be encoded as UTF-8")
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise _invalid(name, value, "a number, because a comparison with NaN is never true")
+        return float(value)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise _invalid(name, value, "a finite number")
+        return value
+    if isinstance(value, dt.datetime):
+        return _plain_datetime(name, value)
+    if isinstance(value, dt.time) and value.tzinfo is not None:
+        raise _invalid(name, value, "a time without a time zone")
+    if isinstance(value, (bytes, dt.date, dt.time)):
+        return value
+    raise _invalid(name, value, _TYPES)
+
+
+def _plain_datetime(name: str, value: Any) -> dt.datetime:
+    """Convert a datetime to UTC if it has a time zone, and to the class `datetime`, as a pandas timestamp may be given.
+
+    Raises OptionError for nanoseconds, for NaT, and for a time that is outside the years 1 to 9999 in UTC.
+    """
+    if value != value or getattr(value, "nanosecond", 0):
+        raise _invalid(name, value, "a time in microseconds, or None")
+    try:
+        moment = value.astimezone(dt.timezone.utc) if value.tzinfo is not None else value
+    except OverflowError:
+        raise _invalid(name, value, "a time in the years 1 to 9999 in UTC") from None
+    return dt.datetime.combine(moment.date(), moment.time(), dt.timezone.utc if value.tzinfo is not None else None)
+
+
+def _invalid(name: str, value: object, expected: str) -> OptionError:
+    return OptionError(
+        f"Parameter ${name} has an invalid value: expected {expected}, got {printable(value)}.",
+        option=_OPTION,
+        parameter=name,
+    )
+
+
+def literal_of(value: Any) -> LiteralText:
+    """Return the literal of a parameter value that is neither None nor a tuple."""
+    match value:
+        case bool():
+            return LiteralText("boolean", "true" if value else "false")
+        case int() | float() | Decimal():
+            return LiteralText("number", str(value))
+        case bytes():
+            return LiteralText("binary", value.hex())
+        case dt.datetime():
+            return LiteralText("timestamp", value.isoformat(" "))
+        case dt.date():
+            return LiteralText("date", value.isoformat())
+        case dt.time():
+            return LiteralText("time", value.isoformat())
+    return LiteralText("text", str(value))
+
+
+def convert(value: Any, type_: pa.DataType) -> Any:
+    """Convert a parameter value, neither None nor a tuple, to a Python value of the column's type.
+
+    Raises ValueError. Its message completes a sentence after "which".
+    """
+    if isinstance(value, float) and pa.types.is_floating(type_) and pa.scalar(value, type_).as_py() == value:
+        return value
+    try:
+        return literals.convert(literal_of(value), type_)
+    except ValueError as problem:
+        raise ValueError(str(problem).partition(";")[0]) from None  # the rest explains how to write a literal
+
+
+def in_sql(value: Any) -> str:
+    """Return a parameter value that is not a tuple as a DuckDB SQL constant."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case Decimal():
+            return format(value, "f") if abs(value.adjusted()) < 100 else str(value)
+        case bytes():
+            return f"from_hex('{value.hex()}')"
+        case dt.datetime():
+            return f"CAST('{value.isoformat(' ')}' AS {'TIMESTAMPTZ' if value.tzinfo else 'TIMESTAMP'})"
+        case dt.date():
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        case dt.time():
+            return f"CAST('{value.isoformat()}' AS TIME)"
+    parts = [as_text(part) for part in str(value).split("\0")]  # DuckDB's parser stops at a NUL character
+    return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
+
+
+__all__ = ["checked_parameters", "convert", "in_sql", "literal_of"]

@@ -136,6 +136,10 @@ class Rows(ABC):
     def _require_readable(self) -> None:
         self._history.require_readable(self._seq)
 
+    def _flat(self, rows: pa.Table) -> pa.Table:
+        """Return the rows in the columns that `to_pandas` gives a DataFrame."""
+        return rows
+
     def _parts(self) -> list[pa.Table]:
         return LocalEngine().map(self._guarded, self.tasks())
 
@@ -278,7 +282,7 @@ class Rows(ABC):
             SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
-        rows = self.to_arrow()
+        rows = self._flat(self.to_arrow())
         try:
             return rows.to_pandas(**options)
         except ImportError:

@@ -143,7 +143,8 @@ class Changes(Rows):
 
     Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
     structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
-    versions='all' the rows are in commit order.
+    versions='all' the rows are in commit order. `to_pandas` returns a flat DataFrame: the fields of the structs are the
+    columns `before_<column>` and `after_<column>`. They cannot have the same name as another column.
 
     Attributes:
         cursor: The position of the end of the range.
@@ -365,6 +366,14 @@ class Changes(Rows):
             if len(window) > 1
             else rows
         )
+
+    def _flat(self, rows: pa.Table) -> pa.Table:
+        """Replace the structs `before` and `after` by one column for each field, such as `before_fare`.
+
+        Names are unambiguous: each has the prefix of its struct, and `op` and `instant` have neither prefix.
+        """
+        flat = rows.flatten()
+        return flat.rename_columns([name.replace(".", "_", 1) for name in flat.column_names])
 
     def _parts(self) -> list[pa.Table]:
         """Run all tasks, and return their tables of row changes. Net changes are computed in parallel."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hoodoo.table import Table, open
     from hoodoo.table.commit_hooks import CommitEvent, on_commit
     from hoodoo.table.creating import create
+    from hoodoo.table.dropping import drop
     from hoodoo.table.results import WriteResult
     from hoodoo.timeline.columns.alterations import (
         AddColumn,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _HOMES = {
     "create": "hoodoo.table.creating",
+    "drop": "hoodoo.table.dropping",
     "ingest": "hoodoo.ingestion.new_job",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
@@ -83,6 +85,7 @@ __all__ = [  # noqa: PLE0604 the error names are collected from the module
     "bucket",
     "create",
     "day",
+    "drop",
     "hour",
     "ingest",
     "month",

@@ -174,6 +174,7 @@ MODULE: Mapping[str, str] = {
     "write": "hoodoo.open(path).upsert(rows) or .insert(rows)",
     "exists": "hoodoo.open(path), which raises TableNotFound",
     "create_table": "hoodoo.create(path, schema, key=...)",
+    **dict.fromkeys(("drop_table", "delete_table", "remove"), "hoodoo.drop(path)"),
     "connect": "hoodoo.open(path)",
     **dict.fromkeys(
         ("read", "read_table", "read_parquet", "read_delta", "read_hudi", "scan", "scan_delta", "scan_parquet"),

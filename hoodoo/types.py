@@ -41,6 +41,7 @@ from hoodoo.readers.verify import Report
 from hoodoo.table.altering import AlterResult
 from hoodoo.table.commit_hooks import CommitEvent, Hook
 from hoodoo.table.consumer import Consumer, ConsumerLag
+from hoodoo.table.dropping import DropResult
 from hoodoo.table.given_schema import SchemaLike
 from hoodoo.table.inspecting import SchemaVersion
 from hoodoo.table.keys_given import KeysLike
@@ -80,6 +81,7 @@ __all__ = [
     "Cursor",
     "CustomMerge",
     "DeltaExport",
+    "DropResult",
     "Expired",
     "ExportLag",
     "ExportResult",

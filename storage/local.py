@@ -414,6 +414,12 @@ class LocalStore(Store):
                 return
             folder = os.path.dirname(folder)
 
+    def remove_empty_folders(self, folder: str) -> None:
+        """Remove `folder` and the folders in it, as far as they contain no file. '' is the folder of the store."""
+        for path, _, _ in os.walk(self._path(folder), topdown=False):
+            with contextlib.suppress(OSError):  # the folder is not empty
+                os.rmdir(path)
+
     def open_input(self, key: str) -> pa.NativeFile:
         if self.size(key) == 0:
             return pa.BufferReader(b"")

@@ -126,6 +126,14 @@ class Store(ABC):
     def delete(self, key: str) -> None:
         """Delete a file. A missing file is not an error."""
 
+    def prune_folders(self, key: str) -> None:
+        """Remove the parent folders of a deleted file that are empty. A bucket has no folders."""
+        return
+
+    def remove_empty_folders(self, folder: str) -> None:
+        """Remove `folder` and the folders in it, as far as they contain no file. A bucket has no folders."""
+        return
+
     @abstractmethod
     def open_input(self, key: str) -> pa.NativeFile:
         """Open a file for random access by Arrow. Raises FileNotFoundError."""

@@ -23,7 +23,7 @@ _OPAQUE = {"Task"}  # travels and is called; what else it can is for those who r
 
 
 def signatures() -> Iterator[tuple[str, Any]]:
-    for name in ("create", "ingest", "on_commit", "open", "register", "sql"):
+    for name in ("create", "drop", "ingest", "on_commit", "open", "register", "sql"):
         yield name, getattr(hoodoo, name)
     for owner, kind in CLASSES.items():
         if owner in _OPAQUE:

@@ -36,6 +36,11 @@ def checkpoint_key(version: int) -> str:
     return f"{FOLDER}{version:020d}.checkpoint.parquet"
 
 
+def is_log_file(name: str) -> bool:
+    """Return whether a file in the folder of a Delta log has the name of a version, a checkpoint or the hint."""
+    return bool(_VERSION.fullmatch(name) or _CHECKPOINT.fullmatch(name)) or FOLDER + name == NEWEST_CHECKPOINT
+
+
 @dataclass(frozen=True)
 class LogState:
     """State of the newest version in a Delta log. An export continues from it.

@@ -26,6 +26,11 @@ def metadata_key(version: int) -> str:
     return f"{FOLDER}v{version}.metadata.json"
 
 
+def is_metadata_file(name: str) -> bool:
+    """Return whether a file in the metadata folder has a name that an Iceberg export of hoodoo writes."""
+    return FOLDER + name == HINT or any(pattern.fullmatch(name) for pattern in (_METADATA, _AVRO, _DELETES))
+
+
 def newest(store: Store) -> tuple[int, Json | None]:
     """Find the newest Iceberg metadata file, and return its number (0 without one) and its contents.
 

@@ -123,6 +123,7 @@ LINES: dict[str, dict[str, str]] = {
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage"},
+    "hoodoo.drop": {"path": "path", "storage": "storage"},
     "hoodoo.register": {"spark": "plain"},
     "hoodoo.on_commit": {"hook": "plain", "path": "plain"},
     **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},

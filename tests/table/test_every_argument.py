@@ -49,6 +49,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         "hoodoo.create": hoodoo.create,
         "hoodoo.open": hoodoo.open,
+        "hoodoo.drop": hoodoo.drop,
         "hoodoo.register": hoodoo.register,
         "hoodoo.on_commit": hoodoo.on_commit,
         **{f"hoodoo.{name}": getattr(hoodoo, name) for name in TRANSFORMS},
@@ -125,6 +126,8 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.create(**({"path": tmp_path / f"n{next(numbers)}", **given}))
         if method == "open":
             return lambda **given: hoodoo.open(**({"path": table.path, **given}))
+        if method == "drop":
+            return lambda **given: hoodoo.drop(**({"path": table.path, **given}))
         if method == "Table":
             return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":

@@ -6,7 +6,7 @@ purge, rollback) skip the folders of inner tables. Otherwise they would treat fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from hoodoo.errors import NestedTable, StoreDenied, StoreRefused
@@ -54,13 +54,16 @@ def require_no_table_inside(store: Store) -> None:
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Yield (path, size) of all files of the table whose paths start with `prefix`, except files of inner tables."""
-    inner = tuple(_inner_tables(store, prefix))
+    inner = tuple(inner_tables(key for key, _ in store.list(prefix)))
     for key, size in store.list(prefix):
         if not key.startswith(inner):
             yield key, size
 
 
-def _inner_tables(store: Store, prefix: str) -> set[str]:
-    """Return the folders of tables inside this table's folder, each ending in /."""
-    others = (key for key, _ in store.list(prefix) if _MARK in key and not key.startswith(".hoodie/"))
-    return {key[: key.index(_MARK) + 1] for key in others}
+def inner_tables(keys: Iterable[str]) -> set[str]:
+    """Return the folders of tables inside this table's folder, each ending in /.
+
+    Args:
+        keys: The paths of all files in this table's folder.
+    """
+    return {key[: key.index(_MARK) + 1] for key in keys if _MARK in key and not key.startswith(".hoodie/")}

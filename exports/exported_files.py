@@ -1,0 +1,34 @@
+"""Search for the Delta and Iceberg metadata files that exports of a table wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from hoodoo.exports.delta import log
+from hoodoo.exports.iceberg import metadata_files, table_metadata
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import VECTORS
+
+
+def exported_files(store: Store, keys: Collection[str]) -> set[str]:
+    """Return which of the files are exported metadata of hoodoo.
+
+    If the newest version in a metadata folder is from another writer, no file of this folder is returned, because that
+    version may need all of them.
+
+    Args:
+        store: The store of the table.
+        keys: The paths of the files to choose from.
+    """
+    found = {key for key in keys if key.startswith(VECTORS)}
+    if any(key.startswith(log.FOLDER) for key in keys) and not log.newest(store).external:
+        found |= _named(keys, log.FOLDER, log.is_log_file)
+    if any(key.startswith(metadata_files.FOLDER) for key in keys):
+        version, metadata = metadata_files.newest(store)
+        if not version or table_metadata.is_ours(metadata, version):
+            found |= _named(keys, metadata_files.FOLDER, metadata_files.is_metadata_file)
+    return found
+
+
+def _named(keys: Collection[str], folder: str, is_wanted: Callable[[str], bool]) -> set[str]:
+    return {key for key in keys if key.startswith(folder) and is_wanted(key.removeprefix(folder))}

@@ -21,7 +21,7 @@ from rich.console import Console
 import hoodoo
 from hoodoo.cli import files
 from hoodoo.cli.show import ROWS_SHOWN, Out, log_to
-from hoodoo.errors import HoodooError, OptionError
+from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.transforms import transform_of
@@ -103,6 +103,27 @@ def _create(given: argparse.Namespace, out: Out) -> None:
     out.document(about(table), "created")
 
 
+def _drop(given: argparse.Namespace, out: Out) -> int:
+    if not given.yes:
+        if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+            raise OptionError("drop cannot ask for confirmation without a terminal. Pass --yes.", option="yes")
+        sys.stderr.write(f"Delete the table {safe(given.path)}? It cannot be restored. [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            out.note("Nothing was deleted.")
+            return 1
+    with out.working("deleting files"):
+        result = asdict(hoodoo.drop(given.path, storage=_storage(given)))
+    if out.machine:
+        out.document(result)
+        return 0
+    kept = result.pop("kept")
+    out.document({**result, "kept": len(kept)}, "dropped")
+    if kept:
+        out.listing([{"kept": key} for key in kept])
+    return 0
+
+
 @contextlib.contextmanager
 def _warnings_logged() -> Iterator[None]:
     """Log the Python warnings of a block as one line each, instead of printing them with source code."""
@@ -113,18 +134,45 @@ def _warnings_logged() -> Iterator[None]:
         _log.warning("%s", one.message)
 
 
-def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
-    """Read the rows of the argument FILE, and parse text values with the column types of the table.
+def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (), file: str = "") -> pa.Table:
+    """Read the rows of a file, and parse text values with the column types of the table.
 
     Args:
         given: The parsed command line.
         table: The table.
         whole: Columns that must be present in either all rows or no row.
+        file: The file. '' (default): the argument FILE.
     """
     name_mapping = table.handle.config.name_mapping
     columns = name_mapping.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
     named = {*whole, *name_mapping.original_names(whole)}
-    return files.read(given.file, columns, given.nulls, named)
+    return files.read(file or given.file, columns, given.nulls, named)
+
+
+def _insert(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    whole = [one.name for one in table.handle.config.columns.columns if given.missing != NULL or one.has_default]
+    parts = [_input(given, table, whole, file) for file in given.files]
+    names = parts[0].column_names
+    for file, part in zip(given.files, parts, strict=True):
+        if set(part.column_names) != set(names):
+            raise DataError(
+                f"{printable(file)} has the columns {', '.join(part.column_names)}: expected {', '.join(names)}, as in "
+                f"{printable(given.files[0])}. Insert files with different columns one by one."
+            )
+    rows = pa.concat_tables([part.select(names) for part in parts], promote_options="permissive")
+    with out.working(f"inserting {len(rows):,} rows"):
+        result = table.insert(
+            rows,
+            existing=given.existing,
+            duplicates=given.duplicates,
+            evolve=given.evolve,
+            missing=given.missing,
+            on_bad_rows=given.on_bad_rows,
+            max_bad_rows=given.max_bad_rows,
+            max_bad_share=given.max_bad_share,
+        )
+    _committed(out, result, "inserted")
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
@@ -341,6 +389,14 @@ def _ingest(given: argparse.Namespace, out: Out) -> int:
     return ingest.run(given, out, lambda path: _open(given, path), _storage(given))
 
 
+def _sql(given: argparse.Namespace, out: Out) -> None:
+    from hoodoo.cli import read_commands
+
+    if given.output:
+        files.require_writable(given.output)
+    read_commands.sql(given, out, lambda path: _open(given, path))
+
+
 def _worker(given: argparse.Namespace, out: Out) -> int:
     from hoodoo.cli import service_commands
 
@@ -369,13 +425,16 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "schema": _of("schema_commands", "schema"),
     "alter": _of("schema_commands", "alter"),
     "create": _create,
+    "drop": _drop,
     "upsert": _upsert,
+    "insert": _insert,
     "update": _update,
     "delete": _delete,
     "purge": _purge,
     "ingest": _ingest,
     "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).inspect.applications()]),
     "quarantine": _of("quarantine", "run"),
+    "sql": _sql,
     "scan": _of("read_commands", "scan"),
     "incremental": _of("read_commands", "incremental"),
     "changes": _of("read_commands", "changes"),

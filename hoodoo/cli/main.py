@@ -104,17 +104,7 @@ def parser() -> argparse.ArgumentParser:
     _about(command)
     writing = command("upsert", "insert new keys and replace the rows of existing keys", _ROWS_FILE + ".")
     _rows_in(writing)
-    writing.add_argument(
-        "--duplicates",
-        choices=("newest", "fail"),
-        default="newest",
-        help="what to do if a key occurs twice in FILE",
-    )
-    writing.add_argument(
-        "--evolve",
-        action="store_true",
-        help="add columns that are not in the table, and widen column types without loss",
-    )
+    _batch(writing)
     writing.add_argument(
         "--missing",
         choices=("fail", "keep", "null"),
@@ -145,25 +135,26 @@ def parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="string in FILE that marks a value as not sent; the stored value stays",
     )
-    writing.add_argument(
-        "--on-bad-rows",
-        choices=("fail", "quarantine"),
+    inserting = command(
+        "insert",
+        "insert rows with new keys; an existing key is an error, or its row is skipped",
+        _ROWS_FILE + ". All files are written in one commit.",
+    )
+    inserting.add_argument("path", metavar="PATH")
+    inserting.add_argument("files", metavar="FILE", nargs="+")
+    _nulls(inserting)
+    inserting.add_argument(
+        "--existing",
+        choices=("fail", "keep"),
         default="fail",
-        help="quarantine: put invalid rows into the table PATH__quarantine, and write all valid rows",
+        help="what to do with keys that are in the table; fail: write nothing, keep: skip the row in FILE",
     )
-    writing.add_argument(
-        "--max-bad-rows",
-        type=amount,
-        default=1_000,
-        metavar="N",
-        help="maximum number of bad rows; if FILE has more, no row is written (default: 1000)",
-    )
-    writing.add_argument(
-        "--max-bad-share",
-        type=float,
-        default=0.01,
-        metavar="X",
-        help="maximum share of bad rows in a file of 100 rows or more (default: 0.01)",
+    _batch(inserting)
+    inserting.add_argument(
+        "--missing",
+        choices=("fail", "null"),
+        default="fail",
+        help="value of a column that is not in FILE and has no default",
     )
     updating = command(
         "update",
@@ -228,6 +219,13 @@ def _about(command: Command) -> None:
         metavar="NAME=VALUE",
         help="options to set; without NAME=VALUE all options are shown",
     )
+    dropping = command(
+        "drop",
+        "delete a table with its history and exports; files of other programs stay",
+        "A deleted table cannot be restored. Stop its writers and workers first.",
+    )
+    dropping.add_argument("path", metavar="PATH")
+    dropping.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _quarantine(command: Command) -> None:
@@ -266,6 +264,41 @@ def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
     writing.add_argument("path", metavar="PATH")
     writing.add_argument("file", metavar="FILE", nargs="?" if optional else None)
     _nulls(writing)
+
+
+def _batch(writing: argparse.ArgumentParser) -> None:
+    """Add the arguments that `upsert` and `insert` share: repeated keys, new columns, and bad rows."""
+    writing.add_argument(
+        "--duplicates",
+        choices=("newest", "fail"),
+        default="newest",
+        help="what to do if a key occurs twice in FILE",
+    )
+    writing.add_argument(
+        "--evolve",
+        action="store_true",
+        help="add columns that are not in the table, and widen column types without loss",
+    )
+    writing.add_argument(
+        "--on-bad-rows",
+        choices=("fail", "quarantine"),
+        default="fail",
+        help="quarantine: put invalid rows into the table PATH__quarantine, and write all valid rows",
+    )
+    writing.add_argument(
+        "--max-bad-rows",
+        type=amount,
+        default=1_000,
+        metavar="N",
+        help="maximum number of bad rows; if FILE has more, no row is written (default: 1000)",
+    )
+    writing.add_argument(
+        "--max-bad-share",
+        type=float,
+        default=0.01,
+        metavar="X",
+        help="maximum share of bad rows in a file of 100 rows or more (default: 0.01)",
+    )
 
 
 def _nulls(reading: argparse.ArgumentParser) -> None:
@@ -425,6 +458,14 @@ def _reading(command: Command) -> None:
     _rows_out(scan)
     scan.add_argument("--as-of", metavar="POSITION", help=f"read an earlier snapshot: {POSITION}")
     scan.add_argument("--read-optimized", action="store_true", help="read only base files, without the changes in logs")
+    query = command(
+        "sql",
+        "run a DuckDB query over tables",
+        "The query refers to each table by NAME. It needs DuckDB: pip install 'hoodoo[sql]'.",
+    )
+    query.add_argument("query", metavar="QUERY", help='such as "SELECT count(*) FROM t"')
+    query.add_argument("tables", metavar="NAME=PATH", type=pair, nargs="*", help="tables that the query reads")
+    _rows_shown(query)
     changed = command(
         "incremental",
         "read the newest version of the rows changed since a position",
@@ -516,11 +557,16 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
             default="current",
             help="original: names from before create --rename",
         )
+    if meta:
+        reading.add_argument("--meta", action="store_true", help="include Hudi's five meta columns")
+    _rows_shown(reading)
+
+
+def _rows_shown(reading: argparse.ArgumentParser) -> None:
+    """Add the arguments for the output of rows: `--limit` and `--output`."""
     reading.add_argument(
         "--limit", type=amount, metavar="N", help="show at most N rows (default: 20 at a terminal, otherwise all)"
     )
-    if meta:
-        reading.add_argument("--meta", action="store_true", help="include Hudi's five meta columns")
     reading.add_argument(
         "--output",
         metavar="FILE",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Start": ("demo", "create", "info", "options", "check-store"),
-    "Write": ("upsert", "update", "delete", "purge", "ingest", "applications", "quarantine"),
-    "Read": ("scan", "get", "incremental", "changes", "diff", "files", "duplicates"),
+    "Start": ("demo", "create", "info", "options", "drop", "check-store"),
+    "Write": ("upsert", "insert", "update", "delete", "purge", "ingest", "applications", "quarantine"),
+    "Read": ("scan", "get", "sql", "incremental", "changes", "diff", "files", "duplicates"),
     "Columns": ("schema", "alter"),
     "History": ("history", "timeline", "savepoint", "restore"),
     "Maintain": ("services", "worker", "compact", "cluster", "clean", "archive", "expire"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 import hoodoo
 from hoodoo.cli import files as row_files
 from hoodoo.cli.show import ROWS_SHOWN, Out
-from hoodoo.errors import DataError
+from hoodoo.errors import DataError, ExpressionError, OptionError
 from hoodoo.readers.output import Rows
+from hoodoo.redact import printable
 from hoodoo.table import Table
 
 
@@ -29,6 +30,26 @@ def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
         names=given.names,
     )
     _show(given, out, found.schema, found.batches(), found.cursor)
+
+
+def sql(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> None:
+    """Run `hoodoo sql QUERY NAME=PATH...`: show the rows of a DuckDB query over tables."""
+    named = [name for name, _ in given.tables]
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise OptionError(f"Table {printable(twice)} is given twice. Give it once.", option=twice)
+    if "spark" in named:  # the first parameter of hoodoo.sql
+        raise OptionError("Table name 'spark' is reserved. Choose another name.", option="spark")
+    relation = hoodoo.sql(given.query, **{name: open_table(path) for name, path in given.tables})
+    import duckdb  # hoodoo.sql has raised an error if DuckDB is not installed
+
+    try:
+        reader = relation.to_arrow_reader()
+        _show(given, out, reader.schema, reader)
+    except (duckdb.Error, pa.ArrowException) as problem:
+        raise ExpressionError(
+            f"DuckDB cannot run the query: {str(problem).strip()[:1000].rstrip('.')}. Correct the query.",
+            sql=given.query[:1000],
+        ) from None
 
 
 def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
@@ -142,7 +163,11 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
 
 
 def _show(
-    given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
+    given: argparse.Namespace,
+    out: Out,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    cursor: hoodoo.Cursor | None = None,
 ) -> bool:
     """Show rows on stdout, or write them to the file of --output. Return True if no limit cut off rows."""
     limit = given.limit
@@ -152,7 +177,7 @@ def _show(
     if given.output:
         with out.working(f"writing {given.output}"):
             rows = row_files.write(given.output, schema, first)
-        told = {"cursor": str(cursor)} if first.whole else {}
+        told = {"cursor": str(cursor)} if first.whole and cursor else {}
         out.document({"file": given.output, "rows": rows, **told}, "written")
         return first.whole
     shown = out.rows(schema, first)

@@ -12,11 +12,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 _COMMANDS = {
-    **dict.fromkeys(("query", "select", "read", "show", "head", "cat", "count", "rows", "sql"), "scan"),
+    **dict.fromkeys(("query", "select", "read", "show", "head", "cat", "count", "rows"), "scan"),
     **dict.fromkeys(("dump", "save", "to-csv", "to-parquet"), "scan PATH --output FILE"),
     **dict.fromkeys(("time-travel", "as-of"), "scan PATH --as-of POSITION"),
-    **dict.fromkeys(("append", "write", "insert", "load", "import", "merge", "put"), "upsert"),
+    **dict.fromkeys(("append", "write", "load", "import", "merge", "put"), "upsert"),
     **dict.fromkeys(("init", "new", "create-table"), "create"),
+    **dict.fromkeys(("drop-table", "delete-table", "remove", "rm"), "drop"),
     **dict.fromkeys(("vacuum", "expire-snapshots"), "clean"),
     **dict.fromkeys(("remove-orphan-files", "gc"), "sweep"),
     **dict.fromkeys(("optimize", "compaction", "bin-pack"), "compact"),

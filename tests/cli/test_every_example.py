@@ -81,6 +81,7 @@ def land(table: Path) -> None:
 BEFORE: dict[str, Callable[[Path], Any]] = {
     "create": shutil.rmtree,
     "upsert": lambda path: hoodoo.open(path).alter.drop_column("seats", rewrite=True),
+    "insert": lambda path: hoodoo.open(path).alter.drop_column("seats", rewrite=True),
     "ingest": land,
     "restore": lambda path: hoodoo.open(path).savepoints.create("friday"),
     "quarantine": lambda path: hoodoo.open(path).set_checks({"fare": "fare >= 0"}),
@@ -103,6 +104,9 @@ def test_each_example_works(
     code, said = main(words[1:]), capsys.readouterr()
     remains = name == "purge"  # the key is the smallest of a file, and the slot of that file keeps it for a month
     assert code == remains and (not said.err or name == "worker"), said.err  # a worker's log is there
+    if name == "drop":
+        assert not table.exists()
+        return
     found = hoodoo.open("lake/flights" if name == "demo" else table)
     want = {
         "demo": lambda: found.count() > 10_000,
@@ -123,6 +127,7 @@ def test_each_example_works(
         "resolve": lambda: "no" in said.out,
         "ingest": lambda: found.get("d")["city"].to_pylist() == ["bonn"],
         "scan": lambda: "rome" in said.out and "oslo" not in said.out,
+        "sql": lambda: "rome" in said.out and "oslo" in said.out,
         "get": lambda: "rome" in said.out and "oslo" in said.out,
     }
     assert want.get(name, lambda: True)()

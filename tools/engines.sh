@@ -25,6 +25,10 @@ environment datafusion datafusion==54.1.0 pyiceberg-core==0.11.0 pyarrow==26.0.1
 environment sail pysail==0.7.2 pyspark-client==4.2.0 pandas==3.1.1 pyarrow==26.0.1
 environment daft daft==0.7.26 deltalake==1.6.6 pyiceberg==0.12.0 pyarrow==25.0.1
 environment hudi hudi==0.5.0 pyarrow==26.0.1
+environment trino trino==0.340.0 jpype1==1.7.1
+environment spark pyspark==4.0.5 pandas==2.3.3 pyarrow==22.0.0
+environment flink apache-flink==1.20.5
+PYTHONPATH=tests/support .venv/bin/python tests/engines/engine_jars.py
 
 .venv/bin/python -m pytest -q tests/engines "$@"
 if [ -n "${UPDATE:-}" ]; then .venv/bin/python tools/engine_table.py; fi

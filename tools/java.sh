@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Print JAVA_HOME of a Java 17 or newer, installing one from the distribution if there is none.
+# Print JAVA_HOME of a Java 17 or newer, installing one from the distribution if there is none. java.sh VERSION requires this
+# version or a newer one.
 #
-# Looks at JAVA_HOME, at java on PATH, at .jdk/ beside the checkout's venv; then installs as root with apt-get, or without root unpacks
-# the same package and what it needs into .jdk/. Everything but the answer goes to stderr.
+# Looks at JAVA_HOME, at java on PATH, at /usr/lib/jvm, at .jdk/ beside the checkout's venv; then installs as root with apt-get,
+# or without root unpacks the package and its dependencies into .jdk/. Everything but the answer goes to stderr.
 set -euo pipefail  # so no pipe below may end in a reader that stops early
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 jdk="$root/.jdk"
+minimum=${1:-17}
 packages=(openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless)
-failed="No Java 17 or newer was found or could be installed. Install a Java runtime (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
+failed="No Java $minimum or newer was found or could be installed. Install a Java runtime (Debian: apt-get install openjdk-$minimum-jre-headless) or set JAVA_HOME."
 
 major() { # the major version of a java program; 0 if it does not run
     local line
@@ -16,17 +18,14 @@ major() { # the major version of a java program; 0 if it does not run
 }
 
 home_of() { # print the home of a java program that is new enough
-    [ -x "$1" ] && [ "$(major "$1")" -ge 17 ] || return 1
+    [ -x "$1" ] && [ "$(major "$1")" -ge "$minimum" ] || return 1
     dirname "$(dirname "$(readlink -f "$1")")"
-}
-
-unpacked() { # the java program below .jdk/, if one was unpacked
-    find "$jdk" -path '*/bin/java' -print -quit 2>/dev/null
 }
 
 offered() { # the first of our packages that the distribution has
     local name
     for name in "${packages[@]}"; do
+        [[ $name =~ [0-9]+ ]] && [ "${BASH_REMATCH[0]}" -ge "$minimum" ] || continue
         if [[ $(apt-cache policy "$name" 2>/dev/null) == *"Candidate: "[0-9]* ]]; then
             echo "$name"
             return
@@ -63,7 +62,7 @@ unpack_without_root() {
 
 find_java() {
     local program
-    for program in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(command -v java || true)" "$(unpacked)"; do
+    for program in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(command -v java || true)" {,"$jdk"}/usr/lib/jvm/*/bin/java; do
         if [ -n "$program" ] && home_of "$program"; then return; fi
     done
     return 1

@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import iceberg_reader
 import pyarrow as pa
 import pyarrow.compute as pc
 from engine_values import canonical_rows
@@ -45,14 +44,14 @@ History = Iterator[hoodoo.Table]
 """Commits of a table. The table is yielded after each step that engines have to be able to read."""
 
 
-def _create(path: Path, schema: pa.Schema, kind: str, **more: Any) -> hoodoo.Table:
+def _create(path: str, schema: pa.Schema, kind: str, **more: Any) -> hoodoo.Table:
     options = {"key": "id", "type": kind, "clean_every": None} | more
     if kind == "merge_on_read":
         options["compact_after_logs"] = None
     return hoodoo.create(path, schema, **options)
 
 
-def plain(path: Path, kind: str) -> History:
+def plain(path: str, kind: str) -> History:
     table = _create(path, PLAIN, kind, order_by="ts")
     table.upsert([{"id": f"k{n:03}", "ts": 1, "fare": n / 4, "note": "first"} for n in range(60)])
     yield table
@@ -64,7 +63,7 @@ def plain(path: Path, kind: str) -> History:
     yield table
 
 
-def types(path: Path, kind: str) -> History:
+def types(path: str, kind: str) -> History:
     table = _create(path, TYPES, kind)
     for numbers, version in ((range(20), 0), (range(10, 25), 1), ((3, 4, 12), 7)):
         table.upsert(pa.Table.from_pylist([every_row(n, version) for n in numbers], schema=TYPES))
@@ -72,7 +71,7 @@ def types(path: Path, kind: str) -> History:
         yield table
 
 
-def local_times(path: Path, kind: str) -> History:
+def local_times(path: str, kind: str) -> History:
     table = _create(path, LOCAL_TIMES, kind)
     moment = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)
     table.upsert([{"id": n, "ts": 0, "local": moment + dt.timedelta(days=n * 97), "v": f"v{n}"} for n in range(10)])
@@ -82,7 +81,7 @@ def local_times(path: Path, kind: str) -> History:
     yield table
 
 
-def odd_partitions(path: Path, kind: str) -> History:
+def odd_partitions(path: str, kind: str) -> History:
     table = _create(path, PARTITIONED, kind, partition_by="part")
     parts = list(enumerate(ODD_VALUES))
     table.upsert([{"id": f"{i}-{n}", "part": part, "ts": 1, "v": n} for i, part in parts for n in range(4)])
@@ -92,7 +91,7 @@ def odd_partitions(path: Path, kind: str) -> History:
     yield table
 
 
-def generated_partitions(path: Path, kind: str) -> History:
+def generated_partitions(path: str, kind: str) -> History:
     table = _create(path, TIMES, kind, partition_by=[hoodoo.day("at"), hoodoo.bucket(2, "id")])
 
     def at(number: int) -> dt.datetime:
@@ -105,17 +104,17 @@ def generated_partitions(path: Path, kind: str) -> History:
     yield table
 
 
-def changed_columns(path: Path, kind: str) -> History:
+def changed_columns(path: str, kind: str) -> History:
     """Change columns without rewriting a file."""
     yield from _changed(path, kind, rewrite=False)
 
 
-def rewritten_columns(path: Path, kind: str) -> History:
+def rewritten_columns(path: str, kind: str) -> History:
     """Change columns, and rewrite files for a renamed and a widened column."""
     yield from _changed(path, kind, rewrite=True)
 
 
-def _changed(path: Path, kind: str, rewrite: bool) -> History:
+def _changed(path: str, kind: str, rewrite: bool) -> History:
     table = _create(path, EVOLVING, kind)
     row = {"ts": 1, "c": 1.5, "d": "d", "s": {"x": 1, "y": "y"}}
     table.upsert([{**row, "id": n, "a": n, "b": f"b{n}"} for n in range(12)])
@@ -125,7 +124,7 @@ def _changed(path: Path, kind: str, rewrite: bool) -> History:
     table.alter.drop_column("d")
     table.alter.add_column("s.z", pa.int64())
     table.alter.add_column("f", pa.decimal128(10, 2))
-    table.move_column("f", first=True)
+    table.alter.move_column("f", first=True)
     if rewrite:
         table.alter.rename_column("b", "bee", rewrite=True)
         table.alter.widen_column("c", pa.float64(), rewrite=True)
@@ -137,7 +136,7 @@ def _changed(path: Path, kind: str, rewrite: bool) -> History:
     yield table
 
 
-def replaced_files(path: Path, kind: str) -> History:
+def replaced_files(path: str, kind: str) -> History:
     """Overwrite, delete partitions, compact and cluster."""
     table = _create(path, PARTITIONED, kind, partition_by="part")
     parts = list(enumerate(("rome", "oslo", "lima")))
@@ -155,7 +154,7 @@ def replaced_files(path: Path, kind: str) -> History:
     yield table
 
 
-def partial_rows(path: Path, kind: str) -> History:
+def partial_rows(path: str, kind: str) -> History:
     table = _create(path, PLAIN, kind)
     table.upsert([{"id": f"k{n:03}", "ts": 1, "fare": n / 4, "note": "first"} for n in range(60)])
     yield table
@@ -165,7 +164,7 @@ def partial_rows(path: Path, kind: str) -> History:
     yield table
 
 
-HISTORIES: tuple[Callable[[Path, str], History], ...] = (
+HISTORIES: tuple[Callable[[str, str], History], ...] = (
     plain,
     types,
     local_times,
@@ -219,14 +218,16 @@ FILTERS: dict[str, dict[str, pc.Expression]] = {
 """Filters by table, as SQL and as an expression of Arrow. A filter that prunes too much loses rows."""
 
 
-def make_tables(folder: Path) -> None:
-    """Write all tables below `folder`, and manifest.json."""
-    tables = [_make(folder, mode, history, kind) for mode in MODES for history in HISTORIES for kind in KINDS]
+def make_tables(folder: Path, location: str | None = None) -> None:
+    """Write all tables below `location`, which is `folder` by default, and manifest.json into `folder`."""
+    root = location or str(folder)
+    tables = [_make(root, mode, history, kind) for mode in MODES for history in HISTORIES for kind in KINDS]
     (folder / "manifest.json").write_text(json.dumps(tables))
 
 
-def _make(folder: Path, mode: str, history: Callable[[Path, str], History], kind: str) -> dict[str, Any]:
-    path = folder / mode / f"{history.__name__}_{kind}"
+def _make(root: str, mode: str, history: Callable[[str, str], History], kind: str) -> dict[str, Any]:
+    name = f"{history.__name__}_{kind}"
+    path = f"{root}/{mode}/{name}"
     snapshots = []
     for table in history(path, kind):
         if mode == "none":
@@ -236,7 +237,7 @@ def _make(folder: Path, mode: str, history: Callable[[Path, str], History], kind
         snapshots.append(
             {
                 "delta": report.delta.version if report.delta else None,
-                "iceberg": iceberg_reader.metadata(path)["current-snapshot-id"],
+                "iceberg": report.iceberg.snapshot if report.iceberg else None,
                 "rows": canonical_rows(rows.to_pylist()),
             }
         )
@@ -246,9 +247,9 @@ def _make(folder: Path, mode: str, history: Callable[[Path, str], History], kind
         for sql, expression in FILTERS.get(history.__name__, {}).items()
     }
     return {
-        "name": path.name,
+        "name": name,
         "mode": mode,
-        "path": str(path),
+        "path": path,
         "rows": canonical_rows(rows.to_pylist()),
         "filters": filters,
         "snapshots": [] if history in (changed_columns, rewritten_columns) else snapshots,  # engines differ in columns

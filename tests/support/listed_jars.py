@@ -13,8 +13,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from java_program import ROOT, java
@@ -26,27 +27,40 @@ class NotFetched(Exception):
 
 @dataclass(frozen=True, order=True)
 class Jar:
-    """One file: its coordinates, and the digest of its bytes."""
+    """File in a repository of Maven, with its coordinates and the digest of its bytes."""
 
     organisation: str
     name: str
     version: str
+    classifier: str = ""
     sha256: str = ""
 
     @property
     def file(self) -> str:
-        return f"{self.name}-{self.version}.jar"
-
-    def dependency(self, transitive: bool = False) -> str:
-        """What Ivy reads. Only of a jar that names others the kinds of files are left to its project."""
-        head = f'<dependency org="{self.organisation}" name="{self.name}" rev="{self.version}"'
-        if transitive:
-            return f'{head} conf="default->master,runtime"/>'
-        return (
-            f'{head} conf="default->master" transitive="false"><artifact name="{self.name}" type="jar"/></dependency>'
-        )
+        return f"{self.name}-{self.version}{'-' if self.classifier else ''}{self.classifier}.jar"
 
 
+def _exact(jars: Iterable[Jar]) -> Iterator[str]:
+    """Yield dependencies for Ivy on exactly the listed jars. Ivy ignores a second dependency on a module."""
+    for (organisation, name, version), artifacts in groupby(
+        sorted(jars), lambda jar: (jar.organisation, jar.name, jar.version)
+    ):
+        head = f'<dependency org="{organisation}" name="{name}" rev="{version}" conf="default->master"'
+        yield f'{head} transitive="false">'
+        for jar in artifacts:
+            classifier = f' m:classifier="{jar.classifier}"' if jar.classifier else ""
+            yield f'<artifact name="{name}" type="jar"{classifier}/>'
+        yield "</dependency>"
+
+
+def _transitive(jars: Iterable[Jar]) -> Iterator[str]:
+    """Yield dependencies for Ivy on jars and on everything that their projects require."""
+    for jar in jars:
+        name = f'org="{jar.organisation}" name="{jar.name}" rev="{jar.version}"'
+        yield f'<dependency {name} conf="default->master,runtime"/>'
+
+
+_NAMESPACE = 'xmlns:m="http://ant.apache.org/ivy/maven"'
 _LOGGER = Jar("org.slf4j", "slf4j-simple", "1.7.36")
 """Kafka brings none, and without one a server that does not start says nothing."""
 
@@ -70,7 +84,7 @@ class JarList:
     def jars(self) -> list[Jar]:
         """What the list names."""
         lines = (line.split() for line in self.file.read_text().splitlines() if line and not line.startswith("#"))
-        return [Jar(*coordinates.split(":"), sha256) for coordinates, sha256 in lines]
+        return [Jar(*coordinates.split(":"), sha256=sha256) for coordinates, sha256 in lines]
 
     def wrong(self, folder: Path | None = None) -> list[str]:
         """What a folder, or else that of the jars, does not have as it is listed: one line a file."""
@@ -92,7 +106,7 @@ class JarList:
         if not self.wrong():
             return
         with tempfile.TemporaryDirectory() as scratch:
-            self._retrieve((jar.dependency() for jar in self.jars()), Path(scratch))
+            self._retrieve(_exact(self.jars()), Path(scratch))
             if differ := self.wrong(Path(scratch)):
                 raise NotFetched(f"Fetched jars of {self.of} are not those of the list:\n" + "\n".join(differ))
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -103,9 +117,9 @@ class JarList:
         needed = [Jar(*one.split(":"), version) for one in self.needed]
         with tempfile.TemporaryDirectory() as scratch:
             pattern = "[organisation]/[revision]/[artifact]-[revision].[ext]"
-            self._retrieve((jar.dependency(transitive=True) for jar in (*needed, _LOGGER)), Path(scratch), pattern)
+            self._retrieve(_transitive((*needed, _LOGGER)), Path(scratch), pattern)
             found = sorted(
-                Jar(path.parts[-3], path.stem.removesuffix(f"-{path.parts[-2]}"), path.parts[-2], _sha256(path))
+                Jar(path.parts[-3], path.stem.removesuffix(f"-{path.parts[-2]}"), path.parts[-2], sha256=_sha256(path))
                 for path in Path(scratch).glob("*/*/*.jar")
             )
         head = [line for line in self.file.read_text().splitlines(keepends=True) if line.startswith("#")]
@@ -113,14 +127,16 @@ class JarList:
         self.file.write_text("".join(head + lines))
 
     def _retrieve(
-        self, dependencies: Iterable[str], folder: Path, pattern: str = "[artifact]-[revision].[ext]"
+        self, dependencies: Iterable[str], folder: Path, pattern: str = "[artifact]-[revision](-[classifier]).[ext]"
     ) -> None:
         spark = importlib.util.find_spec("pyspark")
         if spark is None or not spark.submodule_search_locations:
             raise NotFetched(f"The jars of {self.of} are fetched by Ivy, which PySpark brings: run make venv.")
         ivy = next(Path(spark.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as module:
-            module.write(f'<ivy-module version="2.0"><info organisation="hoodoo" module="{self.folder.name}"/>')
+            module.write(
+                f'<ivy-module version="2.0" {_NAMESPACE}><info organisation="hoodoo" module="{self.folder.name}"/>'
+            )
             module.write(f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>")
             module.flush()
             cache = ROOT / ".jars" / f"ivy-{self.folder.name}"

@@ -26,6 +26,7 @@ def export(
     rebuild: bool = False,
     mode: str = READ_OPTIMIZED,
     snapshots: str = NEWEST,
+    iceberg_version: int | None = None,
 ) -> ExportResult:
     """Export the table to Delta, Iceberg or both, up to its newest slot.
 
@@ -40,9 +41,12 @@ def export(
         rebuild: True replaces the existing metadata, whatever its contents.
         mode: 'merged' exports the contents of logs as overlays. 'read_optimized' exports base files only.
         snapshots: 'newest' for one Iceberg snapshot per export, or 'all' for one per slot that changed base files.
+        iceberg_version: The version of the Iceberg format, 2 or 3. None keeps the version of the existing export, or
+            writes version 2 without one.
 
     Raises:
-        OptionError: `snapshots` is 'all' and `mode` is 'merged'. Nothing was written.
+        OptionError: `snapshots` is 'all' and `mode` is 'merged', or the existing export has a newer
+            `iceberg_version` and `rebuild` is False. Nothing was written.
         SchemaError: A format cannot represent a column. Nothing was written.
         PartitionValueError: A partition has the folder of a format. Nothing was written.
         ForeignExport: Another writer committed to a format.
@@ -57,8 +61,9 @@ def export(
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
+        iceberg_export.require_version(store, iceberg_version, rebuild)
     overlays = Overlays(store) if mode == MERGED else None
-    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL)
+    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL, iceberg_version)
     try:
         of_delta = delta_export.export(request) if delta else None
         of_iceberg = iceberg_export.export(request) if iceberg else None

@@ -12,6 +12,8 @@ from hoodoo.timeline.properties.config import TableConfig
 NEWEST, ALL = "newest", "all"
 """Slots that get Iceberg snapshots: the newest slot of an export ('newest'), or all that changed base files ('all')."""
 HISTORIES = (NEWEST, ALL)
+ICEBERG_VERSIONS = (2, 3)
+"""Versions of the Iceberg format that an export can write."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Request:
         overlays: The overlays that show the contents of logs to readers. None: logs are not exported.
         each_slot: True creates a snapshot per slot, for formats that otherwise have one per export. Not allowed with
             overlays.
+        iceberg_version: The version of the Iceberg format. None keeps the version of the existing export.
     """
 
     store: Store
@@ -38,3 +41,4 @@ class Request:
     rebuild: bool = False
     overlays: Overlays | None = None
     each_slot: bool = False
+    iceberg_version: int | None = None

@@ -126,9 +126,16 @@ def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
         SetLocationUpdate,
         SetPropertiesUpdate,
         SetSnapshotRefUpdate,
+        UpgradeFormatVersionUpdate,
     )
 
     new, old = TableMetadataUtil.parse_obj(ours), there.metadata
+    if new.format_version < old.format_version:
+        raise CatalogRefused(
+            f"The entry has a newer version of the Iceberg format: expected at most {new.format_version}, got "
+            f"{old.format_version}. Drop the entry, then export again.",
+            identifier=".".join(there.name()),
+        )
     numbers, unknown = _schema_numbers(new.schemas, old.schemas)
     updates: list[Any] = [AddSchemaUpdate(schema=schema) for schema in unknown]
     if numbers[new.current_schema_id] != old.current_schema_id:
@@ -137,8 +144,12 @@ def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
         updates.append(SetLocationUpdate(location=new.location))
     have = {snapshot.snapshot_id for snapshot in old.snapshots}
     wanted = {snapshot.snapshot_id for snapshot in new.snapshots}
-    fresh = [one for one in new.snapshots if one.snapshot_id not in have]
-    updates += [AddSnapshotUpdate(snapshot=_under(one, numbers)) for one in fresh]
+    fresh = [_under(one, numbers) for one in new.snapshots if one.snapshot_id not in have]
+    # snapshots from before the upgrade have no row ids, which the server requires after it
+    updates += [AddSnapshotUpdate(snapshot=one) for one in fresh if one.first_row_id is None]
+    if new.format_version > old.format_version:
+        updates.append(UpgradeFormatVersionUpdate(format_version=new.format_version))
+    updates += [AddSnapshotUpdate(snapshot=one) for one in fresh if one.first_row_id is not None]
     if new.current_snapshot_id != old.current_snapshot_id:
         updates.append(SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=new.current_snapshot_id))
     if gone := sorted(have - wanted):

@@ -1,20 +1,17 @@
 """Delta deletion vectors, which list the rows of a Parquet file that readers must skip.
 
-The format is defined in the Delta protocol, "Deletion Vector Format". It contains the bitmap that Hudi logs also use
-for positions.
+The format is defined in the Delta protocol, "Deletion Vector Format".
 """
 
 from __future__ import annotations
 
 import base64
-import struct
 import uuid
-import zlib
 from typing import Any
 
 import numpy as np
 
-from hoodoo.format.position_bitmap import bitmap
+from hoodoo.exports.deletion_vectors import vector_bytes
 from hoodoo.timeline.layout import VECTORS
 
 _Z85 = bytes.maketrans(
@@ -22,7 +19,6 @@ _Z85 = bytes.maketrans(
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
 )
 """Mapping from the alphabet of Python's base 85 to ZeroMQ's Z85, which the protocol requires."""
-_MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"
 _AT = len(_VERSION)
 _LENGTH_BYTES, _SUM_BYTES = 4, 4
@@ -30,8 +26,7 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 def file_of(positions: np.ndarray) -> bytes:
     """Encode row positions as the content of a deletion vector file. Positions are int64, ascending, below 2^32."""
-    vector = _MAGIC + bitmap(positions)
-    return b"".join([_VERSION, struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])
+    return _VERSION + vector_bytes(positions)
 
 
 def key_of(number: uuid.UUID) -> str:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hoodoo.errors import ForeignExport, SchemaError
+from hoodoo.errors import ForeignExport, OptionError, SchemaError
 from hoodoo.exports.attempts import attempted
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
@@ -34,9 +34,10 @@ from hoodoo.exports.iceberg import table_metadata as documents
 from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_promotable
 from hoodoo.exports.iceberg.manifest_files import ManifestFiles, ManifestWriter, location_of, short
 from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
-from hoodoo.exports.request import Request
+from hoodoo.exports.request import ICEBERG_VERSIONS, Request
 from hoodoo.exports.results import IcebergExport
 from hoodoo.exports.writing import Writing
+from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.table_options import ICEBERG
 from hoodoo.timeline.views.view import FileGroup, View
@@ -58,11 +59,37 @@ def _require_types(config: TableConfig, view: View) -> None:
         require_promotable(config.columns_of(number), config.columns)
 
 
+def require_version(store: Store, version: int | None, rebuild: bool) -> None:
+    """Raise OptionError if the existing export has a newer version of the Iceberg format and is not rebuilt.
+
+    `version` is the requested version, or None to keep the existing one.
+    """
+    if version is not None:
+        _format_version(version, files.newest(store)[1], rebuild)
+
+
+def _format_version(version: int | None, there: Json | None, rebuild: bool) -> int:
+    """Return the version of the Iceberg format to write: the requested version, or else that of the existing metadata.
+
+    Raises OptionError as `require_version` does.
+    """
+    found = (there or {}).get("format-version")
+    existing = found if found in ICEBERG_VERSIONS else documents.OLDEST_VERSION
+    if version is not None and version < existing and not rebuild:
+        raise OptionError(
+            f"iceberg_version is older than the existing export: expected {existing}, got {version}. Leave out "
+            "iceberg_version (--iceberg-version), or pass rebuild=True (--rebuild) to write metadata without the "
+            "earlier snapshots.",
+            option="iceberg_version",
+        )
+    return version or existing
+
+
 def export(request: Request) -> tuple[IcebergExport, int]:
     """Export the table to Iceberg metadata, up to the requested slot.
 
     Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
-    the Iceberg table, or if the metadata belongs to another table.
+    the Iceberg table, or if the metadata belongs to another table. Raises OptionError as `require_version` does.
     """
     remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
@@ -74,10 +101,12 @@ class _Exporter:
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
         self.each_slot, self.location = request.each_slot, location_of(self.store)
+        self.asked_version = request.iceberg_version
         self.manifests = ManifestFiles(self.writing, self.config)
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, there = files.newest(self.store)
+        format_version = _format_version(self.asked_version, there, self.rebuild)
         was: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
             ours = self._ours(version, there)
@@ -90,11 +119,17 @@ class _Exporter:
         self.config = self.config.with_schemas(view.schemas)
         groups = covered(view) if self.overlays else []
         said = digest_of(self.config, groups) if self.overlays else ""
-        overlaid = was is not None and documents.overlays_of(was) == said
+        overlaid = (
+            was is not None
+            and documents.overlays_of(was) == said
+            and (was["format-version"] == format_version)  # an upgrade writes a snapshot
+        )
         if was is not None and overlaid and self._at(was) == until:
             return self._done(version, was, 0), until
         before = was or self._anew(there, view.table)
-        metadata, number, written = before, version, 0
+        row_ids_from = _whole_number((there or {}).get("next-row-id"))
+        metadata = documents.with_version(before, format_version, row_ids_from)
+        number, written = version, 0
         for shown, changes in self._shown(was, view):
             self.config = self.config.with_schemas(shown.schemas)
             metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
@@ -179,8 +214,7 @@ class _Exporter:
 
         Sequence numbers continue from the old metadata, because they must never decrease.
         """
-        sequence = (was or {}).get("last-sequence-number", 0)
-        return documents.first(self.location, table, sequence if isinstance(sequence, int) else 0)
+        return documents.first(self.location, table, _whole_number((was or {}).get("last-sequence-number")))
 
     # ---- slots to show
     def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
@@ -200,7 +234,7 @@ class _Exporter:
             if is_last or changes and self.each_slot and step.slot.seq >= view.min_readable and self._holds(step.view):
                 yield step.view, changes
                 changes = NOTHING
-        if was is not None and after == view.seq:  # logs are now exported and were not before, or the reverse
+        if was is not None and after == view.seq:  # the mode or the format version has changed
             yield view, NOTHING
 
     def _first(self, view: View) -> View:
@@ -231,8 +265,13 @@ class _Exporter:
             *base_manifests.manifests(writer, [one for one in before if one not in of_overlays], changes),
             *overlay_manifests.manifests(writer, of_overlays, self.overlays, groups),
         ]
+        lineage: Json = {}
+        if writer.version >= avro.ROW_LINEAGE:
+            first = metadata["next-row-id"]
+            manifests, unused = avro.with_row_ids(manifests, first)
+            lineage = {"first-row-id": first, "added-rows": unused - first}
         parent = metadata["current-snapshot-id"] if metadata["snapshots"] else None
-        data = avro.encode_list(manifests, number, parent, sequence)
+        data = avro.encode_list(manifests, number, parent, sequence, writer.version)
         key = f"{files.FOLDER}snap-{view.seq}-{number}-{short(data)}.avro"
         self.writing.once(key, data)
         snapshot = {
@@ -242,6 +281,7 @@ class _Exporter:
             "manifest-list": self._path_of(key),
             "summary": _summary(view, manifests, number, changes.changes_rows or self.overlays is not None),
             "schema-id": metadata["current-schema-id"],
+            **lineage,
         }
         return documents.with_snapshot(metadata, snapshot)
 
@@ -267,6 +307,11 @@ class _Exporter:
         passed = passed_overlays(self.history)
         files.sweep(self.store, version, documents.METADATA_KEPT, named, passed, self.now_ms)
         sweep_overlays(self.store, passed, self.now_ms)
+
+
+def _whole_number(value: Any) -> int:
+    """Return a number of existing metadata, or 0 if another writer wrote something else."""
+    return value if isinstance(value, int) else 0
 
 
 def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:

@@ -113,6 +113,7 @@ class ManifestWriter:
 
     def __init__(self, files: ManifestFiles, metadata: Json, slot: int, number: int, sequence: int) -> None:
         self.files, self.slot, self.number, self.sequence = files, slot, number, sequence
+        self.version: int = metadata["format-version"]
         self.schema = next(one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"])
         self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
 
@@ -148,7 +149,9 @@ class ManifestWriter:
         """
         files = self.files
         columns = files.columns if self.specs[spec]["fields"] else []
-        data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns, content)
+        # last, so that live files inherit the same row ids whether or not a reader counts the rows of removed files
+        entries = sorted(entries, key=lambda entry: bool(entry["status"] == avro.DELETED))
+        data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns, content, self.version)
         key = f"{FOLDER}{kind}-{self.slot}-{short(data)}.avro"
         files.writing.once(key, data)
         path = files.path_of(key)

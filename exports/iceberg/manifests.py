@@ -20,6 +20,8 @@ from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
 """Values of the field `content`: whether a manifest lists data files or position delete files."""
+ROW_LINEAGE = 3
+"""The first format version with row ids and deletion vectors."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
 """Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest.
@@ -28,8 +30,15 @@ It shows which manifests may contain a file, so that other manifests need not be
 """
 
 
-def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int = DATA) -> Json:
-    """Return the Avro schema of an Iceberg manifest, for a table that is partitioned by these columns."""
+def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, version: int) -> Json:
+    """Return the Avro schema of an Iceberg manifest, for a table that is partitioned by these columns.
+
+    `content` is DATA or POSITION_DELETES, and `version` is the format version of the table.
+    """
+    lineage = [_optional("first_row_id", "long", 142)] if version >= ROW_LINEAGE else []
+    deletes = [_optional("referenced_data_file", "string", 143)] if content == POSITION_DELETES else []
+    if lineage and deletes:
+        deletes += [_optional("content_offset", "long", 144), _optional("content_size_in_bytes", "long", 145)]
     partition = [
         _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
         for at, (name, kind) in enumerate(columns)
@@ -49,7 +58,8 @@ def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int = D
             _by_column("lower_bounds", 125, 126, 127, "bytes"),
             _by_column("upper_bounds", 128, 129, 130, "bytes"),
             _optional("sort_order_id", "int", 140),
-            *([_optional("referenced_data_file", "string", 143)] if content == POSITION_DELETES else []),
+            *lineage,
+            *deletes,
         ],
     }
     return {
@@ -93,7 +103,7 @@ _SUMMARY = {
         _optional("upper_bound", "bytes", 511),
     ],
 }
-_LIST_SCHEMA = {
+_LIST_SCHEMA: Json = {
     "type": "record",
     "name": "manifest_file",
     "fields": [
@@ -120,7 +130,8 @@ def encode_manifest(
     schema: Json,
     spec: Json,
     columns: Sequence[tuple[str, pa.DataType]],
-    content: int = DATA,
+    content: int,
+    version: int,
 ) -> bytes:
     """Encode an Iceberg manifest as the bytes of an Avro file.
 
@@ -130,6 +141,7 @@ def encode_manifest(
         spec: The partition spec in the table metadata.
         columns: The columns of the partition spec.
         content: DATA or POSITION_DELETES.
+        version: The format version of the table.
     """
     header = {
         "schema": json.dumps(schema, separators=(",", ":")),
@@ -137,22 +149,31 @@ def encode_manifest(
         # sorted, so that read specs and new specs give equal bytes
         "partition-spec": json.dumps(spec["fields"], separators=(",", ":"), sort_keys=True),
         "partition-spec-id": str(spec["spec-id"]),
-        "format-version": "2",
+        "format-version": str(version),
         "content": "deletes" if content == POSITION_DELETES else "data",
     }
-    return _avro(manifest_schema(columns, content), entries, header)
+    return _avro(manifest_schema(columns, content, version), entries, header)
 
 
-def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int) -> bytes:
-    """Encode an Iceberg manifest list as the bytes of an Avro file. `manifests` are results of `listed`."""
+def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int, version: int) -> bytes:
+    """Encode an Iceberg manifest list as the bytes of an Avro file.
+
+    Args:
+        manifests: The manifests, as results of `listed`.
+        snapshot: The id of the snapshot.
+        parent: The id of the previous snapshot, or None without one.
+        sequence: The sequence number of the snapshot.
+        version: The format version of the table.
+    """
     header = {
         "snapshot-id": str(snapshot),
         "parent-snapshot-id": "null" if parent is None else str(parent),
         "sequence-number": str(sequence),
-        "format-version": "2",
+        "format-version": str(version),
         RANGES: json.dumps([one["range"] for one in manifests], separators=(",", ":")),
     }
-    return _avro(_LIST_SCHEMA, manifests, header)
+    lineage = [_optional("first_row_id", "long", 520)] if version >= ROW_LINEAGE else []
+    return _avro({**_LIST_SCHEMA, "fields": [*_LIST_SCHEMA["fields"], *lineage]}, manifests, header)
 
 
 def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
@@ -181,19 +202,40 @@ def decode_list(data: bytes) -> list[Json]:
 def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
     """Return the entries of the files that are still live, for rewriting a manifest in a later snapshot.
 
-    Inherited sequence numbers are filled in.
+    Inherited sequence numbers and row ids are filled in.
     """
-    return [
-        {
-            **entry,
+    found = []
+    next_row_id = manifest.get("first_row_id")
+    for entry in entries:
+        if entry["status"] == DELETED:
+            continue
+        data_file = entry["data_file"]
+        if next_row_id is not None and data_file.get("first_row_id") is None:
+            data_file = {**data_file, "first_row_id": next_row_id}
+            next_row_id += data_file["record_count"]
+        inherited = {
             "status": EXISTING,
-            "snapshot_id": entry["snapshot_id"],
             "sequence_number": _first(entry["sequence_number"], manifest["sequence_number"]),
             "file_sequence_number": _first(entry["file_sequence_number"], manifest["sequence_number"]),
+            "data_file": data_file,
         }
-        for entry in entries
-        if entry["status"] != DELETED
-    ]
+        found.append({**entry, **inherited})
+    return found
+
+
+def with_row_ids(manifests: Iterable[Json], next_row_id: int) -> tuple[list[Json], int]:
+    """Assign a first row id to each data manifest without one.
+
+    `next_row_id` is the first unused row id. Returns all manifests, and the first row id that is still unused.
+    """
+    found = []
+    for manifest in manifests:
+        if manifest["content"] == DATA and manifest.get("first_row_id") is None:
+            found.append({**manifest, "first_row_id": next_row_id})
+            next_row_id += rows_in(manifest)
+        else:
+            found.append(manifest)
+    return found, next_row_id
 
 
 def _first(number: int | None, inherited: int) -> int:

@@ -17,7 +17,7 @@ FOLDER = "metadata/"
 HINT = FOLDER + "version-hint.text"
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
 _AVRO = re.compile(r"(?:snap-\d+-\d+|manifest-\d+|overlay-\d+)-[0-9a-f]{12}\.avro")
-_DELETES = re.compile(r"deletes-([0-9a-f]{32})-[0-9a-f]{12}\.parquet")
+_DELETES = re.compile(r"deletes-([0-9a-f]{32})-[0-9a-f]{12}\.(?:parquet|puffin)")
 _DAY_MS = 24 * 3600 * 1000
 
 

@@ -1,8 +1,9 @@
-"""Overlays in Iceberg metadata: overlay rows become data files, and dead rows of base files become position deletes.
+"""Overlays in Iceberg metadata: overlay rows become data files, and dead rows of base files become deletes.
 
-A position delete file lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its
-bytes depend only on the overlay and the location. Overlays have their own manifests, which are rewritten by every
-snapshot whose overlays changed.
+Deletes are a position delete file in format version 2, and a deletion vector in a Puffin file in version 3. Each file
+lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its bytes depend only on the
+overlay and the location. Overlays have their own manifests, which are rewritten by every snapshot whose overlays
+changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in, short
 from hoodoo.exports.iceberg.metadata_files import FOLDER
+from hoodoo.exports.iceberg.puffin import puffin_file
 from hoodoo.exports.overlays import Overlay, Overlays, name_of
 from hoodoo.timeline.views.view import FileGroup
 
@@ -31,7 +33,7 @@ _POSITIONS = pa.schema(
     ]
 )
 """Columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
-_OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.parquet", re.DOTALL)
+_OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.(?:parquet|puffin)", re.DOTALL)
 
 
 def is_of_overlays(manifest: Json) -> bool:
@@ -45,7 +47,7 @@ def manifests(
     """Write the manifests for the overlays of file groups with logs, and return them.
 
     `overlays` is None if logs are not exported. `before` are the overlay manifests of the previous snapshot. Entries of
-    unchanged overlays are reused.
+    unchanged overlays are reused, except for position delete files after an upgrade to version 3.
     """
     files = writer.files
     known: dict[str, list[tuple[int, Json]]] = {}
@@ -53,13 +55,22 @@ def manifests(
         for entry in avro.live_entries(files.read(manifest), manifest):
             known.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
     wanted = {name_of(files.config, group): group for group in groups} if overlays else {}
-    fresh = [group for name, group in wanted.items() if name not in known]
-    made = overlays.of(files.writing, files.config, fresh) if overlays else []
-    entries = [(spec, entry) for name in sorted(wanted.keys() & known.keys()) for spec, entry in known[name]]
-    entries += [(spec, writer.added(said)) for overlay in made for spec, said in _files_of(writer, overlay)]
-    entries += [
-        (spec, writer.deleted(one)) for name in sorted(known.keys() - wanted.keys()) for spec, one in known[name]
+    usable = {
+        path_in(entry)
+        for name in wanted.keys() & known.keys()
+        for _, entry in known[name]
+        if entry["data_file"]["content"] == avro.DATA or entry["data_file"]["file_format"] == _deletes_format(writer)
+    }
+    fresh = [
+        group
+        for name, group in wanted.items()
+        if name not in known or any(path_in(entry) not in usable for _, entry in known[name])
     ]
+    made = overlays.of(files.writing, files.config, fresh) if overlays else []
+    described = [one for overlay in made for one in _files_of(writer, overlay) if one[1]["file_path"] not in usable]
+    before_entries = [pair for _, pairs in sorted(known.items()) for pair in pairs]
+    entries = [(spec, one if path_in(one) in usable else writer.deleted(one)) for spec, one in before_entries]
+    entries += [(spec, writer.added(said)) for spec, said in described]
     by_manifest: dict[tuple[int, int], list[Json]] = {}
     for spec, entry in entries:
         by_manifest.setdefault((entry["data_file"]["content"], spec), []).append(entry)
@@ -68,6 +79,11 @@ def manifests(
         for (content, spec), some in sorted(by_manifest.items())
         for at in range(0, len(some), ENTRIES_MAX)
     ]
+
+
+def _deletes_format(writer: ManifestWriter) -> str:
+    """Return the file format of deletes in the format version that is written."""
+    return "PUFFIN" if writer.version >= avro.ROW_LINEAGE else "PARQUET"
 
 
 def _overlay_of(entry: Json) -> str:
@@ -82,8 +98,13 @@ def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, J
         yield writer.files.data_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):
         path = writer.files.path_of(overlay.base.file.path)
-        data = _position_deletes(path, overlay.dead, writer.files.config.options.compression)
-        key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.parquet"
+        data, place = (
+            puffin_file(path, overlay.dead)
+            if writer.version >= avro.ROW_LINEAGE
+            else (_position_deletes(path, overlay.dead, writer.files.config.options.compression), {})
+        )
+        kind = _deletes_format(writer)
+        key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.{kind.lower()}"
         writer.files.writing.once(key, data)
         spec, partition = writer.files.partition(overlay.base.file)
         bound = [{"key": _PATH_ID, "value": path.encode()}]
@@ -92,13 +113,14 @@ def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, J
             {
                 "content": avro.POSITION_DELETES,
                 "file_path": writer.files.path_of(key),
-                "file_format": "PARQUET",
+                "file_format": kind,
                 "partition": partition,
                 "record_count": len(overlay.dead),
                 "file_size_in_bytes": len(data),
                 "lower_bounds": bound,
                 "upper_bounds": bound,
                 "referenced_data_file": path,
+                **place,
             },
         )
 

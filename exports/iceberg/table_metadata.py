@@ -13,7 +13,7 @@ from typing import Any
 
 from hoodoo.exports.base_files import AS_OF_COMPACTION
 from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
-from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID
+from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID, ROW_LINEAGE
 from hoodoo.exports.partition_values import partition_columns
 from hoodoo.format.table_schema import LAST_META_ID
 from hoodoo.timeline.properties.config import TableConfig
@@ -24,6 +24,8 @@ BY_COLUMNS, UNPARTITIONED = 0, 1
 SLOT, INSTANT, TABLE, VERSION = "hoodoo.slot", "hoodoo.instant", "hoodoo.table_id", "hoodoo.version"
 OVERLAYS = "hoodoo.overlays"
 """Table property with the digest of the current snapshot's overlays."""
+OLDEST_VERSION = 2
+"""The oldest format version that an export writes, which is also the default."""
 SNAPSHOTS_MAX = 1000
 """Maximum number of snapshots. Each export writes all kept snapshots, so tables without cleaning need a limit."""
 METADATA_KEPT = 20
@@ -37,7 +39,7 @@ def first(location: str, table: str, sequence: int = 0) -> Json:
     `sequence` is the last sequence number of the metadata that it replaces.
     """
     return {
-        "format-version": 2,
+        "format-version": OLDEST_VERSION,
         "table-uuid": str(uuid.UUID(hex=table)),
         "location": location,
         "last-sequence-number": sequence,
@@ -58,6 +60,15 @@ def first(location: str, table: str, sequence: int = 0) -> Json:
         "snapshot-log": [],
         "metadata-log": [],
     }
+
+
+def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
+    """Set the format version of Iceberg table metadata.
+
+    `next_row_id` is the first unused row id, if version 3 metadata does not contain it yet.
+    """
+    lineage = {"next-row-id": metadata.get("next-row-id", next_row_id)} if version >= ROW_LINEAGE else {}
+    return {**metadata, "format-version": version, **lineage}
 
 
 def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
@@ -114,8 +125,10 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
     """Add a snapshot to Iceberg table metadata, and make it the current snapshot."""
     number, at_ms = snapshot["snapshot-id"], snapshot["timestamp-ms"]
     parent = {"parent-snapshot-id": metadata["current-snapshot-id"]} if metadata["snapshots"] else {}
+    lineage = {"next-row-id": snapshot["first-row-id"] + snapshot["added-rows"]} if "added-rows" in snapshot else {}
     return {
         **metadata,
+        **lineage,
         "snapshots": [*metadata["snapshots"], {**snapshot, **parent}],
         "current-snapshot-id": number,
         "last-sequence-number": snapshot["sequence-number"],

@@ -195,6 +195,13 @@ def services(command: Command) -> None:
         help="newest: one Iceberg snapshot per export (default); all: one snapshot per slot that changed base files",
     )
     export.add_argument(
+        "--iceberg-version",
+        type=int,
+        metavar="N",
+        help="version of the Iceberg format: 2, or 3 with deletion vectors and row ids (default: the version of the "
+        "existing export, or 2)",
+    )
+    export.add_argument(
         "--rebuild", action="store_true", help="recreate the metadata, even if another writer changed them"
     )
     export.add_argument(

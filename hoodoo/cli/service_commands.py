@@ -71,6 +71,7 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`: write Delta or Iceberg metadata."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}
     how = {"mode": given.mode, "history": given.history, "rebuild": given.rebuild}
+    how["iceberg_version"] = given.iceberg_version
     where = {"register": given.register, "catalog": given.catalog, "catalog_properties": dict(given.catalog_property)}
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
 

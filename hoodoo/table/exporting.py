@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hoodoo.arguments import flag, one_of
 from hoodoo.errors import OptionError
 from hoodoo.hints import explained
+from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.properties.table_options import EXPORT_MODES
 
@@ -34,6 +35,7 @@ class Exportable:
         iceberg: bool = False,
         mode: str | None = None,
         history: str = "newest",
+        iceberg_version: int | None = None,
         rebuild: bool = False,
         register: str | None = None,
         catalog: object = None,
@@ -56,6 +58,10 @@ class Exportable:
             history: The slots available for Iceberg time travel. 'newest' (default): only exported slots. 'all': also
                 every slot that changed base files since the newest Iceberg snapshot, or since the oldest readable slot
                 for a first export. 'all' cannot be used with mode 'merged'.
+            iceberg_version: The version of the Iceberg format, 2 or 3. Version 3 has deletion vectors and row ids, and
+                fewer engines can read it. An export with version 3 upgrades metadata of version 2. Only
+                `rebuild=True` replaces metadata of version 3 with version 2. None (default): the version of the
+                existing export, or 2 without one.
             rebuild: True rebuilds the metadata even if another writer changed it. Default False.
             register: The name 'namespace.table' of the Iceberg table in a catalog. The catalog entry is created, or
                 updated to the newest metadata. Requires `hoodoo[iceberg]`. None (default): no catalog.
@@ -68,8 +74,9 @@ class Exportable:
             The exported slot, and the metadata written for each format.
 
         Raises:
-            OptionError: Neither `delta` nor `iceberg` is True, `mode` or `history` is unknown, or `history='all'` is
-                used with mode 'merged'. Nothing was written.
+            OptionError: Neither `delta` nor `iceberg` is True, `mode`, `history` or `iceberg_version` is unknown,
+                `history='all'` is used with mode 'merged', or `iceberg_version` is older than the existing export.
+                Nothing was written.
             SchemaError: A format does not support a column. Nothing was written.
             PartitionValueError: A partition folder has the same name as the metadata folder. Nothing was written.
             ForeignExport: Another writer committed to the metadata, or the metadata belongs to another table.
@@ -85,9 +92,22 @@ class Exportable:
                 option="delta",
             )
         from hoodoo.exports import export as exporting
-        from hoodoo.exports.request import HISTORIES
+        from hoodoo.exports.request import HISTORIES, ICEBERG_VERSIONS
 
         one_of("history", history, HISTORIES)
+        if iceberg_version is not None:
+            if not isinstance(iceberg_version, int) or iceberg_version not in ICEBERG_VERSIONS:
+                raise OptionError(
+                    f"iceberg_version is invalid: expected 2 or 3, got {printable(iceberg_version)}. Pass one of these "
+                    "versions, or None.",
+                    option="iceberg_version",
+                )
+            if not iceberg:
+                raise OptionError(
+                    "iceberg_version is given without an Iceberg export: expected iceberg=True, got False. Pass "
+                    "iceberg=True (--iceberg), or leave out iceberg_version (--iceberg-version).",
+                    option="iceberg_version",
+                )
         if mode is not None:
             one_of("mode", mode, EXPORT_MODES)
         registration = None
@@ -121,6 +141,7 @@ class Exportable:
             flag("rebuild", rebuild),
             mode or config.options.export_mode,
             history,
+            iceberg_version,
         )
         if registration is None or done.iceberg is None:
             return done

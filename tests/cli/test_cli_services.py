@@ -302,6 +302,9 @@ def test_an_export_answers_in_json_and_asks_for_a_format(trips: Path, machine: A
     assert (trips / done["iceberg"]["metadata"]).exists() and done["delta"]["versions"] == done["delta"]["version"] + 1
     assert machine("export", trips, "--delta", "--rebuild")["delta"]["version"] == done["delta"]["version"] + 1
     assert machine("export", trips, "--iceberg", "--rebuild", "--history", "all")["iceberg"]["snapshots"] > 1
+    three = machine("export", trips, "--iceberg", "--iceberg-version", "3")["iceberg"]["metadata"]
+    assert json.loads((trips / three).read_text())["format-version"] == 3
+    assert run("export", trips, "--iceberg", "--iceberg-version", "2")[0] == 1
     code, _, err = run("export", trips, "--json")
     error = json.loads(err)["error"]
     assert (code, error["code"]) == (1, "OPTION") and "--delta" in error["message"] and "--iceberg" in error["message"]

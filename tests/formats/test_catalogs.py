@@ -115,6 +115,48 @@ def test_an_entry_follows_a_table_that_was_exported_anew(catalog: Catalog, tmp_p
     assert seen(catalog) == in_order(table.scan().to_arrow())
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_entry_follows_a_table_to_version_3(catalog: Catalog, tmp_path: Path, version: int) -> None:
+    """Snapshots from before and after the upgrade come to the catalog at once."""
+    table = make(tmp_path / "t", SCHEMA, type="merge_on_read")
+    how: dict[str, Any] = {"iceberg": True, "mode": "merged"}
+    entry: dict[str, Any] = {"register": "lake.rides", "catalog": catalog}
+    table.upsert(some(1, 2, 3, 4))
+    table.export(**how, **entry, iceberg_version=version)
+    table.upsert(some(1, v=1))
+    table.export(**how)
+    table.upsert(some(2, v=2))
+    table.export(**how, iceberg_version=3)
+    table.upsert(some(3, v=3))
+    for _ in range(2):
+        assert table.export(**how, **entry).catalog.change in ("moved", "kept")
+        found = catalog.load_table("lake.rides").metadata
+        ours = iceberg_reader.metadata(tmp_path / "t")
+        assert (found.format_version, found.next_row_id) == (3, ours["next-row-id"])
+        assert [one.first_row_id for one in found.snapshots] == [one.get("first-row-id") for one in ours["snapshots"]]
+        assert seen(catalog) == in_order(table.scan().to_arrow())
+        table.delete([{"id": 4, "part": "a"}])
+        table.export(**how, **entry, rebuild=True)
+        assert seen(catalog) == in_order(table.scan().to_arrow())
+
+
+def test_only_a_rest_catalog_refuses_a_table_that_goes_back_to_version_2(catalog: Catalog, tmp_path: Path) -> None:
+    table = make(tmp_path / "t", SCHEMA)
+    table.upsert(some(1, 2))
+    how: dict[str, Any] = {"iceberg": True, "register": "lake.rides", "catalog": catalog}
+    table.export(**how, iceberg_version=3)
+    table.upsert(some(1, v=1))
+    try:
+        table.export(**how, iceberg_version=2, rebuild=True)
+        assert "rest" not in catalog.name
+    except hoodoo.CatalogRefused as refused:
+        assert "rest" in catalog.name and "expected at most 2, got 3. Drop the entry" in str(refused)
+        catalog.drop_table("lake.rides")
+        table.export(**how)
+    assert catalog.load_table("lake.rides").metadata.format_version == 2
+    assert seen(catalog) == in_order(table.scan().to_arrow())
+
+
 def test_an_entry_that_somebody_moves_meanwhile_is_not_put_back(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

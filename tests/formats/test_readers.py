@@ -175,8 +175,9 @@ def test_every_reader_starts_at_a_checkpoint_once_a_clean_took_versions(
     check(path, duck)
 
 
+@pytest.mark.parametrize("versions", [(2, 2), (3, 3), (2, 3)], ids=["2", "3", "2 then 3"])
 def test_every_reader_sees_what_logs_say_where_an_export_merges_them(
-    tmp_path: Path, duck: duckdb.DuckDBPyConnection
+    tmp_path: Path, duck: duckdb.DuckDBPyConnection, versions: tuple[int, int]
 ) -> None:
     path = tmp_path / "t"
     table = make(path, type="merge_on_read")
@@ -188,7 +189,7 @@ def test_every_reader_sees_what_logs_say_where_an_export_merges_them(
         table.upsert([{"id": 50 + turn, "part": "b", "text": f"some {turn}"}], columns="given")
         if turn == 7:
             table.compact()
-        table.export(delta=True, iceberg=True, mode="merged")
+        table.export(delta=True, iceberg=True, mode="merged", iceberg_version=versions[turn > 5])
     check(path, duck, merged=True)
     for where in ("part = 'a'", "id BETWEEN 4 AND 9", "small < -7", "text = 'some 12'"):
         check(path, duck, where, merged=True)
@@ -198,6 +199,30 @@ def test_every_reader_sees_what_logs_say_where_an_export_merges_them(
         seen = table.scan(as_of=int(snapshot.summary["hoodoo.slot"] or 0)).to_arrow()
         read = found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
         assert plain(read, seen.schema.names) == plain(seen, seen.schema.names)
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_duckdb_has_the_row_ids_of_the_specification(
+    tmp_path: Path, duck: duckdb.DuckDBPyConnection, upgraded: bool
+) -> None:
+    path = tmp_path / "t"
+    table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string())]), type="merge_on_read")
+    for turn in range(8):
+        table.upsert([{"id": number, "part": "ab"[turn % 2]} for number in range(turn, turn + 20)])
+        table.delete([{"id": turn + 3, "part": "ab"[turn % 2]}])
+        if turn in (3, 6):
+            table.compact()
+        table.export(iceberg=True, mode="merged", iceberg_version=3 if not upgraded or turn > 4 else 2)
+    found = iceberg_reader.metadata(path)
+    dead = iceberg_reader.dead_rows(found["snapshots"][-1])
+    want = [
+        row_id
+        for file, ids in iceberg_reader.row_ranges(found, found["snapshots"][-1]).items()
+        for at, row_id in enumerate(ids)
+        if file not in dead or at not in dead[file][1]
+    ]
+    read = duck.execute(f"SELECT _row_id FROM iceberg_scan('{path}')").fetchall()
+    assert sorted(row_id for (row_id,) in read) == sorted(want)
 
 
 def test_pyiceberg_is_kept_from_writing(tmp_path: Path) -> None:

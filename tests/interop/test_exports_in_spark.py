@@ -118,7 +118,8 @@ def test_spark_finds_odd_folders_and_default_partitions(spark: SparkSession, pat
     check(spark, path, "part = 'c d'")
 
 
-def test_spark_sees_what_logs_say_where_an_export_merges_them(spark: SparkSession, path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_sees_what_logs_say_where_an_export_merges_them(spark: SparkSession, path: Path, version: int) -> None:
     table = make(path, type="merge_on_read")
     table.upsert(rows(*range(40)))
     table.upsert(rows(*range(50, 70), part="b"))
@@ -128,11 +129,35 @@ def test_spark_sees_what_logs_say_where_an_export_merges_them(spark: SparkSessio
         table.upsert([{"id": 50 + turn, "part": "b", "text": f"some {turn}"}], columns="given")
         if turn == 2:
             table.compact()
-        table.export(delta=True, iceberg=True, mode="merged")
+        table.export(delta=True, iceberg=True, mode="merged", iceberg_version=version if turn else 2)
     check(spark, path, merged=True)
     for where in ("part = 'a'", "id BETWEEN 4 AND 9", "text = 'some 3'"):
         check(spark, path, where, merged=True)
     check_history(spark, path, merged=True)
+
+
+@pytest.mark.parametrize("upgrade_at", [0, 5])
+def test_spark_has_the_row_ids_of_the_specification(spark: SparkSession, path: Path, upgrade_at: int) -> None:
+    table = make(path, KINDS, type="merge_on_read")
+    for turn in range(8):
+        table.upsert([{"id": number, "part": "ab"[turn % 2], "v": turn} for number in range(turn, turn + 20)])
+        table.delete([{"id": turn + 3, "part": "ab"[turn % 2]}])
+        if turn in (3, 6):
+            table.compact()
+        table.export(iceberg=True, mode="merged", iceberg_version=3 if turn >= upgrade_at else 2)
+    found = iceberg_reader.metadata(path)
+    for snapshot in found["snapshots"][upgrade_at:]:
+        dead = iceberg_reader.dead_rows(snapshot)
+        ranges = iceberg_reader.row_ranges(found, snapshot)
+        want = {
+            (file, row_id)
+            for file, ids in ranges.items()
+            for at, row_id in enumerate(ids)
+            if file not in dead or at not in dead[file][1]
+        }
+        frame = spark.read.option("snapshot-id", snapshot["snapshot-id"]).format("iceberg").load(str(path))
+        read = frame.selectExpr("_file", "_row_id").collect()
+        assert {(row[0], row[1]) for row in read} == want and len(read) == len(want)
 
 
 def test_no_upkeep_of_iceberg_or_delta_deletes_a_file_and_no_write_gets_in(spark: SparkSession, path: Path) -> None:

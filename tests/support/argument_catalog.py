@@ -297,6 +297,7 @@ LINES: dict[str, dict[str, str]] = {
         "iceberg": "plain",
         "mode": "plain",
         "history": "plain",
+        "iceberg_version": "plain",
         "rebuild": "plain",
         "register": "plain",
         "catalog": "plain",

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import delta_reader
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,18 +66,69 @@ def entries(snapshot: dict[str, Any], content: int = 0, read: Read = local) -> l
     return found
 
 
+def row_ranges(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) -> dict[str, range]:
+    """Path of a data file -> the ids of its rows, inherited as version 3 says. Ids of files must not overlap."""
+    found = {}
+    for manifest in records(snapshot["manifest-list"], read):
+        next_row_id = manifest["first_row_id"]
+        assert (next_row_id is None) == (manifest["content"] == 1)
+        if manifest["content"] == 1:
+            continue
+        deleted = False
+        for entry in records(manifest["manifest_path"], read):
+            file = entry["data_file"]
+            first, count = file.get("first_row_id"), file["record_count"]
+            assert entry["status"] != 1 or first is None
+            deleted = deleted or entry["status"] == 2
+            if deleted:  # the last entries, so that it is all the same whether their rows count
+                assert entry["status"] == 2
+                continue
+            if first is None:
+                first, next_row_id = next_row_id, next_row_id + count
+            found[file["file_path"]] = range(first, first + count)
+    at = 0
+    for ids in sorted(found.values(), key=lambda ids: (ids.start, ids.stop)):
+        assert at <= ids.start
+        at = ids.stop
+    assert at <= snapshot["first-row-id"] + snapshot["added-rows"] <= table["next-row-id"]
+    return found
+
+
+def puffin_positions(data: bytes, entry: dict[str, Any]) -> list[int]:
+    """The positions in the only deletion vector of a Puffin file. Its footer has to say what the entry says."""
+    size, flags, magic = struct.unpack("<i4s4s", data[-12:])
+    footer = json.loads(data[-12 - size : -12])
+    offset, length = entry["content_offset"], entry["content_size_in_bytes"]
+    assert data[:4] == data[-16 - size : -12 - size] == magic == b"PFA1" and flags == bytes(4)
+    assert offset == 4 and offset + length == len(data) - 16 - size
+    assert footer["blobs"] == [
+        {
+            "type": "deletion-vector-v1",
+            "fields": [2147483545],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": offset,
+            "length": length,
+            "properties": {
+                "referenced-data-file": entry["referenced_data_file"],
+                "cardinality": str(entry["record_count"]),
+            },
+        }
+    ]
+    return delta_reader.positions(b"\1" + data[offset : offset + length], 1, length - 8)  # Delta has a version before
+
+
 def dead_rows(snapshot: dict[str, Any], read: Read = local) -> dict[str, tuple[dict[str, Any], set[int]]]:
-    """Path of a data file -> the entry of its position deletes, and the positions. Each file has at most one."""
+    """Path of a data file -> the entry of its deletes, and the positions. Each file has at most one."""
     found = {}
     for entry in entries(snapshot, content=1, read=read):
         data = read(entry["file_path"])
-        file = pq.ParquetFile(pa.BufferReader(data))
         assert len(data) == entry["file_size_in_bytes"]
-        ids = [int(field.metadata[b"PARQUET:field_id"]) for field in file.schema_arrow]
-        assert ids == [2147483546, 2147483545] and not any(field.nullable for field in file.schema_arrow)
-        there = file.read()
-        (path,) = set(there["file_path"].to_pylist())
-        positions = there["pos"].to_pylist()
+        assert entry["file_format"] == ("PUFFIN" if "first-row-id" in snapshot else "PARQUET")
+        if entry["file_format"] == "PUFFIN":
+            path, positions = entry["referenced_data_file"], puffin_positions(data, entry)
+        else:
+            path, positions = position_deletes(data)
         assert positions == sorted(set(positions)) and len(positions) == entry["record_count"]
         for bounds in ("lower_bounds", "upper_bounds"):
             assert entry[bounds] == [{"key": 2147483546, "value": path.encode()}]
@@ -85,6 +137,16 @@ def dead_rows(snapshot: dict[str, Any], read: Read = local) -> dict[str, tuple[d
     total = sum(len(positions) for _, positions in found.values())
     assert total == int(snapshot["summary"]["total-position-deletes"])
     return found
+
+
+def position_deletes(data: bytes) -> tuple[str, list[int]]:
+    """The data file and the positions in a position delete file."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in file.schema_arrow]
+    assert ids == [2147483546, 2147483545] and not any(field.nullable for field in file.schema_arrow)
+    there = file.read()
+    (path,) = set(there["file_path"].to_pylist())
+    return path, there["pos"].to_pylist()
 
 
 def rows(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) -> list[dict[str, Any]]:
@@ -101,6 +163,8 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any], read: Read = local) ->
         for name in one["names"]
     }
     found: list[dict[str, Any]] = []
+    if "first-row-id" in snapshot:
+        row_ranges(table, snapshot, read)
     dead, total = dead_rows(snapshot, read), 0
     for entry in entries(snapshot, read=read):
         data = read(entry["file_path"])

@@ -232,7 +232,7 @@ def test_a_table_that_was_moved_says_what_to_do_with_its_entry(catalog: Catalog,
 def test_a_namespace_that_there_is_not_is_named(catalog: Catalog, tmp_path: Path) -> None:
     table = make(tmp_path / "t", SCHEMA)
     table.upsert(some(1))
-    with pytest.raises(hoodoo.CatalogRefused, match="no namespace 'nowhere'"):
+    with pytest.raises(hoodoo.CatalogRefused, match="lacks namespace 'nowhere'"):
         table.export(iceberg=True, register="nowhere.rides", catalog=catalog)
     assert not (tmp_path / "t/metadata").exists()
 

@@ -27,6 +27,7 @@ def export(
     mode: str = READ_OPTIMIZED,
     snapshots: str = NEWEST,
     iceberg_version: int | None = None,
+    change_feed: bool = False,
 ) -> ExportResult:
     """Export the table to Delta, Iceberg or both, up to its newest slot.
 
@@ -43,10 +44,11 @@ def export(
         snapshots: 'newest' for one Iceberg snapshot per export, or 'all' for one per slot that changed base files.
         iceberg_version: The version of the Iceberg format, 2 or 3. None keeps the version of the existing export, or
             writes version 2 without one.
+        change_feed: True enables the change data feed of the Delta log.
 
     Raises:
-        OptionError: `snapshots` is 'all' and `mode` is 'merged', or the existing export has a newer
-            `iceberg_version` and `rebuild` is False. Nothing was written.
+        OptionError: `mode` is 'merged', and `snapshots` is 'all' or the Delta log has or gets a change data feed, or
+            the existing export has a newer `iceberg_version` and `rebuild` is False. Nothing was written.
         SchemaError: A format cannot represent a column. Nothing was written.
         PartitionValueError: A partition has the folder of a format. Nothing was written.
         ForeignExport: Another writer committed to a format.
@@ -57,13 +59,21 @@ def export(
             "at older slots. Pass mode='read_optimized' (--mode read_optimized), or leave out history (--history).",
             option="history",
         )
+    if mode == MERGED and change_feed:
+        raise OptionError(
+            "change_feed does not support merged exports: expected mode 'read_optimized', got 'merged'. Pass "
+            "mode='read_optimized' (--mode read_optimized), or leave out change_feed (--change-feed).",
+            option="change_feed",
+        )
     if delta:
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
         iceberg_export.require_version(store, iceberg_version, rebuild)
     overlays = Overlays(store) if mode == MERGED else None
-    request = Request(store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL, iceberg_version)
+    request = Request(
+        store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL, iceberg_version, change_feed
+    )
     try:
         of_delta = delta_export.export(request) if delta else None
         of_iceberg = iceberg_export.export(request) if iceberg else None

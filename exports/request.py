@@ -31,6 +31,7 @@ class Request:
         each_slot: True creates a snapshot per slot, for formats that otherwise have one per export. Not allowed with
             overlays.
         iceberg_version: The version of the Iceberg format. None keeps the version of the existing export.
+        change_feed: True enables the change data feed of the Delta log. An enabled feed stays enabled.
     """
 
     store: Store
@@ -42,3 +43,4 @@ class Request:
     overlays: Overlays | None = None
     each_slot: bool = False
     iceberg_version: int | None = None
+    change_feed: bool = False

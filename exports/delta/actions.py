@@ -40,27 +40,30 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def protocol(config: TableConfig, merges: bool) -> Json:
+def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
     """Return the Delta action `protocol`, which lists the features that readers and writers must support.
 
-    `merges` is True if files have deletion vectors.
+    `merges` is True if files have deletion vectors, and `feed` if the change data feed is enabled.
     """
     asked = ["deletionVectors"] if merges else []
     asked += ["timestampNtz"] if has_local_times(config.columns) else []
-    writer = ["appendOnly", "invariants", "inCommitTimestamp", *asked, _GUARD]
+    changes = ["changeDataFeed"] if feed else []
+    writer = ["appendOnly", "invariants", "inCommitTimestamp", *changes, *asked, _GUARD]
     if not asked:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}}
     versions = {"minReaderVersion": 3, "minWriterVersion": 7}
     return {"protocol": versions | {"readerFeatures": asked, "writerFeatures": writer}}
 
 
-def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -> Json:
+def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
     """Return the Delta action `metaData`, with the schema of the table.
 
-    `table` is the table's id. `merges` is True if files have deletion vectors.
+    `table` is the table's id. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
+    enabled.
     """
     described = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
+    changes = {"delta.enableChangeDataFeed": "true"} if feed else {}
     return {
         "metaData": {
             "id": str(uuid.UUID(hex=table)),
@@ -74,6 +77,7 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -
                 "delta.appendOnly": "true",
                 "delta.enableExpiredLogCleanup": "false",
                 **vectors,
+                **changes,
             },
         }
     }
@@ -146,7 +150,17 @@ def removal(added: Json, at_ms: int) -> Json:
     In a Delta log, a file with another deletion vector counts as another file.
     """
     vector = {"deletionVector": added["deletionVector"]} if added.get("deletionVector") else {}
-    return {"remove": {"path": added["path"], "deletionTimestamp": at_ms, "dataChange": True, **vector}}
+    return {
+        "remove": {
+            "path": added["path"],
+            "deletionTimestamp": at_ms,
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": added["partitionValues"],
+            "size": added["size"],
+            **vector,
+        }
+    }
 
 
 def path_text(path: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired
+from hoodoo.errors import ForeignExport, OptionError, SchemaError, SnapshotExpired
 from hoodoo.exports.attempts import attempted
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
@@ -58,6 +58,12 @@ from hoodoo.timeline.views.view import View
 _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
 """A checkpoint is written every max(10, files / 100) versions, so that its cost per version is that of ten files."""
+_ENABLE_FEED = "ENABLE CHANGE DATA FEED"
+"""Operation in the `commitInfo` of a version that only enables the change data feed."""
+_NO_MERGED_FEED = (
+    "The Delta log has a change data feed: expected mode 'read_optimized', got 'merged'. Pass mode='read_optimized' "
+    f"(--mode read_optimized), or delete the folder {FOLDER} of the table and export again without change_feed."
+)
 _WHOLE = "EXPORT"
 """Operation in the `commitInfo` of a version that replaces the whole contents of the table."""
 
@@ -84,9 +90,12 @@ class _Exporter:
         self.writing, self.store = Writing(request.store), request.store
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays, self.versions = request.now_ms, request.rebuild, request.overlays, 0
+        self.change_feed = request.change_feed
 
     def run(self, until: int) -> tuple[DeltaExport, int]:
         was, goes_on = newest(self.store), False
+        if was.feed and self.overlays:
+            raise OptionError(_NO_MERGED_FEED, option="mode")
         # a slow exporter named a checkpoint that another one had deleted; without the hint, readers list the log
         if was.misled:
             self.store.delete(NEWEST_CHECKPOINT)
@@ -102,9 +111,11 @@ class _Exporter:
         if self.overlays:
             state = self._merged(self.overlays, was, head, goes_on)
         elif was.version < 0:
-            state = self._whole(was, self.history.state(self._first(until)))
+            state = self._whole(replace(was, feed=self.change_feed), self.history.state(self._first(until)))
         elif was.overlays or not goes_on:
             state = self._whole(was, head)
+        if self.change_feed and not state.feed:
+            state = self._with_feed(state, self.history.state(state.slot))
         if state.slot < until and not self.overlays:
             for step in steps(self.history, state.slot, until):
                 state = self._step(state, step)
@@ -127,10 +138,18 @@ class _Exporter:
         return self.config.with_schemas(view.schemas)
 
     # ---- versions
+    def _with_feed(self, was: LogState, view: View) -> LogState:
+        """Write a Delta version with the files of `was`, which enables the change data feed for later versions."""
+        state = replace(was, version=was.version + 1, at_ms=was.at_ms + 1, feed=True)
+        info = actions.commit_info(_ENABLE_FEED, state.at_ms, False, state.said())
+        self._commit(state, [info, *self._heads(state, self._config(view), view)])
+        return self._checkpointed(state, view)
+
     def _whole(self, was: LogState, view: View) -> LogState:
         """Write a Delta version that replaces the contents of the log by exactly the base files of the view."""
         config, files = self._config(view), live(view)
         partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
+        partitioned &= was.partitioned or not was.feed or was.version < 0  # Spark's feed would lose partition values
         state = self._next(was, config, view, partitioned)
         wanted = _adds(config, partitioned, state.at_ms, sorted(files.items()), True)
         there = live_files(self.store, was.version) if was.version >= 0 else {}
@@ -171,11 +190,10 @@ class _Exporter:
         columns or partitions differ.
         """
         kept = {identity(one["add"]) for one in wanted} & there.keys()
-        heads = [actions.protocol(config, bool(state.overlays)), self._metadata(state, config, view)]
+        heads = self._heads(state, config, view)
         return [
             actions.commit_info(_WHOLE, state.at_ms, False, state.said()),
-            *(heads if named_anew else []),
-            actions.transaction(state.slot, state.at_ms),
+            *(heads if named_anew else heads[-1:]),
             *(actions.removal(one, state.at_ms) for known, one in sorted(there.items()) if known not in kept),
             *(
                 {"add": {**one["add"], "dataChange": identity(one["add"]) not in kept}}
@@ -185,8 +203,14 @@ class _Exporter:
         ]
 
     @staticmethod
-    def _metadata(state: LogState, config: TableConfig, view: View) -> Json:
-        return actions.metadata(config, view.table, state.partitioned, bool(state.overlays))
+    def _heads(state: LogState, config: TableConfig, view: View) -> list[Json]:
+        """Return the actions `protocol`, `metaData` and `txn`."""
+        merges = bool(state.overlays)
+        return [
+            actions.protocol(config, merges, state.feed),
+            actions.metadata(config, view.table, state.partitioned, merges, state.feed),
+            actions.transaction(state.slot, state.at_ms),
+        ]
 
     def _step(self, was: LogState, step: Step) -> LogState:
         """Write the Delta version of one slot. Returns `was` if the slot changed nothing that a Delta reader sees."""
@@ -199,9 +223,8 @@ class _Exporter:
         state = self._next(was, config, view, partitioned)
         at_ms, slot = state.at_ms, step.slot
         said = [actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())]
-        if reshaped or partitioned != was.partitioned:
-            said += [actions.protocol(config, False), self._metadata(state, config, view)]
-        said.append(actions.transaction(state.slot, at_ms))
+        heads = self._heads(state, config, view)
+        said += heads if reshaped or partitioned != was.partitioned else heads[-1:]
         said += self._files(config, state, changes)
         # write the other files again, because their bounds or partitions differ
         if reshaped or partitioned != was.partitioned:
@@ -228,6 +251,7 @@ class _Exporter:
             view.instant,
             config.columns.id,
             partitioned,
+            feed=was.feed,
             checkpoint=was.checkpoint,
         )
 
@@ -253,11 +277,7 @@ class _Exporter:
         time that building it from the view takes.
         """
         config = self._config(view)
-        heads = [
-            actions.protocol(config, bool(state.overlays)),
-            self._metadata(state, config, view),
-            actions.transaction(state.slot, state.at_ms),
-        ]
+        heads = self._heads(state, config, view)
         made = (self._from_log(state, view, heads) if from_log else None) or self._from_view(state, view, heads)
         self.writing.replace(checkpoint_key(state.version), made.data)
         if is_newest:

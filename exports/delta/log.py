@@ -23,7 +23,9 @@ FOLDER = "_delta_log/"
 NEWEST_CHECKPOINT = FOLDER + "_last_checkpoint"
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
-_COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "overlays")
+_COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "overlays", "feed")
+_OPTIONAL = ("overlays", "feed")
+"""Fields that the log contains only if their value differs from the default."""
 
 
 def version_key(version: int) -> str:
@@ -54,6 +56,7 @@ class LogState:
         schema: The id of the table's columns.
         partitioned: True if the log declares partition columns.
         overlays: The digest of the overlays, or '' if logs are not exported.
+        feed: True if the change data feed is enabled.
         checkpoint: The version of the newest checkpoint, or -1 without one.
         misled: True if `_last_checkpoint` names a missing checkpoint.
         external: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
@@ -67,14 +70,15 @@ class LogState:
     schema: int = 0
     partitioned: bool = False
     overlays: str = ""
+    feed: bool = False
     checkpoint: int = -1
     misled: bool = False
     external: bool = False
 
     def said(self) -> Json:
         """Return the fields of the action `commitInfo` that store this state in the Delta log."""
-        said = {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
-        return {name: value for name, value in said.items() if value != ""}
+        said = {name: getattr(self, name) for name in _COLUMNS}
+        return {f"hoodoo{name.capitalize()}": value for name, value in said.items() if value or name not in _OPTIONAL}
 
 
 def newest(store: Store) -> LogState:
@@ -121,8 +125,7 @@ def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
     at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
     ours = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
     said = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
-    if said["overlays"] is None:
-        said["overlays"] = ""
+    said |= {name: getattr(LogState(), name) for name in _OPTIONAL if said[name] is None}
     kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
     if not ours or any(type(value) is not kinds[name] for name, value in said.items()):
         return LogState(version, at_ms, checkpoint=checkpoint, external=True)

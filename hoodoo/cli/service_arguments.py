@@ -205,6 +205,9 @@ def services(command: Command) -> None:
         "--rebuild", action="store_true", help="recreate the metadata, even if another writer changed them"
     )
     export.add_argument(
+        "--change-feed", action="store_true", help="enable the change data feed of the Delta log; later exports keep it"
+    )
+    export.add_argument(
         "--register", metavar="NAMESPACE.TABLE", help="create or update the Iceberg table's entry in a catalog"
     )
     _catalog(export)

@@ -37,6 +37,7 @@ class Exportable:
         history: str = "newest",
         iceberg_version: int | None = None,
         rebuild: bool = False,
+        change_feed: bool = False,
         register: str | None = None,
         catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
@@ -63,6 +64,9 @@ class Exportable:
                 `rebuild=True` replaces metadata of version 3 with version 2. None (default): the version of the
                 existing export, or 2 without one.
             rebuild: True rebuilds the metadata even if another writer changed it. Default False.
+            change_feed: True enables the change data feed of the Delta log, from which Delta readers derive inserted
+                and deleted rows between two versions. Later exports keep it enabled. Mode 'merged' does not support it.
+                Default False.
             register: The name 'namespace.table' of the Iceberg table in a catalog. The catalog entry is created, or
                 updated to the newest metadata. Requires `hoodoo[iceberg]`. None (default): no catalog.
             catalog: A pyiceberg catalog, or the name of a catalog in the pyiceberg configuration. None (default): the
@@ -75,8 +79,8 @@ class Exportable:
 
         Raises:
             OptionError: Neither `delta` nor `iceberg` is True, `mode`, `history` or `iceberg_version` is unknown,
-                `history='all'` is used with mode 'merged', or `iceberg_version` is older than the existing export.
-                Nothing was written.
+                `history='all'` or a change data feed is used with mode 'merged', `iceberg_version` is older than the
+                existing export, or `change_feed` is used without `delta`. Nothing was written.
             SchemaError: A format does not support a column. Nothing was written.
             PartitionValueError: A partition folder has the same name as the metadata folder. Nothing was written.
             ForeignExport: Another writer committed to the metadata, or the metadata belongs to another table.
@@ -90,6 +94,11 @@ class Exportable:
                 "Nothing to export. Pass delta=True (--delta), iceberg=True (--iceberg) or both. To write rows "
                 "to a file, use scan() (hoodoo scan PATH --output FILE).",
                 option="delta",
+            )
+        if flag("change_feed", change_feed) and not delta:
+            raise OptionError(
+                "change_feed enables the change data feed of the Delta export. Also pass delta=True (--delta).",
+                option="change_feed",
             )
         from hoodoo.exports import export as exporting
         from hoodoo.exports.request import HISTORIES, ICEBERG_VERSIONS
@@ -142,6 +151,7 @@ class Exportable:
             mode or config.options.export_mode,
             history,
             iceberg_version,
+            change_feed,
         )
         if registration is None or done.iceberg is None:
             return done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,34 @@ def test_no_upkeep_of_iceberg_or_delta_deletes_a_file_and_no_write_gets_in(spark
         (path / key).unlink()
     assert table.verify().ok
     check(spark, path)
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_the_net_of_the_change_feed_in_spark_is_the_difference_of_two_versions(
+    spark: SparkSession, path: Path, kind: str
+) -> None:
+    table = make(path, KINDS, type=kind)
+    for turn in range(4):
+        table.upsert([{"id": number, "part": "ab"[number % 2], "v": turn} for number in range(turn, turn + 6)])
+        table.delete([{"id": turn, "part": "ab"[turn % 2]}])
+        table.export(delta=True, change_feed=turn == 0)
+        table.compact()
+    table.export(delta=True, rebuild=True)
+    versions = slots_of_delta(path)
+    last = max(versions)
+
+    def rows_of(version: int) -> Counter[tuple[Any, ...]]:
+        slot = versions.get(version)
+        scan = table.scan(as_of=slot, read_optimized=True).to_arrow().to_pylist() if slot else []
+        return Counter(tuple(row.values()) for row in scan)
+
+    for first, end in [(0, last), *((version, version) for version in versions)]:
+        reader = spark.read.format("delta").option("readChangeFeed", "true")
+        changes = reader.option("startingVersion", first).option("endingVersion", end).load(str(path))
+        found = rows_of(first - 1)
+        for *row, kind_of_change in changes.select(*KINDS.names, "_change_type").collect():
+            found[tuple(row)] += {"insert": 1, "delete": -1}[kind_of_change]
+        assert {row: count for row, count in found.items() if count} == rows_of(end), (first, end)
 
 
 @pytest.mark.deep

@@ -299,6 +299,7 @@ LINES: dict[str, dict[str, str]] = {
         "history": "plain",
         "iceberg_version": "plain",
         "rebuild": "plain",
+        "change_feed": "plain",
         "register": "plain",
         "catalog": "plain",
         "catalog_properties": "plain",

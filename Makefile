@@ -26,7 +26,7 @@ help:
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo '               TIER=deep more combinations, and 50 rounds in turns'
 	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
-	@echo 'make engines   exported tables read by ClickHouse, DuckDB, DataFusion and six other engines (first time: fetches 1.5 GB)'
+	@echo 'make engines   exported tables read by ClickHouse, DuckDB, Trino and nine other engines (first time: fetches 3 GB; Trino needs Java 25)'
 	@echo 'make spark-kafka   a stream of Spark 4.0 reads a real topic into a sink (first time: fetches 450 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
 	@echo 'make bench     the benchmarks of bench/'

@@ -159,7 +159,7 @@ THEIRS: tuple[tuple[Callable[..., None], dict[str, str]], ...] = (
 
 
 @pytest.mark.both
-@KINDS
+@pytest.mark.parametrize("kind", sized(["merge_on_read"], ["copy_on_write", "merge_on_read"]))
 def test_hudi_at_its_defaults_and_hoodoo_take_turns_and_everybody_reads_the_same(
     hudi: SparkSession, tmp_path: Path, kind: str
 ) -> None:

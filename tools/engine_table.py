@@ -17,6 +17,7 @@ COLUMNS = {
     "Delta": "delta base",
     "Delta, merged": "delta merged",
     "Hudi": "hudi none",
+    "Hudi, base files": "hudi_base none",
 }
 
 

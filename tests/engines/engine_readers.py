@@ -7,6 +7,7 @@ Run in the environment of an engine: `python engine_readers.py ENGINE FOLDER RES
 from __future__ import annotations
 
 import atexit
+import datetime as dt
 import importlib.metadata
 import json
 import re
@@ -32,7 +33,7 @@ class Engine:
 
     Attributes:
         version: The version, with the packages that it needs to read tables.
-        readers: The readers by format: 'delta', 'iceberg' or 'hudi'.
+        readers: The readers by format: 'delta', 'iceberg', 'hudi', or 'hudi_base' for the base files of Hudi tables.
         limits: The keys of LIMITS that apply to the engine.
     """
 
@@ -45,6 +46,7 @@ LIMITS = {
     "newest": "only the newest snapshot was read",
     "no filters": "filters were not tested",
     "local times": "timestamps without a time zone are read as UTC",
+    "integer times": "the Hudi connector returns timestamps as integers, as Hive does",
     "null lists": "null lists and maps are read as empty ones",
     "null structs": "null structs are read as structs of nulls",
 }
@@ -214,12 +216,12 @@ def _spark_reader(spark: Any, format: str, version: str) -> Read:
     return read
 
 
-def spark() -> Engine:
+def spark_session() -> Any:
+    """Return a session of Spark with the jars of Iceberg and Delta Lake."""
     from pyspark.sql import SparkSession
 
-    jars = sorted(str(jar) for jar in (ROOT / ".jars/engine-spark").glob("*.jar"))
     settings = {
-        "spark.jars": ",".join(jars),
+        "spark.jars": ",".join(_spark_jars()),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -231,12 +233,20 @@ def spark() -> Engine:
     builder = SparkSession.builder.master("local[1]")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    releases = {
-        name: next(_release(jar) for jar in jars if name in Path(jar).name) for name in ("iceberg", "delta-spark")
-    }
+    return builder.getOrCreate()
+
+
+def _spark_jars() -> list[str]:
+    return sorted(str(jar) for jar in (ROOT / ".jars/engine-spark").glob("*.jar"))
+
+
+def spark() -> Engine:
+    session = spark_session()
+    iceberg, delta = (
+        next(_release(jar) for jar in _spark_jars() if name in Path(jar).name) for name in ("iceberg", "delta-spark")
+    )
     return Engine(
-        f"Spark {session.version} (Iceberg {releases['iceberg']}, Delta {releases['delta-spark']})",
+        f"Spark {session.version} (Iceberg {iceberg}, Delta {delta})",
         {
             "delta": _spark_reader(session, "delta", "versionAsOf"),
             "iceberg": _spark_reader(session, "iceberg", "snapshot-id"),
@@ -304,6 +314,9 @@ def trino() -> Engine:
     version, connection = trino_server.start()
     registered: set[str] = set()
 
+    def select(table: str, where: str | None) -> Rows:
+        return trino_server.query(connection, f"SELECT * FROM {table} WHERE {where or 'true'}")
+
     def iceberg(path: str, where: str | None, snapshot: int | None) -> Rows:
         schema, table = path.split("/")[-2:]
         if path not in registered:
@@ -311,12 +324,16 @@ def trino() -> Engine:
             entry = f"schema_name => '{schema}', table_name => '{table}', table_location => '{path}'"
             trino_server.query(connection, f"CALL iceberg.system.register_table({entry})")
             registered.add(path)
-        version = f" FOR VERSION AS OF {snapshot}" if snapshot else ""
-        return trino_server.query(
-            connection, f"SELECT * FROM iceberg.{schema}.{table}{version} WHERE {where or 'true'}"
-        )
+        return select(f"iceberg.{schema}.{table}" + (f" FOR VERSION AS OF {snapshot}" if snapshot else ""), where)
 
-    return Engine(f"Trino {version}", {"iceberg": iceberg})
+    def hudi_base(path: str, where: str | None, at: int | None) -> Rows:
+        if path not in registered:
+            trino_server.register(path)
+            registered.add(path)
+        table = path.rsplit("/", 1)[1]
+        return select(f"hudi.lake.{table}" + ("_ro" if table.endswith("merge_on_read") else ""), where)
+
+    return Engine(f"Trino {version}", {"iceberg": iceberg, "hudi_base": hudi_base}, ("integer times",))
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {
@@ -357,27 +374,26 @@ def _kind(case: str) -> str:
 
 
 def _cases(engine: Engine, table: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for format, read in engine.readers.items():
-        if (format == "hudi") != (table["mode"] == "none"):
-            continue
+    for format in sorted(engine.readers.keys() & set(table["formats"])):
+        read = engine.readers[format]
         name, path = f"{format} {table['mode']} {table['name']}", table["path"]
-        outcome = _outcome(engine, partial(read, path, None, None), table["rows"])
+        outcome = _outcome(engine, format, partial(read, path, None, None), table["rows"])
         yield f"{name} rows", outcome
         if outcome != "right":
             continue  # filters and snapshots of a table that cannot be read add nothing
         for where, keys in table["filters"].items() if "no filters" not in engine.limits else ():
             yield f"{name} filter {where}", _outcome_of_filter(partial(read, path, where, None), keys)
         for number, snapshot in enumerate(table["snapshots"] if "newest" not in engine.limits else ()):
-            outcome = _outcome(engine, partial(read, path, None, snapshot[format]), snapshot["rows"])
+            outcome = _outcome(engine, format, partial(read, path, None, snapshot[format]), snapshot["rows"])
             yield f"{name} snapshot {number}", outcome
 
 
-def _outcome(engine: Engine, read: Callable[[], Rows], expected: Rows) -> str:
+def _outcome(engine: Engine, format: str, read: Callable[[], Rows], expected: Rows) -> str:
     try:
         rows = canonical_rows(read())
     except BaseException as problem:  # a panic of an engine in Rust is not an Exception
         return _refused(problem)
-    wrong = difference(_adapted(engine, rows), _adapted(engine, expected))
+    wrong = difference(_adapted(engine, format, rows), _adapted(engine, format, expected))
     return f"wrong: {wrong}" if wrong else "right"
 
 
@@ -397,15 +413,22 @@ def _refused(problem: BaseException) -> str:
     return f"refused: {type(problem).__name__}"
 
 
-def _adapted(engine: Engine, rows: Rows) -> Rows:
+def _adapted(engine: Engine, format: str, rows: Rows) -> Rows:
     """Replace the values that the engine cannot distinguish."""
     text = json.dumps(rows)
+    if "integer times" in engine.limits and format == "hudi_base":
+        text = re.sub(r'"(?:utc|local) ([^"]*)"', lambda match: str(_microseconds(match[1])), text)
     if "local times" in engine.limits:
         text = text.replace('"local ', '"utc ')
     if "null lists" in engine.limits:
         text = text.replace("[]", "null")
     adapted = json.loads(text, object_hook=_without_empty_structs if "null structs" in engine.limits else None)
     return sorted(adapted, key=repr)
+
+
+def _microseconds(timestamp: str) -> int:
+    """Return the microseconds since 1970 of a timestamp in ISO format."""
+    return (dt.datetime.fromisoformat(timestamp) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
 
 
 def _without_empty_structs(struct: dict[str, Any]) -> dict[str, Any] | None:

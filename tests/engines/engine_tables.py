@@ -221,11 +221,14 @@ FILTERS: dict[str, dict[str, pc.Expression]] = {
 def make_tables(folder: Path, location: str | None = None) -> None:
     """Write all tables below `location`, which is `folder` by default, and manifest.json into `folder`."""
     root = location or str(folder)
-    tables = [_make(root, mode, history, kind) for mode in MODES for history in HISTORIES for kind in KINDS]
+    tables = [
+        entry for mode in MODES for history in HISTORIES for kind in KINDS for entry in _make(root, mode, history, kind)
+    ]
     (folder / "manifest.json").write_text(json.dumps(tables))
 
 
-def _make(root: str, mode: str, history: Callable[[str, str], History], kind: str) -> dict[str, Any]:
+def _make(root: str, mode: str, history: Callable[[str, str], History], kind: str) -> Iterator[dict[str, Any]]:
+    """Write a table, and yield its entries of the manifest, one for each version of its rows that engines return."""
     name = f"{history.__name__}_{kind}"
     path = f"{root}/{mode}/{name}"
     snapshots = []
@@ -233,29 +236,32 @@ def _make(root: str, mode: str, history: Callable[[str, str], History], kind: st
         if mode == "none":
             continue
         report = table.export(delta=True, iceberg=True, **({"mode": "merged"} if mode == "merged" else {}))
-        rows = _rows(table, mode)
         snapshots.append(
             {
                 "delta": report.delta.version if report.delta else None,
                 "iceberg": report.iceberg.snapshot if report.iceberg else None,
-                "rows": canonical_rows(rows.to_pylist()),
+                "rows": canonical_rows(_rows(table, mode == "base").to_pylist()),
             }
         )
-    rows = _rows(hoodoo.open(path), mode)
-    filters = {
-        sql: sorted(str(key) for key in rows.filter(expression).column("id").to_pylist())
-        for sql, expression in FILTERS.get(history.__name__, {}).items()
-    }
-    return {
-        "name": name,
-        "mode": mode,
-        "path": path,
-        "rows": canonical_rows(rows.to_pylist()),
-        "filters": filters,
-        "snapshots": [] if history in (changed_columns, rewritten_columns) else snapshots,  # engines differ in columns
-    }
+    of_mode = {"none": (["hudi"], ["hudi_base"]), "base": (["delta", "iceberg"],), "merged": (["delta", "iceberg"],)}
+    for formats in of_mode[mode]:
+        rows = _rows(hoodoo.open(path), mode == "base" or formats == ["hudi_base"])
+        filters = {
+            sql: sorted(str(key) for key in rows.filter(expression).column("id").to_pylist())
+            for sql, expression in FILTERS.get(history.__name__, {}).items()
+        }
+        yield {
+            "name": name,
+            "mode": mode,
+            "path": path,
+            "formats": formats,
+            "rows": canonical_rows(rows.to_pylist()),
+            "filters": filters,
+            # engines differ in the columns of older snapshots
+            "snapshots": [] if history in (changed_columns, rewritten_columns) else snapshots,
+        }
 
 
-def _rows(table: hoodoo.Table, mode: str) -> pa.Table:
+def _rows(table: hoodoo.Table, of_base_files: bool) -> pa.Table:
     """Return the rows that an engine has to return: those of the base files, or of the newest snapshot."""
-    return table.scan(read_optimized=mode == "base").to_arrow()
+    return table.scan(read_optimized=of_base_files).to_arrow()

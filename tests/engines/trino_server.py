@@ -1,4 +1,7 @@
-"""Trino server in the JVM of this process, with a catalog `iceberg` for tables on S3. Runs without hoodoo."""
+"""Trino server in the JVM of this process, with the catalogs `iceberg` and `hudi` for tables on S3.
+
+The catalog `hudi` reads the entries of a Hive metastore, which `register` creates with hoodoo.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import jpype
+from pyiceberg.catalog import load_catalog
 from trino.dbapi import Connection
 from trino.types import NamedRowTuple
+
+import hoodoo
 
 ROOT = Path(__file__).resolve().parents[2]
 _JVM_OPTIONS = (
@@ -38,19 +44,35 @@ def start() -> tuple[str, Connection]:
     server = jpype.JClass("io.trino.testing.DistributedQueryRunner").builder(session).setWorkerCount(0).build()
     atexit.register(server.close)
     server.installPlugin(jpype.JClass("io.trino.plugin.iceberg.IcebergPlugin")())
-    server.createCatalog("iceberg", "iceberg", jpype.JClass("java.util.HashMap")(_iceberg_properties()))
+    server.installPlugin(jpype.JClass("io.trino.plugin.hudi.HudiPlugin")())
+    properties = jpype.JClass("java.util.HashMap")
+    server.createCatalog("iceberg", "iceberg", properties(_iceberg_properties()))
+    server.createCatalog("hudi", "hudi", properties(_s3_properties() | {"hive.metastore.uri": os.environ["METASTORE"]}))
     connection = Connection(host="127.0.0.1", port=server.getCoordinator().getBaseUrl().getPort(), user="test")
     return next(jar.stem.split("-")[-1] for jar in jars if jar.stem.startswith("trino-iceberg-")), connection
 
 
+def register(path: str) -> None:
+    """Create the entries of a Hudi table in the namespace `lake` of the metastore."""
+    catalog = load_catalog("metastore", type="hive", uri=os.environ["METASTORE"])
+    catalog.create_namespace_if_not_exists("lake")
+    hoodoo.open(path).register(f"lake.{path.rsplit('/', 1)[1]}", catalog=catalog)
+
+
 def _iceberg_properties() -> dict[str, str]:
     """Return the properties of a catalog whose entries are files in a new folder."""
-    return {
+    return _s3_properties() | {
         "iceberg.catalog.type": "TESTING_FILE_METASTORE",
         "hive.metastore.catalog.dir": "local:///metastore",
         "fs.local.enabled": "true",
         "local.location": tempfile.mkdtemp(),
         "iceberg.register-table-procedure.enabled": "true",
+    }
+
+
+def _s3_properties() -> dict[str, str]:
+    """Return the properties of a catalog that reads the S3 server of the environment."""
+    return {
         "fs.s3.enabled": "true",
         "s3.endpoint": os.environ["AWS_ENDPOINT_URL"],
         "s3.region": os.environ["AWS_REGION"],

@@ -32,6 +32,11 @@ def mover_of(catalog: Any) -> Mover:
     )
 
 
+def writes_own_metadata(catalog: Any) -> bool:
+    """Return whether the catalog has metadata files of its own, instead of the location of hoodoo's file."""
+    return mover_of(catalog) is _in_rest
+
+
 def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
     """Update the metadata location in a SQL catalog: one UPDATE of the row, on condition that it has the old
     location.

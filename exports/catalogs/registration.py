@@ -13,7 +13,7 @@ from typing import Any
 
 from hoodoo.errors import CatalogRefused, HoodooError, TryAgainError
 from hoodoo.exports.catalogs.opening import require_namespace
-from hoodoo.exports.catalogs.pointers import mover_of
+from hoodoo.exports.catalogs.pointers import mover_of, writes_own_metadata
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import location_of
 from hoodoo.exports.iceberg.metadata_files import HINT
@@ -78,13 +78,28 @@ class Registration:
                     continue
                 return CatalogEntry(self.identifier, location, "registered")
             self._require_ours(there, ours)
-            if int(there.properties.get(VERSION, 0)) >= int(ours["properties"][VERSION]):
+            version, newest = int(there.properties.get(VERSION, 0)), int(ours["properties"][VERSION])
+            if version > newest or (version == newest and self._shows(there, ours, location)):
                 return CatalogEntry(self.identifier, there.metadata_location, "kept")
             if moved := move(self.catalog, there, ours, location):
                 return CatalogEntry(self.identifier, moved, "moved")
         raise TryAgainError(
             f"Other processes changed the catalog's entry {self.identifier!r} in each attempt. Export again.",
             identifier=self.identifier,
+        )
+
+    def _shows(self, there: Any, ours: Json, location: str) -> bool:
+        """Return whether the catalog entry shows hoodoo's metadata, and another engine has not committed to it since.
+
+        A REST server has metadata files of its own, so snapshots and columns are compared.
+        """
+        if there.metadata_location == location:
+            return True
+        schema = next(one for one in ours["schemas"] if one["schema-id"] == ours["current-schema-id"])
+        return (
+            writes_own_metadata(self.catalog)
+            and there.metadata.current_snapshot_id == ours["current-snapshot-id"]
+            and [field.name for field in there.schema().fields] == [field["name"] for field in schema["fields"]]
         )
 
     def _require_ours(self, there: Any, ours: Json) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -113,6 +114,24 @@ def test_an_entry_follows_a_table_that_was_exported_anew(catalog: Catalog, tmp_p
     table.upsert(some(2, 3, v=1))
     table.export(iceberg=True, rebuild=True, register="lake.rides", catalog=catalog)
     assert seen(catalog) == in_order(table.scan().to_arrow())
+
+
+def test_an_entry_that_another_engine_changed_is_restored_by_the_next_export(catalog: Catalog, tmp_path: Path) -> None:
+    """Trino's TRUNCATE and ALTER TABLE commit to the catalog, without changing hoodoo's metadata."""
+    table = make(tmp_path / "t", SCHEMA)
+    entry: dict[str, Any] = {"iceberg": True, "register": "lake.rides", "catalog": catalog}
+    for number in range(2):
+        table.upsert(some(number))
+        table.export(**entry)
+    newest = iceberg_reader.metadata(tmp_path / "t")
+    older = newest | {"current-snapshot-id": newest["snapshots"][0]["snapshot-id"], "refs": {}}
+    (tmp_path / "t/metadata/of_another_engine.metadata.json").write_text(json.dumps(older))
+    location = f"{newest['location']}/metadata/of_another_engine.metadata.json"
+    pointers.mover_of(catalog)(catalog, catalog.load_table("lake.rides"), older, location)
+    assert len(seen(catalog)) == 1
+    assert table.export(**entry).catalog.change == "moved"
+    assert seen(catalog) == in_order(table.scan().to_arrow())
+    assert table.export(**entry).catalog.change == "kept"
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -4,6 +4,9 @@ that lacks the key.
 
 from __future__ import annotations
 
+import gc
+import socket
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -115,3 +118,28 @@ def test_a_refusal_that_will_not_pass_is_not_asked_again(s3: dict[str, Any], mon
         with pytest.raises(hoodoo.HoodooError):
             store.get("k")
         assert between.counts["requests"] == 1
+
+
+def test_the_proxy_keeps_a_request_whose_client_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the garbage collector destroys the task that waits for the server, in any test that then runs."""
+    request, reply = b"GET /k HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        proxy(server.getsockname()[1], rates=Rates(0, 0, 0, 0, 0, 0)) as between,
+    ):
+        with socket.create_connection(("127.0.0.1", between.port)) as killed:
+            killed.sendall(request)
+            waiting, _ = server.accept()
+            assert waiting.recv(len(request)) == request
+            killed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for _ in range(2):  # after these, the proxy has seen that the first client is gone
+            with socket.create_connection(("127.0.0.1", between.port)) as client:
+                client.sendall(request)
+                with server.accept()[0] as connection:
+                    assert connection.recv(len(request)) == request
+                    connection.sendall(reply)
+                assert client.recv(len(reply)) == reply
+        gc.collect()
+        waiting.close()
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text

@@ -68,6 +68,7 @@ class FaultProxy:
         self._rng = random.Random(self.seed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._serving: set[asyncio.Task[None]] = set()  # asyncio itself forgets a task once its client is gone
 
     def start(self) -> None:
         self._thread.start()
@@ -98,6 +99,10 @@ class FaultProxy:
 
     # ---- one client connection
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._exchange(reader, writer):
                 pass

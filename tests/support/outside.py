@@ -24,6 +24,7 @@ FILES = frozenset(
         "test_counters.py",
         "test_demo.py",
         "test_examples.py",
+        "test_faults.py",
         "test_hashing.py",
         "test_in_place.py",
         "test_ingest_kills.py",

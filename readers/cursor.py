@@ -1,7 +1,8 @@
-"""Cursors, and the conversion of positions such as a time or a savepoint to a slot number.
+"""Cursors, and the conversion of positions, such as a time or a savepoint, to slot numbers.
 
-A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` finds its slot.
-Rules: docs/semantics.md.
+A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` returns its slot.
+docs/semantics.md contains the rules.
+
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Cursor:
     Attributes:
         table: The id of the table, 32 hexadecimal digits.
         seq: The slot number, from 1. 0 is the position before the first slot.
-        digest: The first 16 hexadecimal digits of the slot's digest. They detect that the table was restored from a
-            backup, and that another slot now has this number. '' means that the digest is unknown and is not checked.
+        digest: The first 16 hexadecimal digits of the slot's digest. They show whether another slot has this number
+            now, because the table was restored from a backup. '' means that the digest is unknown and is not checked.
     """
 
     table: str
@@ -95,14 +96,14 @@ def resolve(
     from hoodoo.readers.moments import ms_of
 
     head = history.head()
-    found = _known(position, head)
-    if isinstance(found, Cursor):
-        return _of_cursor(found, history, head)
-    if found is EARLIEST:
+    target = _known(position, head)
+    if isinstance(target, Cursor):
+        return _of_cursor(target, history, head)
+    if target is EARLIEST:
         return 0 if exclusive else max(1, head.min_readable)
-    if isinstance(found, str):
-        return _of_digits(history, found, exclusive)
-    return _of_time(history, ms_of(found, now_ms()), exclusive)
+    if isinstance(target, str):
+        return _of_digits(history, target, exclusive)
+    return _of_time(history, ms_of(target, now_ms()), exclusive)
 
 
 def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
@@ -136,7 +137,8 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
 def require_no_position(name: str) -> None:
     """Raise OptionError if the name of a savepoint or tag could be read as a time or an age, such as '1d'.
 
-    A read would then take such a position for the name.
+    A read would take such a position for the savepoint or tag of that name.
+
     """
     from hoodoo.readers.moments import moment_in
 
@@ -146,8 +148,8 @@ def require_no_position(name: str) -> None:
         return  # begins like a date, but is not a valid date
     if moment is not None:
         raise OptionError(
-            f"{printable(name)} is a position, {'an age' if isinstance(moment, dt.timedelta) else 'a time'}: expected "
-            "a name without such a meaning. Choose another name.",
+            f"Name {printable(name)} could be read as {'an age' if isinstance(moment, dt.timedelta) else 'a time'}: "
+            "expected a name that is not a valid position. Choose another name.",
             option="name",
         )
 
@@ -163,19 +165,19 @@ def cursor_at(history: History, seq: int) -> Cursor:
 
 
 def require_same_slot(history: History, seq: int, digest: str, what: str) -> None:
-    """Raise PositionError if the table was restored from a backup, so that a stored slot number means another slot.
+    """Raise PositionError if slot `seq` is not the stored slot, because the table was restored from a backup.
 
     Args:
         history: The slots of the table.
         seq: The slot number.
         digest: The first digits of the slot's digest, or '' if unknown. An unknown digest is not checked.
-        what: The stored position, for the error message.
+        what: The name of the stored position, for the error message.
     """
-    now = history.digest(seq)
-    if digest and now and not now.startswith(digest):
+    actual = history.digest(seq)
+    if digest and actual and not actual.startswith(digest):
         raise PositionError(
             f"{what} does not match slot {seq} of this table: expected a slot with digest {digest}, got "
-            f"{now[:DIGEST_DIGITS]}. The table was restored from a backup after the position was stored. Read the "
+            f"{actual[:DIGEST_DIGITS]}. The table was restored from a backup after the position was stored. Read the "
             "table again from a position of the restored table.",
             cursor=what,
             slot=seq,
@@ -190,14 +192,14 @@ def _of_cursor(position: Cursor, history: History, head: View) -> int:
         )
     if isinstance(position.seq, bool) or not isinstance(position.seq, int):
         raise PositionError(
-            f"The slot of a cursor must be an integer, got {printable(position.seq)}. Pass a cursor that a "
-            "table returned.",
+            f"The slot of a cursor is invalid: expected an integer, got {printable(position.seq)}. Pass a cursor that "
+            "a table returned.",
             cursor=printable(str(position)),
         )
     if not position.seq >= 0:
         raise PositionError(
-            f"Slot {printable(position.seq)} is before the first slot. Slots are numbered from 1, and "
-            "history()[1] is the commit before the newest.",
+            f"Slot {printable(position.seq)} is before the first slot: expected a slot number from 1. The commit "
+            "before the newest commit is history()[1].",
             cursor=printable(position),
         )
     if position.seq > head.seq:
@@ -207,7 +209,7 @@ def _of_cursor(position: Cursor, history: History, head: View) -> int:
                 "The table was restored from a backup after the cursor was stored. Read the table again from a "
                 "position of the restored table."
                 if position.digest
-                else "A date must have the form 2026-01-31."
+                else "Pass a slot up to the newest one. If a date is meant, write it like 2026-01-31."
             ),
             cursor=printable(position),
         )
@@ -260,8 +262,8 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             if seq := _slot_of(history, digits):
                 return seq
             raise PositionError(
-                f"Instant {digits} is pending or was rolled back, so it is not a valid position. If its writer "
-                "died, maintenance.rollback() removes this write (hoodoo rollback PATH INSTANT).",
+                f"Instant {digits} is pending or was rolled back, so it is not a valid position. If its writer has "
+                "stopped, maintenance.rollback() removes this write (hoodoo rollback PATH INSTANT).",
                 instant=digits,
             )
     try:
@@ -276,9 +278,10 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 
 def _slot_of(history: History, instant: str) -> int:
-    """Return the slot that completed the instant `instant`, or 0 if no slot did.
+    """Return the slot that completed the instant `instant`, or 0 if there is no such slot.
 
     The search uses the slots, because the instant may be archived from Hudi's timeline.
+
     """
     try:
         began = ms_of_instant(instant)
@@ -299,14 +302,15 @@ def _of_time(history: History, ms: int, exclusive: bool) -> int:
         if oldest.seq > 1:
             raise SnapshotExpired(
                 (
-                    f"The snapshot of that time was archived. The oldest slot is {oldest.seq} (instant "
-                    f"{oldest.instant})."
+                    f"The snapshot at that time was archived. Read from slot {oldest.seq} (instant "
+                    f"{oldest.instant}), the oldest one."
                 ),
                 earliest=oldest.seq,
             )
         if exclusive:
             return 0
         raise SnapshotExpired(
-            f"The table did not exist at that time; its first instant is {oldest.instant}.", earliest=1
+            f"The table did not exist at that time: its first instant is {oldest.instant}. Pass a later time.",
+            earliest=1,
         )
     return history.last_completed_by(ms)

@@ -1,11 +1,12 @@
 """Search for record keys that have several rows in a snapshot.
 
-The rows of a key may be in several partitions, because a key is unique within its partition only. Several rows in one
-partition are damage.
+The rows of a key may be in several partitions, because a key is unique within its partition only. Several rows with one
+key in one partition are damage.
 
 The search reads the record keys twice. The first pass keeps only hashes, in temporary files if there are many. The
 second pass reads the rows whose hashes occurred more than once. Memory use therefore grows with the number of
 duplicates, not with the size of the table.
+
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
         SnapshotExpired: Cleaning deleted files of the snapshot during the read.
         CorruptTable: A file is damaged.
     """
-    found = guarded(
+    rows = guarded(
         history, lambda: history.require_readable(view.seq), lambda: _rows_of(config, view, history, part_rows)
     )
     names = list(config.key)
-    grouped = found.group_by([RECORD_KEY, *names]).aggregate([(_PARTITION, "count"), (_PARTITION, "distinct")])
+    grouped = rows.group_by([RECORD_KEY, *names]).aggregate([(_PARTITION, "count"), (_PARTITION, "distinct")])
     grouped = grouped.filter(pc.greater(grouped[f"{_PARTITION}_count"], 1)).sort_by(RECORD_KEY)
-    folders = pa.array([sorted(one) for one in grouped[f"{_PARTITION}_distinct"].to_pylist()], pa.list_(pa.string()))
+    folders = pa.array(
+        [sorted(partitions) for partitions in grouped[f"{_PARTITION}_distinct"].to_pylist()], pa.list_(pa.string())
+    )
     keys = [grouped[name].combine_chunks() for name in names]
     counts = grouped[f"{_PARTITION}_count"].combine_chunks()
     return pa.table([*keys, counts, folders], names=[*names, "count", "partitions"])
@@ -70,22 +73,22 @@ def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) 
     suspects = _repeated(config, view, history, part_rows)
     wanted = tuple(dict.fromkeys((RECORD_KEY, *config.key)))
     schema = pa.schema([*(config.file_schema.field(name) for name in wanted), pa.field(_PARTITION, pa.string())])
-    found = [schema.empty_table()]
+    parts_so_far = [schema.empty_table()]
     if len(suspects):
 
         def repeated(task: SliceTask) -> pa.Table:
             parts = [schema.empty_table()]
             for rows in task.stream(BATCH_ROWS):
                 hashes = hash64(rows[RECORD_KEY])
-                at = np.minimum(np.searchsorted(suspects, hashes), len(suspects) - 1)
-                some = rows.filter(pa.array(suspects[at] == hashes))
-                folder = pa.array([task.group.partition], pa.string()).take(pa.array(np.zeros(len(some), np.int32)))
-                parts.append(some.append_column(_PARTITION, folder).select(schema.names).cast(schema))
+                indexes = np.minimum(np.searchsorted(suspects, hashes), len(suspects) - 1)
+                matching = rows.filter(pa.array(suspects[indexes] == hashes))
+                folder = pa.array([task.group.partition], pa.string()).take(pa.array(np.zeros(len(matching), np.int32)))
+                parts.append(matching.append_column(_PARTITION, folder).select(schema.names).cast(schema))
             return pa.concat_tables(parts)
 
         for tables in _in_windows(repeated, _tasks(config, view, history, wanted)):
-            found += tables
-    return pa.concat_tables(found)
+            parts_so_far += tables
+    return pa.concat_tables(parts_so_far)
 
 
 def _repeated(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
@@ -98,33 +101,33 @@ def _repeated(config: TableConfig, view: View, history: History, part_rows: int)
     def hashes(task: SliceTask) -> list[np.ndarray]:
         return [hash64(rows[RECORD_KEY]) for rows in task.stream(BATCH_ROWS)]
 
-    for found in _in_windows(hashes, _tasks(config, view, history, (RECORD_KEY,))):
-        for some in (one for each in found for one in each):
+    for results in _in_windows(hashes, _tasks(config, view, history, (RECORD_KEY,))):
+        for task_hashes in (batch for result in results for batch in result):
             if parts == 1:
-                spools[0].write(some.tobytes())
+                spools[0].write(task_hashes.tobytes())
                 continue
-            ordered = np.sort(some)
+            ordered = np.sort(task_hashes)
             ends = np.searchsorted(ordered, [np.uint64(width * number) for number in range(1, parts)])
             for spool, piece in zip(spools, np.split(ordered, ends), strict=True):
                 spool.write(piece.tobytes())
-    several = [np.empty(0, np.uint64)]
+    repeated = [np.empty(0, np.uint64)]
     for spool in spools:
         if spool.tell():
             ordered = np.sort(np.frombuffer(spool.buffer(), np.uint64))
-            several.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
-    return np.concatenate(several)
+            repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(repeated)
 
 
 def _tasks(config: TableConfig, view: View, history: History, columns: tuple[str, ...]) -> Iterator[SliceTask]:
-    """Yield a task for each file group of the view, which reads `columns`."""
+    """Yield one task for each file group of the view. The task reads `columns`."""
     for group in view.groups():
         yield SliceTask(history.store, config, group, columns, None, None, False)
 
 
 def _in_windows(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
     """Run `work` on the tasks in groups of 16, and yield the results of each group."""
-    while some := list(islice(tasks, _AT_ONCE)):
-        yield LocalEngine().map(work, some)
+    while window := list(islice(tasks, _AT_ONCE)):
+        yield LocalEngine().map(work, window)
 
 
 __all__ = ["duplicates"]

@@ -1,7 +1,9 @@
 """Exact counts of the rows that a commit inserted, updated and deleted, and of its stale rows.
 
-A write that appends to logs does not read the stored rows, so its own counts are bounds. This module reads the keys and
-ordering values of the file groups that the commit wrote to, and compares them with the commit's rows.
+A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
+reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's
+rows.
+
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ _FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only 
 
 
 class RowCounts(NamedTuple):
-    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows that changed nothing.
+    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows, which changed nothing.
 
-    `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows of
-    the commit had a lower ordering value than the stored rows.
+    `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows had
+    a lower ordering value than the stored rows.
+
     """
 
     inserted: int = 0
@@ -47,13 +50,13 @@ def total(counts: Iterable[RowCounts]) -> RowCounts:
 
 @dataclass(frozen=True)
 class CommitCounts:
-    """Function that computes the exact row counts of the commit in a slot.
+    """Callable that computes the exact row counts of the commit in a slot.
 
     Attributes:
         store: The table's store.
         config: The table's configuration right after the commit.
         table: The id of the table.
-        seq: The slot.
+        seq: The slot of the commit.
     """
 
     store: Store
@@ -74,7 +77,8 @@ class CommitCounts:
         history = History(self.store)
         if history.head().table != self.table:
             raise TableReplaced(
-                f"{self.store.uri} is not the table that this commit belongs to. The table was replaced.",
+                f"{self.store.uri} does not contain the table of this commit: the table was replaced. Open the table "
+                "again.",
                 path=self.store.uri,
             )
         history.require_readable(self.seq - 1)
@@ -82,15 +86,15 @@ class CommitCounts:
         config = self.config.knowing(before.schemas)
         if slot.operation == RESTORE:
             return between(history, config, self.seq - 1, history.view(self.seq))
-        known = [RowCounts(file.inserts, file.updates, file.deletes) for file in slot.files if file.kind != LOG]
-        works = [
+        recorded = [RowCounts(file.inserts, file.updates, file.deletes) for file in slot.files if file.kind != LOG]
+        calls = [
             partial(_of_log, self.store, config, file, before.group(file.partition, file.file_id))
             for file in slot.files
             if file.kind == LOG
         ]
-        gone = [group for place in slot.replaced if (group := before.group(*place)) is not None]
-        works += [partial(_live, self.store, config, group) for group in gone]
-        return total([*known, *LocalEngine().map(_called, works)])
+        gone = [group for group_key in slot.replaced if (group := before.group(*group_key)) is not None]
+        calls += [partial(_live, self.store, config, group) for group in gone]
+        return total([*recorded, *LocalEngine().map(_called, calls)])
 
 
 def _called(work: partial[RowCounts]) -> RowCounts:
@@ -100,30 +104,32 @@ def _called(work: partial[RowCounts]) -> RowCounts:
 def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup | None) -> RowCounts:
     """Count the rows of a file group that the records of a log file insert, update and delete."""
     order_by = config.merge_policy.order_by
-    wanted = slices.schema_of(config, [RECORD_KEY, *order_by])
-    parts = list(slices.read_log(store, config, file, wanted))
+    schema = slices.schema_of(config, [RECORD_KEY, *order_by])
+    parts = list(slices.read_log(store, config, file, schema))
     keys = pa.concat_arrays([part.rows[RECORD_KEY].combine_chunks() for part in parts]) if parts else None
     if keys is None or not len(keys):
         return RowCounts()
     base = group.base.file.rows if group is not None and group.base is not None else 0
-    few = keys if len(keys) * _FEW < base else None
-    rows = wanted.empty_table() if group is None else slices.read_slice(store, config, group, wanted, keys=few)
-    found = []
+    searched_keys = keys if len(keys) * _FEW < base else None
+    rows = (
+        schema.empty_table() if group is None else slices.read_slice(store, config, group, schema, keys=searched_keys)
+    )
+    counts = []
     for part in parts:
         merged = config.merge_policy.apply(rows, replace(part, columns=None))
         hit, won, gone = merged.found, merged.won, part.delete
-        found.append(
+        counts.append(
             RowCounts(_count(~hit & ~gone), _count(hit & won & ~gone), _count(hit & won & gone), _count(hit & ~won))
         )
-    return total(found)
+    return total(counts)
 
 
 def _live(store: Store, config: TableConfig, group: FileGroup) -> RowCounts:
-    """Count the live rows of a file group that a commit replaced as a whole. They count as deleted."""
-    wanted = slices.schema_of(config, [RECORD_KEY])
+    """Count the live rows of a file group that a commit replaced completely. They count as deleted."""
+    schema = slices.schema_of(config, [RECORD_KEY])
     if group.base is not None and not group.logs:
         return RowCounts(deleted=group.base.file.rows)
-    return RowCounts(deleted=len(slices.read_slice(store, config, group, wanted)))
+    return RowCounts(deleted=len(slices.read_slice(store, config, group, schema)))
 
 
 def _count(mask: np.ndarray) -> int:

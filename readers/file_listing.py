@@ -1,4 +1,4 @@
-"""Listing of the file groups of a snapshot with their sizes and paths, without opening data files."""
+"""Listing of the file groups of a snapshot with their sizes and paths. No data file is opened."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Lazy pyarrow Dataset over the rows of a scan or change feed, for engines such as DuckDB.
+"""Lazy PyArrow Dataset over the rows of a scan or change feed, for engines such as DuckDB.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
-as it reads. It writes no file.
+while it reads. It writes no file.
 
-DuckDB and other engines pass their columns and conditions to `scanner`. A condition is used twice: as a tree that
-prunes files by statistics, and unchanged to filter rows. Native pyarrow code cannot call Python objects, so it gets a
-fragment with one in-memory file, which is built when it is opened.
+DuckDB and other engines pass their columns and conditions to `scanner`. Each condition is used twice: as a predicate
+tree that prunes files by statistics, and unchanged to filter rows. Native pyarrow code cannot call Python objects, so
+it gets a dataset fragment with one in-memory file, which is built when it is opened.
+
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OF_FILES = {
     "cache_metadata",
     "memory_pool",
 }
-"""Scanner options that only concern files. Engines pass them, and they have no effect here."""
+"""Scanner options for reading files. Query engines pass them, but they have no effect on this scanner."""
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -47,16 +48,16 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     def __init__(self, rows: LazySource, where: pc.Expression | None = None) -> None:
         self._rows, self._where = rows, where
-        whole = ds.FileSystemDataset(
+        dataset = ds.FileSystemDataset(
             [_fragment(rows.schema, lambda: _batches(rows, rows.schema.names, where))], rows.schema, _FORMAT
         )
-        super().__init__(rows.schema, [whole])
+        super().__init__(rows.schema, [dataset])
 
     def __reduce__(self) -> Never:
-        """Raise TypeError, because the dataset cannot be pickled. The message names the alternatives."""
+        """Raise TypeError, because the dataset cannot be pickled. The message contains the alternatives."""
         raise TypeError(
-            "The dataset of a read cannot be pickled. Send the tasks() of the read, or open the table in the other "
-            "process."
+            "The dataset of a read cannot be pickled. Send the tasks() of the read instead, or open the table in the "
+            "other process."
         )
 
     def scanner(
@@ -66,7 +67,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         batch_size: int = BATCH_ROWS,
         **options: Any,
     ) -> LazyScanner:
-        """Create a scanner, which reads rows on demand.
+        """Create a scanner that reads rows on demand.
 
         Args:
             columns: The columns, by name, or as expressions by name. None (default): all.
@@ -79,9 +80,9 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             TypeError: An option is unknown.
         """
         if unknown := set(options) - _OF_FILES:
-            raise TypeError(f"scanner() has no option {min(unknown)!r}.")
+            raise TypeError(f"scanner() has no option {min(unknown)!r}. Remove it.")
         where = self._with(filter)
-        fits = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
+        sample = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
         needed = self._needed(columns)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -91,7 +92,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
                 else:
                     yield batch if columns is None else batch.select(list(columns))  # a column may be requested twice
 
-        return LazyScanner(fits.projected_schema, self.schema, batches)
+        return LazyScanner(sample.projected_schema, self.schema, batches)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
@@ -125,7 +126,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return LazyDataset(self._rows, self._with(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
-        """Return a lazily read fragment for each part of the table that may contain matching rows.
+        """Yield a fragment for each part of the table that may contain matching rows.
 
         A fragment is read when it is scanned.
 
@@ -168,8 +169,8 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             return list(self.schema.names)
         if not isinstance(columns, dict):
             return list(dict.fromkeys(columns))
-        named = [from_arrow.columns_of(one, self.schema) for one in columns.values()]
-        return [name for name in self.schema.names if any(name in some for some in named)]
+        column_sets = [from_arrow.columns_of(expression, self.schema) for expression in columns.values()]
+        return [name for name in self.schema.names if any(name in column_set for column_set in column_sets)]
 
 
 def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
@@ -182,21 +183,21 @@ def _batches(
     """Read the rows that match `where`, and yield the columns `columns` as record batches."""
     schema = rows.schema
     tree = None if where is None else from_arrow.tree_of(where, schema)
-    seen = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
-    for part in rows._narrowed([name for name in schema.names if name in seen], tree).tables(size):
-        found = part if where is None else part.filter(where)
-        if len(found):
-            yield from found.select(list(columns)).to_batches(size)
+    needed = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
+    for part in rows._narrowed([name for name in schema.names if name in needed], tree).tables(size):
+        matching = part if where is None else part.filter(where)
+        if len(matching):
+            yield from matching.select(list(columns)).to_batches(size)
 
 
 # ---- for native pyarrow code
 def _fragment(schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> ds.Fragment:
-    """Return a dataset fragment whose rows are read only when pyarrow opens the fragment."""
+    """Create a dataset fragment whose rows are read only when pyarrow opens the fragment."""
     return _FORMAT.make_fragment("rows", fs.PyFileSystem(_MadeWhenOpened(schema, read)))
 
 
 class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """File system for pyarrow with a single in-memory file, which is created when it is opened."""
+    """File system for pyarrow with a single in-memory file. The file is created when it is opened."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
         self._schema, self._read = schema, read

@@ -1,7 +1,8 @@
 """Polars LazyFrame over the rows of a scan or change feed. A query reads only the columns and files that it needs.
 
-polars passes the columns, the condition and the number of rows. The condition is used here only to prune files. polars
-filters the rows by its own rules, which treat NaN as the greatest number.
+polars passes the columns, the condition and the number of rows to read. The condition is used here only to prune files.
+polars filters the rows by its own rules, which treat NaN as the greatest number.
+
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ def lazy_frame(rows: LazySource) -> pl.LazyFrame:
 
 
 def _frames(
-    rows: LazySource, columns: list[str] | None, predicate: pl.Expr | None, most: int | None, size: int
+    rows: LazySource, columns: list[str] | None, predicate: pl.Expr | None, row_limit: int | None, size: int
 ) -> Iterator[pl.DataFrame]:
     """Read the rows that match the predicate, as polars DataFrames.
 
-    most: number of rows to read before filtering, or None for all rows.
+    `row_limit` is the number of rows to read before filtering, or None for all rows.
+
     """
     schema = rows.schema
     wanted = schema.names if columns is None else columns
-    seen = {*wanted} if predicate is None else {*wanted, *predicate.meta.root_names()}
-    tree = None if predicate is None or most is not None else _tree(predicate, schema)
-    narrowed = rows._narrowed([name for name in schema.names if name in seen], tree)
-    left = most
+    needed = {*wanted} if predicate is None else {*wanted, *predicate.meta.root_names()}
+    tree = None if predicate is None or row_limit is not None else _tree(predicate, schema)
+    narrowed = rows._narrowed([name for name in schema.names if name in needed], tree)
+    left = row_limit
     for part in narrowed.tables(size if left is None else max(1, min(size, left))):
         if left is not None:
             part = part.slice(0, left)
             left -= part.num_rows
-        found = _frame(part)
-        yield (found if predicate is None else found.filter(predicate)).select(wanted)
+        frame = _frame(part)
+        yield (frame if predicate is None else frame.filter(predicate)).select(wanted)
         if left == 0:
             return
 
@@ -61,6 +63,6 @@ def _tree(predicate: pl.Expr, schema: pa.Schema) -> Predicate | None:
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    return found
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,7 +1,8 @@
-"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner. It runs on the calling thread.
+"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner. It runs in the calling thread.
 
-pyarrow's own Scanner prefetches on Arrow threads. If the rows come from Python, and the process exits before all rows
+pyarrow's own Scanner prefetches in Arrow threads. If the rows come from Python, and the process exits before all rows
 are read, these threads abort the process.
+
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class LazyScanner:
     Args:
         schema: The columns that the scan returns.
         dataset_schema: The columns of the dataset.
-        batches: Function that reads the batches.
+        batches: Function that reads the rows and returns an iterator of record batches.
     """
 
     def __init__(
@@ -54,18 +55,18 @@ class LazyScanner:
         return pa.Table.from_batches(self._batches(), self._schema)
 
     def count_rows(self) -> int:
-        """Read the rows to count them."""
+        """Count the rows by reading them."""
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first `num_rows` rows, and stop reading after them."""
-        found, left = list[pa.RecordBatch](), num_rows
+        batches, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
-            found.append(batch.slice(0, left))
-            left -= found[-1].num_rows
+            batches.append(batch.slice(0, left))
+            left -= batches[-1].num_rows
             if not left:
                 break
-        return pa.Table.from_batches(found, self._schema)
+        return pa.Table.from_batches(batches, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
         """Read the rows at the given row indices."""

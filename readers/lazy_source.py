@@ -27,9 +27,10 @@ class LazySource(Protocol):
         """Return the number of rows."""
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
-        """Return a read for a query that only uses `columns`, and only rows for which `tree` is true.
+        """Return a read that contains at least `columns` and the rows for which `tree` is true.
 
-        It may still return other columns and rows, because the query filters them itself.
+        The result may contain further columns and rows, because the query filters them itself.
+
         """
 
     def _each_task(self) -> Iterator[Task]:

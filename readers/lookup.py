@@ -1,4 +1,4 @@
-"""Lookup of rows by record key. The index finds the file groups of the keys, and only these are opened."""
+"""Lookup of rows by record key. Only the file groups that the index finds for the keys are opened."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def look_up(
     """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
 
-    def read(one: tuple[FileGroup, np.ndarray]) -> pa.Table:
-        group, positions = one
+    def read(search: tuple[FileGroup, np.ndarray]) -> pa.Table:
+        group, positions = search
         texts, hashes = (wanted.texts.take(pa.array(wanted.rows[positions])), wanted.hashes[wanted.rows[positions]])
         return look_up_in(store, config, index, group, schema, texts, hashes)
 
@@ -73,18 +73,21 @@ def look_up_in(
 def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
     """Return the file groups that may contain the wanted keys, each with the indices of these keys.
 
-    A file group written by another engine lacks an index entry, so it is searched for every key of its partition.
+    A file group that another engine wrote has no index entry, so it is searched for all keys of its partition.
+
     """
-    indexed, others = {}, []
+    indexed, unindexed = {}, []
     for code in np.unique(wanted.codes).tolist():
         groups = view.partitions.get(wanted.partitions[code], {})
         indexed[wanted.partitions[code]] = {name: group for name, group in groups.items() if _is_indexed(group)}
-        others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
+        unindexed += [
+            (group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)
+        ]
     located = index.locate(indexed, wanted)
-    found = [
-        (located.groups[number], found_there) for number, found_there in located.matches
+    searches = [
+        (located.groups[number], indices) for number, indices in located.matches
     ]  # a hash may be in several file groups, and one of them has the key
-    return [(group, positions) for group, positions in [*found, *others] if len(positions)]
+    return [(group, positions) for group, positions in [*searches, *unindexed] if len(positions)]
 
 
 def _is_indexed(group: FileGroup) -> bool:

@@ -50,7 +50,10 @@ def _ago(seconds: float, text: str) -> dt.timedelta:
     try:
         return dt.timedelta(seconds=seconds)
     except OverflowError:
-        raise PositionError(f"{printable(text)} is too long ago.", position=printable(text)) from None
+        raise PositionError(
+            f"Age {printable(text)} is too large: the time would be outside of the supported range. Use a smaller age.",
+            position=printable(text),
+        ) from None
 
 
 def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
@@ -65,7 +68,7 @@ def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
         if moment < dt.timedelta(0):
             raise PositionError(
                 f"A timedelta is an age and must not be negative, got {printable(str(moment))}. Pass "
-                f"{printable(str(-moment)) if moment > dt.timedelta.min else 'a shorter one'} as a timedelta.",
+                f"{printable(str(-moment)) if moment > dt.timedelta.min else 'a smaller one'} as a timedelta.",
                 position=str(moment),
             )
         return now_ms - moment // dt.timedelta(milliseconds=1)

@@ -1,6 +1,7 @@
 """Output formats of a read: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset and Spark.
 
-Every class with tasks and a schema gets all formats. A task is a callable that returns a table.
+Every class with tasks and a schema supports all formats. A task is a callable that returns a table.
+
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="Rows")
 CURRENT, ORIGINAL = "current", "original"
-"""Column names of a read: the table's current names, or the names that the columns were created from."""
+"""Column names of a read: the table's current names, or the names with which the columns were created."""
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
     """Call `work`, which reads data files, and convert its exceptions to the errors that a read raises.
 
-    A data file that cleaning deleted raises SnapshotExpired instead of CorruptTable. A value that does not match a
-    column raises ColumnError, since the column changed after the table was opened.
+    If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
+    type of its column, because the column changed after the table was opened, the error is ColumnError.
+
     """
     try:
         return work()
@@ -62,7 +64,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
 @explained
 class Rows(ABC):
-    """Rows of a table as of one slot, to be read in any format, such as Arrow, pandas or Spark.
+    """Rows of a table at one slot, which can be read in any format, such as Arrow, pandas or Spark.
 
     Nothing is read before one of the methods is called. Every method call returns the same rows.
 
@@ -73,15 +75,13 @@ class Rows(ABC):
     _history: History
     _seq: int
     _originals: NameMapping | None = None
-    """Mapping to the names that the columns were created from. None for the table's current names."""
+    """Mapping to the names with which the columns were created. None for the table's current names."""
     cursor: Cursor
 
     if not TYPE_CHECKING:  # so that a type checker knows the attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise AttributeError. For a name of another library's method, the message names the method to use
-            instead.
-            """
+            """Raise AttributeError. If another library has the attribute, the message names the method to use."""
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
         def __iter__(self) -> None:
@@ -106,9 +106,9 @@ class Rows(ABC):
 
     def _by_originals(self, name_mapping: NameMapping) -> Self:
         """Return these rows with original column names: the names that the columns had when they were created."""
-        found = copy.copy(self)
-        found._originals = self._spelled(name_mapping)
-        return found
+        rows = copy.copy(self)
+        rows._originals = self._spelled(name_mapping)
+        return rows
 
     def _spelled(self, name_mapping: NameMapping) -> NameMapping:
         """Adapt the table's mapping of column names to the columns of these rows."""
@@ -127,7 +127,7 @@ class Rows(ABC):
         return RenamedTask(task, self._originals) if self._originals else task
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks one by one, so that the tasks of a large table are not all in memory."""
+        """Yield the tasks one by one, so that memory does not hold all tasks of a large table."""
         yield from self.tasks()
 
     def _guarded(self, work: Callable[[], T]) -> T:
@@ -137,7 +137,7 @@ class Rows(ABC):
         self._history.require_readable(self._seq)
 
     def _flat(self, rows: pa.Table) -> pa.Table:
-        """Return the rows in the columns that `to_pandas` gives a DataFrame."""
+        """Return the rows in the flat columns that `to_pandas` puts into a DataFrame."""
         return rows
 
     def _parts(self) -> list[pa.Table]:
@@ -161,8 +161,8 @@ class Rows(ABC):
         """Read the rows as a sequence of Arrow tables, one task after another.
 
         Args:
-            rows: The approximate number of rows in a table, if no merge is needed. Default: the batch size of a base
-                file.
+            rows: The approximate number of rows in a table. Tables of rows that must be merged may be larger. Default:
+                the batch size of a base file.
 
         Yields:
             The next rows.
@@ -183,7 +183,7 @@ class Rows(ABC):
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Read the rows as a stream of record batches.
 
-        Memory holds the rows of at most one task, which is a file slice.
+        Memory holds the rows of at most one task, which is one file slice.
 
         Args:
             rows: The maximum number of rows in a batch, from 1. Default: the batch size of a base file.
@@ -195,7 +195,9 @@ class Rows(ABC):
             OptionError: `rows` is not an integer from 1.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise OptionError(f"rows must be an integer from 1, got {printable(rows)}.", option="rows")
+            raise OptionError(
+                f"Option rows is invalid: expected an integer from 1, got {printable(rows)}.", option="rows"
+            )
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows))
         )
@@ -221,7 +223,7 @@ class Rows(ABC):
         return self.count()
 
     def __bool__(self) -> bool:
-        """Return True, even for a read without rows, so that a truth test does not count rows."""
+        """Return True, even for a read without rows, so that a truth test does not have to count rows."""
         return True
 
     def head(self, rows: int = 10) -> pa.Table:
@@ -239,13 +241,13 @@ class Rows(ABC):
             CorruptTable: A file is damaged.
         """
         wanted = int(number_from("rows", rows, 0, whole=True, optional=False))
-        found, left = [self.schema.empty_table()], wanted
+        tables, left = [self.schema.empty_table()], wanted
         for part in self.tables(max(1, min(wanted, BATCH_ROWS))) if wanted else ():
-            found.append(part.slice(0, left))
-            left -= len(found[-1])
+            tables.append(part.slice(0, left))
+            left -= len(tables[-1])
             if not left:
                 break
-        return pa.concat_tables(found)
+        return pa.concat_tables(tables)
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Rows:
         """Return all rows and columns. A `LazySource` may ignore the requested columns and condition."""
@@ -295,7 +297,7 @@ class Rows(ABC):
                     "or pass types_mapper=pandas.ArrowDtype."
                 ) from None
             raise OptionError(
-                f"pyarrow's to_pandas() does not accept {printable(options)}: {str(problem)[:500]}. Remove it.",
+                f"pyarrow's to_pandas() does not accept {printable(options)}: {str(problem)[:500]}. Remove the option.",
                 option="options",
             ) from None
 
@@ -352,7 +354,8 @@ class Rows(ABC):
             raise EngineError("to_duckdb() needs DuckDB. Install it: pip install duckdb.") from None
         if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
             raise OptionError(
-                f"connection must be a connection from duckdb.connect(), got {printable(connection)}.",
+                "Option connection is invalid: expected a connection from duckdb.connect(), got "
+                f"{printable(connection)}.",
                 option="connection",
             )
         return (connection or duckdb.default_connection()).from_arrow(
@@ -372,8 +375,8 @@ class Rows(ABC):
 
         Raises:
             EngineError: pyspark is not installed, `spark` is not a session, or Spark's workers lack a package that
-                hoodoo needs.
-            SchemaError: A column has times of day, which Spark cannot read.
+                EngineError: pyspark is not installed, `spark` is not a session, or Spark's workers lack a package that
+                    hoodoo needs.
         """
         try:
             from hoodoo.readers.spark_scan import to_spark  # imported only if Spark is used
@@ -388,11 +391,11 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:
-    """Return the rows with the table's current column names, or with the names that the columns were created with.
+    """Return the rows with the table's current column names, or with the names with which the columns were created.
 
     Args:
         rows: The rows of a table.
-        names: CURRENT for the table's names, or ORIGINAL for the names that the columns were created from.
+        names: CURRENT for the table's names, or ORIGINAL for the names with which the columns were created.
         name_mapping: The mapping between these names.
 
     Raises:

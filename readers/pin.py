@@ -1,4 +1,4 @@
-"""Pinned snapshots, whose files are protected from cleaning."""
+"""Pinned snapshots, whose files cleaning does not delete."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hoodoo.timeline.views.view import View
 class Pin:
     """Pinned snapshot of a table. Cleaning does not delete its files while the pin lasts.
 
-    Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. If a scan was created before
-    the pin ended and is read afterwards, it returns all rows or raises SnapshotExpired.
+    Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. A scan that was created before
+    the pin ended, and is read afterwards, returns all rows or raises SnapshotExpired.
 
     Attributes:
         cursor: The position of the snapshot.
@@ -70,11 +70,11 @@ class Pin:
             OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
         """
         self._lease.require()
-        found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized, params=params)
-        return named(found, names, self._config.name_mapping)
+        rows = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized, params=params)
+        return named(rows, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Extend the pin, so that it ends the given number of hours from now.
+        """Extend the pin, so that it ends `hours` hours from now.
 
         Args:
             hours: The number of hours, above 0. Default 1.0.

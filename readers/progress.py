@@ -1,6 +1,7 @@
-"""Limits on the micro-batches of a stream: each ends at a slot or after a number of file groups.
+"""Limits on the micro-batches of a stream. A micro-batch ends at a slot or after a number of file groups.
 
-A micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
+Each micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
+
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from typing import Any
 from hoodoo.errors import PositionError
 
 IDLE_SLOTS = 100
-"""Number of slots without changed rows that a stream skips together with the next micro-batch.
+"""Maximum number of slots without changed rows that a stream reads together with the next micro-batch.
 
-Otherwise, each slot of a table service would cause an empty micro-batch.
+Without this, each slot of a table service would cause an empty micro-batch.
+
 """
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of a streaming read: a slot, or a number of file groups of the snapshot at a slot.
+    """Position of a streaming read: a slot, or a number of file groups in the snapshot of a slot.
 
     Attributes:
         slot: The last slot that the stream has read, or 0 at the beginning.
-        groups: The number of file groups read of the snapshot at `slot`. None if all are read.
+        groups: The number of file groups of the snapshot at `slot` that were read. None if all were read.
         digest: The first digits of the slot's digest, or '' in positions of older releases.
     """
 
@@ -37,22 +39,24 @@ class StreamPosition:
 
         `table` is the id of the table, and `digest` is the digest of the slot.
         """
-        known = {"digest": digest} if digest else {}
-        return {"table": table, "slot": self.slot, **known} | ({} if self.groups is None else {"groups": self.groups})
+        optional = {"digest": digest} if digest else {}
+        return {"table": table, "slot": self.slot, **optional} | (
+            {} if self.groups is None else {"groups": self.groups}
+        )
 
     @staticmethod
-    def from_json(found: dict[str, Any], table: str) -> StreamPosition:
+    def from_json(values: dict[str, Any], table: str) -> StreamPosition:
         """Parse a position that `to_json` returned. Raises PositionError if it is invalid or of another table."""
-        slot, groups, digest = found.get("slot"), found.get("groups"), found.get("digest", "")
-        whole = all(
+        slot, groups, digest = values.get("slot"), values.get("groups"), values.get("digest", "")
+        is_valid = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
             for number in (slot, 0 if groups is None else groups)
         )
-        if set(found) - {"table", "slot", "groups", "digest"} or not whole or not isinstance(digest, str):
+        if set(values) - {"table", "slot", "groups", "digest"} or not is_valid or not isinstance(digest, str):
             raise PositionError(
-                "The checkpoint contains a position that is not from hoodoo. Start the query with a new checkpoint."
+                "The checkpoint contains a position that hoodoo did not write. Start the query with a new checkpoint."
             )
-        if found.get("table") != table:
+        if values.get("table") != table:
             raise PositionError(
                 "The checkpoint belongs to another table, or this table was recreated. Start the query with a "
                 "new checkpoint."
@@ -96,7 +100,7 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
         slot: The slot of the snapshot.
         done: The number of its file groups that have been read.
         weights: The weight of each of its file groups.
-        limits: The limits of the part.
+        limits: The limits of the micro-batch.
     """
     end, used = done, Weight()
     for weight in weights[done:]:
@@ -115,10 +119,10 @@ def next_slot(
     Args:
         start: The last slot that the stream has read.
         head: The newest slot.
-        written: The slots in between that changed rows, in order, with their weights. The iterable is read only as far
-            as needed.
-        limits: The limits of the part.
-        least: The first slot at which a part may end, if earlier slots are no longer readable.
+        written: The slots between `start` and `head` that changed rows, in order, with their weights. The iterable is
+            read only as far as needed.
+        limits: The limits of the micro-batch.
+        least: The first slot at which a micro-batch may end, if earlier slots are no longer readable.
     """
     end, used = start, Weight()
     for seq, weight in written:

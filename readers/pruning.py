@@ -1,7 +1,8 @@
 """Pruning: partitions and files without matching rows are skipped by partition values and column statistics.
 
-Scans skip files that cannot match. A delete drops file groups whose rows all match. The conflict check of a write that
-depends on stored rows asks whether a new file may match.
+Scans skip files that cannot match. Deletes drop file groups whose rows all match. The conflict check of a write that
+depends on stored rows uses pruning to decide whether a new file may match.
+
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Pruning:
     Args:
         config: The configuration of the table.
         tree: The condition. None means that everything may match.
-        own: True if hoodoo wrote all rows. Generated partition columns are then correct, so that a partition also
-            restricts the columns that its partition columns are generated from. Values written by another engine are
-            unchecked.
+        own: True if hoodoo wrote all rows. The values of generated partition columns are then correct, so that a
+            partition also restricts the columns from which they are computed. hoodoo does not check the values that
+            other engines write.
     """
 
     def __init__(self, config: TableConfig, tree: Predicate | None, own: bool = False) -> None:
@@ -44,7 +45,8 @@ class Pruning:
     def may_match_in(self, partition: str) -> bool:
         """Return False if the values in the folder name of a partition rule out every matching row.
 
-        If no row may match, the statistics of the partition's files need not be read.
+        The statistics of the partition's files are then not needed.
+
         """
         return self._with_buckets is None or predicates.may_match(
             self._with_buckets, self._folder_ranges(partition, _MANY)
@@ -84,13 +86,13 @@ class Pruning:
     def _ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
         stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
-        whole = [one for one, file in zip(stats, files, strict=True) if not file.partial]
-        partial = [one for one, file in zip(stats, files, strict=True) if file.partial]
-        known = statistics.union(whole, config.schema, partial) if whole else statistics.union(partial, config.schema)
-        ranges = column_ranges(known, rows, config.schema)
+        full = [file_stats for file_stats, file in zip(stats, files, strict=True) if not file.partial]
+        partial = [file_stats for file_stats, file in zip(stats, files, strict=True) if file.partial]
+        combined = statistics.union(full, config.schema, partial) if full else statistics.union(partial, config.schema)
+        ranges = column_ranges(combined, rows, config.schema)
         return ranges | {
-            name: _narrower(ranges[name], known) if name in ranges and name not in config.partition_by else known
-            for name, known in self._folder_ranges(partition, rows).items()
+            name: _narrower(ranges[name], combined) if name in ranges and name not in config.partition_by else combined
+            for name, combined in self._folder_ranges(partition, rows).items()
         }
 
     def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
@@ -100,11 +102,13 @@ class Pruning:
         """
         values = {name: value for name, value in self._partition_values(partition).items() if value is not None}
         ranges: dict[str, ColumnRange] = {}
-        for name, one in self._transforms.items():
+        for name, transform in self._transforms.items():
             if name in values:
-                kind = self._config.schema.field(one.column).type
-                known = ColumnRange(*transforms.bounds(one, values[name], kind), 0, rows)
-                ranges[one.column] = _narrower(ranges[one.column], known) if one.column in ranges else known
+                kind = self._config.schema.field(transform.column).type
+                value_range = ColumnRange(*transforms.bounds(transform, values[name], kind), 0, rows)
+                ranges[transform.column] = (
+                    _narrower(ranges[transform.column], value_range) if transform.column in ranges else value_range
+                )
         return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
@@ -120,33 +124,33 @@ class Pruning:
             return {}  # a folder of another engine: a value with slashes, or a different encoding
 
 
-def _narrower(one: ColumnRange, other: ColumnRange) -> ColumnRange:
+def _narrower(first: ColumnRange, second: ColumnRange) -> ColumnRange:
     """Return the intersection of two value ranges of one column."""
-    least = [bound for bound in (one.min, other.min) if bound is not None]
-    greatest = [bound for bound in (one.max, other.max) if bound is not None]
-    return other._replace(min=max(least, default=None), max=min(greatest, default=None))
+    least = [bound for bound in (first.min, second.min) if bound is not None]
+    greatest = [bound for bound in (first.max, second.max) if bound is not None]
+    return second._replace(min=max(least, default=None), max=min(greatest, default=None))
 
 
-def _with_buckets(tree: Predicate, made_of: Mapping[str, Transform], config: TableConfig) -> Predicate:
-    """Extend each equality condition by a condition on the bucket partition columns generated from the column."""
+def _with_buckets(tree: Predicate, transforms_by_name: Mapping[str, Transform], config: TableConfig) -> Predicate:
+    """Extend each equality condition by a condition on the bucket partition columns computed from the same column."""
 
-    def told(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
+    def with_bucket(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
         parts: list[Predicate] = [leaf]
-        for made, one in made_of.items():
-            if one.kind == BUCKET and one.column == leaf.column:
-                buckets = tuple(sorted({transforms.value(one, value, leaf.type) for value in values}))
-                parts.append(In(made, buckets, config.schema.field(made).type))
+        for bucket_column, transform in transforms_by_name.items():
+            if transform.kind == BUCKET and transform.column == leaf.column:
+                buckets = tuple(sorted({transforms.value(transform, value, leaf.type) for value in values}))
+                parts.append(In(bucket_column, buckets, config.schema.field(bucket_column).type))
         return And(tuple(parts)) if len(parts) > 1 else leaf
 
     match tree:
         case Compare(op="=", value=value):
-            return told(tree, [value])
+            return with_bucket(tree, [value])
         case In(values=values):
-            return told(tree, values)
+            return with_bucket(tree, values)
         case And(parts) | Or(parts):
-            return replace(tree, parts=tuple(_with_buckets(part, made_of, config) for part in parts))
+            return replace(tree, parts=tuple(_with_buckets(part, transforms_by_name, config) for part in parts))
         case Not(part):
-            return Not(_with_buckets(part, made_of, config))
+            return Not(_with_buckets(part, transforms_by_name, config))
     return tree
 
 

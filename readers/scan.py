@@ -1,7 +1,8 @@
 """Scans: the rows of a snapshot, or the rows that changed in a range of slots.
 
-A scan is fixed at one slot when it is created. Partitions and files are pruned by partition values and statistics. The
-remaining slices are read in parallel. A slice without logs is read as plain Parquet.
+A scan is fixed at one slot when it is created. It skips partitions and files by partition values and statistics. The
+remaining file slices are read in parallel. A file slice without logs is read as plain Parquet.
+
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
         return tuple(offered)
     if isinstance(columns, str):
         raise ColumnError(
-            f"columns must be a list of names, got the string {printable(columns)}. Write "
+            f"Option columns is invalid: expected a list of names, got the string {printable(columns)}. Write "
             f"columns=[{printable(columns)}].",
             column=columns[:100],
         )
-    columns, known, seen = names("columns", columns), set(offered), set[str]()
+    columns, available, seen = names("columns", columns), set(offered), set[str]()
     if not columns:
-        raise ColumnError("columns is empty. Name at least one column, or use count().", columns=[])
+        raise ColumnError("Option columns is empty. Name at least one column, or use count().", columns=[])
     for name in columns:
         if name in seen:
-            raise ColumnError(f"columns contains {printable(name)} twice. Name each column once.", column=name)
+            raise ColumnError(f"Option columns contains {printable(name)} twice. Name each column once.", column=name)
         seen.add(name)
-        if name not in known:
+        if name not in available:
             meta = "pass meta=True to read Hudi's meta columns."
-            said = meta if name in META_COLUMNS else hint(name, offered)
-            raise ColumnError(f"Column {printable(name)} is not in the table; {said}", column=name)
+            advice = meta if name in META_COLUMNS else hint(name, offered)
+            raise ColumnError(f"Column {printable(name)} is not in the table; {advice}", column=name)
         seen.add(name)
     return columns
 
 
 class Scan(Rows):
-    """Rows of a table as of one slot. Returned by `Table.scan` and other methods.
+    """Rows of a table at one slot. Returned by `Table.scan` and other methods.
 
     Attributes:
         cursor: The position of the slot.
@@ -127,23 +128,23 @@ class Scan(Rows):
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Scan:
         """Return a scan that reads only the columns and files that a query needs. See `LazySource`."""
-        found, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
-        found._columns = tuple(stored[name] for name in columns) or (
+        scan, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
+        scan._columns = tuple(stored[name] for name in columns) or (
             RECORD_KEY,
         )  # a table without columns has no row count
-        found._filter = pruned_by(self._filter, None if tree is None else renamed(tree, stored))
-        return found
+        scan._filter = pruned_by(self._filter, None if tree is None else renamed(tree, stored))
+        return scan
 
     def tasks(self) -> list[Task]:
         """Split the scan into tasks, which can be pickled and run in any process.
 
         Returns:
-            One task per file slice that may hold rows of this scan.
+            One task per file slice that may contain rows of this scan.
         """
         return list(self._each_task())
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks one by one, so that the tasks and file groups of a large table are not all in memory."""
+        """Yield the tasks one by one, so that memory does not hold all tasks and file groups of a large table."""
         return map(self._task_named, self._each_slice())
 
     def _each_slice(self) -> Iterator[SliceTask]:
@@ -165,9 +166,9 @@ class Scan(Rows):
         return changed is None or any(entry.seq > changed.since for entry in group.files())
 
     def count(self) -> int:
-        """Count the rows of the scan, from the commits where possible.
+        """Count the rows of the scan, and avoid reading files where possible.
 
-        Without a condition, only file slices with log files are read. The other counts come from the slots.
+        Without a condition, only file slices with log files are read. The other row counts come from the slots.
 
         Returns:
             The number of rows.

@@ -1,7 +1,8 @@
 """Renaming of Spark DataFrame columns between the table's current names and the original names.
 
-The original name of a column is the one at its creation (format/name_mapping.py). Only columns are selected; no rows
-are read.
+The original name of a column is its name at its creation (format/name_mapping.py). Columns are selected without reading
+rows.
+
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def _renamed(frame: Any, level: Level) -> Any:
     names = level.names(frame.columns)
     kinds = [_kind_within(field.dataType, level, field.name, field.name) for field in frame.schema.fields]
     if any(kind is not None for kind in kinds):
-        numbered = frame.toDF(*(f"c{number}" for number in range(len(names))))
+        indexed = frame.toDF(*(f"c{number}" for number in range(len(names))))
         columns = [
-            numbered[f"c{number}"] if kind is None else numbered[f"c{number}"].cast(kind)
+            indexed[f"c{number}"] if kind is None else indexed[f"c{number}"].cast(kind)
             for number, kind in enumerate(kinds)
         ]
-        return numbered.select(*columns).toDF(*names)
+        return indexed.select(*columns).toDF(*names)
     return frame if names == list(frame.columns) else frame.toDF(*names)
 
 
@@ -42,8 +43,8 @@ def _kind_within(kind: Any, around: Level, name: str, path: str) -> Any:
     level = around.within(around.columns.get(name))
     if level is None:
         return None
-    found = _kind(kind, level, path)
-    return None if found == kind else found
+    renamed_kind = _kind(kind, level, path)
+    return None if renamed_kind == kind else renamed_kind
 
 
 def _kind(kind: Any, level: Level, path: str) -> Any:

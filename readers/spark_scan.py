@@ -1,7 +1,8 @@
 """Conversion of a scan to a Spark DataFrame.
 
-Spark's own Parquet scan reads slices without logs from an explicit file list. Python tasks merge the other slices. The
-scan sets every option that it depends on, so that session settings do not change its result.
+Spark's own Parquet scan reads file slices without logs, from an explicit file list. Python tasks merge the other file
+slices. The scan sets every option that affects its result, so that session settings cannot change the result.
+
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
             native.setdefault(_differences(task), []).append(task)
         else:
             rest.append(task)
-    frames = [_native(spark, alike, schema) for alike in native.values()]
+    frames = [_native(spark, group, schema) for group in native.values()]
     frames += [_merged(spark, rest, schema)] if rest else []
     if not frames:
         return spark.createDataFrame([], spark_ddl(schema))
@@ -58,9 +59,10 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 def _is_native(task: SliceTask) -> bool:
     """Return whether Spark's own Parquet scan can read the file slice of a task.
 
-    The slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark must
-    be able to apply the filter. Each requested column must be in the file as requested, or be computable by one
-    expression.
+    The file slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark
+    must be able to apply the filter. The file must contain each requested column, or Spark must be able to compute it
+    with one expression.
+
     """
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
@@ -77,7 +79,8 @@ def _is_native(task: SliceTask) -> bool:
 def _differences(task: SliceTask) -> Differences:
     """Return how the columns of a base file differ from the requested columns.
 
-    Slices with equal differences are read together.
+    File slices with equal differences are read together.
+
     """
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
@@ -91,10 +94,11 @@ def _asked(task: SliceTask) -> list[str]:
 
 
 def _is_expressible(source: ColumnSource | None) -> bool:
-    """Return whether Spark can compute a column as hoodoo does: as null, under another name, or by a cast.
+    """Return whether Spark can compute a column as hoodoo does: as null, from a column with another name, or by a cast.
 
-    Conversions of floats to another type run in Python: they use the shortest decimal text of the float, and Java's
-    text may differ.
+    Conversions of floats to another type run in Python. They use the shortest decimal text of the float, which may
+    differ from Java's text.
+
     """
     if source is None:
         return True
@@ -116,8 +120,8 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
     wanted = list(dict.fromkeys([*schema.names, *_asked(first)]))
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     stored = pa.schema([*meta, *config.columns_of(base.file).arrow])
-    there = set(resolution.names_of(wanted)) or {RECORD_KEY}  # other columns may have the type TIME
-    read = pa.schema([field for field in stored if field.name in there])
+    needed = set(resolution.names_of(wanted)) or {RECORD_KEY}  # other columns may have the type TIME
+    read = pa.schema([field for field in stored if field.name in needed])
     frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
     fields = [config.file_schema.field(name) for name in wanted]
     if not resolution.changes_nothing or any(_holds_float(field.type) for field in fields):
@@ -152,10 +156,10 @@ def _holds_float(kind: pa.DataType) -> bool:
 
 def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:
     prepare_session(spark)
-    common, parts = pack(None, tasks)
+    shared, parts = pack(None, tasks)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = PickledTasks(common)
+        tasks = PickledTasks(shared)
         for _, part in numbered(batches):
             for rows in tasks.item(part).stream(BATCH_ROWS):
                 yield from rows.to_batches(BATCH_ROWS)

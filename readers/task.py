@@ -13,9 +13,10 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Function without arguments that reads a part of the rows.
+    """Callable without arguments that reads a part of the rows.
 
     A task can be pickled, so that Spark can run it.
+
     """
 
     @abstractmethod
@@ -43,7 +44,7 @@ class Task(ABC):
 class RenamedTask(Task):
     """Task that returns the rows of another task with original column names.
 
-    The original name of a column is the one at its creation.
+    The original name of a column is its name at its creation.
 
     Attributes:
         task: The other task.

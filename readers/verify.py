@@ -1,7 +1,4 @@
-"""Verification of a whole table: properties, slots, checkpoints, file contents, keys and index. Read-only.
-
-Read-only.
-"""
+"""Verification of a whole table: properties, slots, checkpoints, file contents, keys and index. It changes nothing."""
 
 from __future__ import annotations
 
@@ -87,9 +84,9 @@ class Report:
     Attributes:
         slots: The number of checked slots.
         files: The number of checked data files.
-        bytes: The total size of these files, in bytes.
+        bytes: The total size of the checked data files, in bytes.
         rows: The number of checked rows of the newest snapshot.
-        problems: All problems.
+        problems: All problems that the verification found.
     """
 
     slots: int = 0
@@ -107,8 +104,8 @@ class Report:
 def verified(store: Store, config: TableConfig) -> Report:
     """Verify a whole table while other processes may write to it.
 
-    If the table changed, a problem may only be the trace of a newer commit or of cleaning. The table is then checked
-    again, and the report contains the problems that both checks found.
+    If the table changed during the check, a problem may only be an effect of a newer commit or of cleaning. The table
+    is then checked again, and the report contains the problems that both checks found.
 
     Raises:
         SnapshotExpired: Files of the table were deleted during every check.
@@ -123,8 +120,8 @@ def verified(store: Store, config: TableConfig) -> Report:
         if report.ok or _newest_slots(store) == before:
             return report
         if first is not None:
-            known = {(one.code, one.file) for one in first.problems}
-            report.problems = [one for one in report.problems if (one.code, one.file) in known]
+            first_problems = {(problem.code, problem.file) for problem in first.problems}
+            report.problems = [problem for problem in report.problems if (problem.code, problem.file) in first_problems]
             return report
         first = report
     raise SnapshotExpired(
@@ -134,7 +131,7 @@ def verified(store: Store, config: TableConfig) -> Report:
 
 
 def _newest_slots(store: Store) -> tuple[int, int]:
-    """Return the last archived slot and the newest slot of a table, or zeros if they cannot be read."""
+    """Return the last archived slot and the newest slot of a table. Returns zeros if they cannot be read."""
     try:
         return watermark.deleted_up_to(store), History(store).head().seq
     except (FileNotFoundError, HoodooError):
@@ -179,11 +176,13 @@ class Verifier:
         try:
             values = java.parse(self.store.get(PROPERTIES))
         except (FileNotFoundError, HoodooError) as problem:
-            self._add("PROPERTIES", PROPERTIES, f"it cannot be read: {problem}")
+            self._add("PROPERTIES", PROPERTIES, f"hoodie.properties cannot be read: {problem}")
             return
-        wanted = java.checksum(values.get("hoodie.database.name", ""), values.get("hoodie.table.name", ""))
-        if values.get("hoodie.table.checksum", wanted) != wanted:
-            self._add("PROPERTIES", PROPERTIES, "its checksum is wrong. Apache Hudi refuses the table")
+        expected = java.checksum(values.get("hoodie.database.name", ""), values.get("hoodie.table.name", ""))
+        if values.get("hoodie.table.checksum", expected) != expected:
+            self._add(
+                "PROPERTIES", PROPERTIES, "the checksum of hoodie.properties is wrong, so Apache Hudi refuses the table"
+            )
 
     # ---- the sequence
     def _chain(self) -> View | None:
@@ -238,9 +237,10 @@ class Verifier:
         return view
 
     def _first(self, fresh: History) -> View:
-        """Return the view before the oldest slot after the archived slots.
+        """Return the view before the oldest slot that is not archived.
 
-        The view is empty, or that of the oldest checkpoint after the archived slots.
+        The view is empty, or comes from the oldest checkpoint after the archived slots.
+
         """
         archived = watermark.deleted_up_to(self.store)
         if not archived:
@@ -249,7 +249,7 @@ class Verifier:
         return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
-        """Report slot files beyond the head, which exist although the slot before them is missing."""
+        """Report slot files after the newest slot. They exist although the slot before them is missing."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             if key.startswith(TURN_REQUESTS):
                 continue  # the turn request of a writer
@@ -273,7 +273,7 @@ class Verifier:
             self._add(
                 "PUBLISHED",
                 key,
-                f"it differs from slot {slot.seq}. Delete it, and open the table, which recreates it",
+                f"the published instant differs from slot {slot.seq}. Delete it and open the table, which recreates it",
             )
         return True
 
@@ -289,18 +289,20 @@ class Verifier:
 
     def _shortened(self, view: View) -> None:
         newest = instant_of_ms(view.completed_at)
-        for found in instants(self.store):
-            if found.state is State.COMPLETED and found.action in WRITES and found.completed > newest:
+        for instant in instants(self.store):
+            if instant.state is State.COMPLETED and instant.action in WRITES and instant.completed > newest:
                 self._add(
                     "SHORTENED",
-                    found.key,
+                    instant.key,
                     f"it has no slot: slots after {view.seq} were lost, or another engine wrote to the table",
                 )
 
     def _checkpoint(self, key: str, view: View) -> None:
         try:
             if checkpoint.read(self.store, key, heal=False) != view:
-                self._add("CHECKPOINT", key, "it differs from the slots. Delete it: the slots are authoritative")
+                self._add(
+                    "CHECKPOINT", key, "the checkpoint differs from the slots. Delete it: the slots are authoritative"
+                )
         except FileNotFoundError:
             return  # archiving has deleted it
         except HoodooError as problem:
@@ -310,21 +312,24 @@ class Verifier:
     def _superseded(self, view: View) -> None:
         """Check the files that only older snapshots need, by existence and size.
 
-        Files that a clean operation has already released may be missing.
+        Files that cleaning may already delete can be missing.
+
         """
         for entry in view.superseded:
             needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
             if not needed:
                 continue
-            who = f"snapshots from slot {entry.added} to {entry.dropped - 1} need it"
+            readers = f"snapshots from slot {entry.added} to {entry.dropped - 1} need it"
             try:
                 size = self.store.size(entry.path)
             except FileNotFoundError:
-                self._add("MISSING_FILE", entry.path, f"the file is missing; {who}")
+                self._add("MISSING_FILE", entry.path, f"the file is missing; {readers}")
                 continue
             if entry.size and size != entry.size:
                 self._add(
-                    "DAMAGED_FILE", entry.path, f"it is {size} bytes long, but the slot recorded {entry.size}; {who}"
+                    "DAMAGED_FILE",
+                    entry.path,
+                    f"it is {size} bytes long, but the slot recorded {entry.size}; {readers}",
                 )
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
@@ -340,17 +345,18 @@ class Verifier:
             )
 
     def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
-        """Count the rows of a partition whose record key occurs in an earlier row.
+        """Count the rows of a partition whose record key also occurs in an earlier row.
 
         Keys are read only for hashes that occur twice.
+
         """
         if not seen:
             return 0
-        hashes = np.sort(np.concatenate([mine for _, mine in seen]))
+        hashes = np.sort(np.concatenate([group_hashes for _, group_hashes in seen]))
         twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
         schema, keys = slices.schema_of(self.config, [RECORD_KEY]), list[pa.Array]()
-        for group, mine in seen:
-            if len(twice) and (suspects := np.isin(mine, twice)).any():
+        for group, group_hashes in seen:
+            if len(twice) and (suspects := np.isin(group_hashes, twice)).any():
                 rows = slices.read_slice(self.store, self.config, group, schema)[RECORD_KEY]
                 keys += rows.filter(pa.array(suspects)).chunks
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
@@ -369,8 +375,8 @@ class Verifier:
         before = len(self.report.problems)
         for entry in group.files():
             try:
-                for found in damage.unreadable(self.store, self.config, entry.file):
-                    self._add("UNREADABLE", entry.file.path, f"{found.location}: {found.why.rstrip('.')}")
+                for part in damage.unreadable(self.store, self.config, entry.file):
+                    self._add("UNREADABLE", entry.file.path, f"{part.location}: {part.why.rstrip('.')}")
             except HoodooError as problem:
                 self._add("DAMAGED_FILE", entry.file.path, problem.message)
         return len(self.report.problems) == before
@@ -410,16 +416,16 @@ class Verifier:
 
     def _made(self, rows: pa.Table, path: str) -> None:
         """Check that generated partition columns match the columns that they are computed from."""
-        for made, one in self.config.transforms.items():
-            values = transforms.values(one, rows[one.column].combine_chunks())
-            wrong = np.flatnonzero(~equal_values(rows[made].combine_chunks(), values))
+        for column, transform in self.config.transforms.items():
+            values = transforms.values(transform, rows[transform.column].combine_chunks())
+            wrong = np.flatnonzero(~equal_values(rows[column].combine_chunks(), values))
             if len(wrong):
                 self._add(
                     "WRONG_PARTITION",
                     path,
-                    f"{len(wrong)} rows of its file group have a value of {made!r} that differs from {one}; "
+                    f"{len(wrong)} rows of its file group have a value of {column!r} that differs from {transform}; "
                     f"the first has key {printable(rows[RECORD_KEY][int(wrong[0])].as_py())}. Another engine "
-                    f"wrote them. Delete these rows, and insert them without {made!r}",
+                    f"wrote them. Delete these rows, and insert them without {column!r}",
                 )
 
     def _checks(self, rows: pa.Table, path: str) -> None:
@@ -478,8 +484,8 @@ class Verifier:
             if not trusted and (parsed is None or named != {parsed.instant}):
                 continue  # no reader uses these positions
             for part in slices.read_log(self.store, self.config, log, schema, by_row=True):
-                at, own = part.at, part.rows[RECORD_KEY]
-                if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(own):
+                at, logged_keys = part.at, part.rows[RECORD_KEY]
+                if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(logged_keys):
                     self._add(
                         "POSITIONS", log.path, f"it refers to rows of {group.base.file.path} that have other keys"
                     )
@@ -488,9 +494,10 @@ class Verifier:
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Return whether Hudi's completed instant has the content that the slot implies, with the schema at that slot.
+    """Return whether Hudi's completed instant has the content that its slot implies, with the schema at that slot.
 
-    The table may or may not have kept a change log then, so both forms are valid.
+    The table may or may not have kept a change log at that time, so both forms are valid.
+
     """
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]

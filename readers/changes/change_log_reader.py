@@ -1,6 +1,7 @@
-"""Reader of Hudi's change log files, which record the row changes of one rewrite of a base file.
+"""Reader of Hudi's change log files, which record the rows that one rewrite of a base file changed.
 
-The caller chooses the files to read. The changes are returned as Arrow tables.
+The caller chooses the change log files to read. The row changes are returned as Arrow tables.
+
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from hoodoo.timeline.slots.slot import DataFile
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
     """Read the change log of a base file: one row per insert, update or delete of the rewrite that created the file.
 
-    Each row has OP ("i", "u" or "d") and KEY. It also has BEFORE and AFTER, as far as the mode of the change log stores
-    them. Both are structs with the table's current columns.
+    The result has the columns OP ("i", "u" or "d") and KEY. If the change log stores row images, it also has BEFORE and
+    AFTER, which are structs with the table's current columns.
 
-    Returns None for a file without a change log. This is so if all its rows are new, if its rows were only moved, or if
-    the table kept no change log at that time. Raises CorruptTable, UnsupportedTable.
+    Returns None for a file without a change log: all its rows are new, its rows were only moved, or the table kept no
+    change log at that time. Raises CorruptTable, UnsupportedTable.
+
     """
     if not file.changes:
         return None
@@ -34,32 +36,32 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     parts = [_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))]
     if not parts:
         raise CorruptTable(
-            f"{next(iter(file.changes))} contains no log block. Restore it from a backup.",
+            f"Change log {next(iter(file.changes))} contains no log block. Restore it from a backup.",
             file=next(iter(file.changes)),
         )
     return pa.concat_tables(parts)
 
 
 def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
-    found = {OP: rows[OP], KEY: keys_of(rows, config)}
+    columns = {OP: rows[OP], KEY: keys_of(rows, config)}
     image = pa.struct(list(config.schema))
     for name in (BEFORE, AFTER):
         if name in rows.column_names:
             fields = change_log_block.image_rows(rows[name], config.schema, config.resolution(file))
-            found[name] = change_log_block.images(fields, rows[name].is_null().to_numpy()).cast(image)
-    return pa.table(found)
+            columns[name] = change_log_block.images(fields, rows[name].is_null().to_numpy()).cast(image)
+    return pa.table(columns)
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     """Return the record keys of the rows of a change log, from their KEY column or computed from their row images."""
     if KEY in rows.column_names:
         return rows[KEY]
-    found = {
+    key_columns = {
         name: pc.coalesce(*(pc.struct_field(rows[image], name) for image in (AFTER, BEFORE))) for name in config.key
     }
     fields = [config.schema.field(name) for name in config.key]
     return pa.chunked_array(
-        [record_keys(AS_IT_STANDS.conform(pa.table(found), fields), config.key, config.partition_by)], pa.string()
+        [record_keys(AS_IT_STANDS.conform(pa.table(key_columns), fields), config.key, config.partition_by)], pa.string()
     )
 
 

@@ -1,10 +1,12 @@
-"""Reader of the row changes in a range of slots, for `changes`, `diff` and `incremental`.
+"""Reader of row changes: finds the inserted, updated and deleted rows in a range of slots.
 
-This module decides which file groups of which partitions are compared. `readers/changes/row_diff.py` compares them. The
-table needs no special option.
+It implements `Table.changes`, `Table.diff` and the deletes of `Table.incremental`. This module decides which file
+groups of which partitions are compared, and `readers/changes/row_diff.py` compares them. The table needs no special
+option.
 
-No file records which commit deleted a key. If several commits of the range may have deleted it, they are compared one
-by one, newest first.
+No file records which commit deleted a key. If several commits of the range may have deleted a key, their snapshots are
+compared one by one, newest first.
+
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ class ChangesTask(Task):
         config: The configuration of the table.
         columns: Names of the columns in the images `before` and `after`.
         where: Filter for the rows, or None for all rows.
-        net: True to return one net change per row. Each pair of snapshots then spans the whole range. With False, the
-            pairs follow each other in time.
+        net: True to return one net change per row. Each pair of snapshots then spans the whole range. False to return
+            every version of a row. The pairs then follow each other in time.
         timed: True to return the instant of the commit of each change.
         steps: The pairs of file group snapshots to compare.
         trail: Snapshot pairs of the commits that may have deleted keys, oldest first. If there is a single commit, it
-            has deleted all missing keys.
+            deleted all missing keys.
         instants: The instants of all commits in the range. None if two snapshots are compared instead of a range.
     """
 
@@ -73,9 +75,9 @@ class ChangesTask(Task):
     def __call__(self) -> pa.Table:
         return self.shown(self.found())
 
-    def shown(self, found: pa.Table) -> pa.Table:
-        """Remove the internal columns, such as the record key, from the found changes."""
-        return found.drop_columns([KEY] if self.timed else [KEY, "instant"])
+    def shown(self, changes: pa.Table) -> pa.Table:
+        """Remove internal columns, such as the record key, from a table of row changes."""
+        return changes.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
     def found(self) -> pa.Table:
         """Find the row changes of the task, with their record keys."""
@@ -94,9 +96,9 @@ class ChangesTask(Task):
         """Find the net row changes between the two snapshots of a pair."""
         return self._images(self.columns, self.where).diff(step)
 
-    def whole(self, found: Sequence[pa.Table]) -> pa.Table:
-        """Combine the net changes of all snapshot pairs of the task, and add the instants of deletes."""
-        rows = joined(pa.concat_tables(found), True)
+    def whole(self, changes: Sequence[pa.Table]) -> pa.Table:
+        """Combine the net changes of all snapshot pairs of the task, and add the instants of the deletes."""
+        rows = joined(pa.concat_tables(changes), True)
         return self._dated(rows) if self.timed else rows
 
     def _images(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
@@ -110,32 +112,33 @@ class ChangesTask(Task):
             instants,
         )
 
-    def _dated(self, found: pa.Table) -> pa.Table:
-        """Fill in the instant of each delete: find the commit that deleted the key.
+    def _dated(self, changes: pa.Table) -> pa.Table:
+        """Fill in the missing instants of deletes, by searching for the commit that deleted each key.
 
-        No file records it, so the commits that may have deleted keys are compared one by one, newest first.
+        No file records this commit, so the commits that may have deleted keys are compared one by one, newest first.
+
         """
-        open_ = pc.equal(found["instant"], "")
-        missing = found.filter(open_)
+        is_missing = pc.equal(changes["instant"], "")
+        missing = changes.filter(is_missing)
         if not len(missing):
-            return found
+            return changes
         if not self.trail:
             raise CorruptTable(
-                "Rows disappeared, but no commit recorded their delete. Run verify().",
+                "Rows disappeared, but no commit recorded their delete. Run verify() to find the damage.",
                 keys=missing[KEY].slice(0, 10).to_pylist(),
             )
         keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
         images = self._images((), None)
         for step in self.trail[:0:-1]:  # the remaining keys were deleted by the first commit
-            asked = keys.filter(pc.equal(instants, self.trail[0].instant))
-            if not len(asked):
+            remaining = keys.filter(pc.equal(instants, self.trail[0].instant))
+            if not len(remaining):
                 break
-            went = pc.is_in(asked, value_set=images.live(step.before, asked)[RECORD_KEY].combine_chunks())
-            stayed = pc.is_in(asked, value_set=images.live(step.after, asked)[RECORD_KEY].combine_chunks())
+            was_live = pc.is_in(remaining, value_set=images.live(step.before, remaining)[RECORD_KEY].combine_chunks())
+            is_live = pc.is_in(remaining, value_set=images.live(step.after, remaining)[RECORD_KEY].combine_chunks())
             instants = pc.if_else(
-                pc.is_in(keys, value_set=asked.filter(pc.and_not(went, stayed))), step.instant, instants
+                pc.is_in(keys, value_set=remaining.filter(pc.and_not(was_live, is_live))), step.instant, instants
             )
-        return pa.concat_tables([found.filter(pc.invert(open_)), missing.set_column(2, "instant", instants)])
+        return pa.concat_tables([changes.filter(pc.invert(is_missing)), missing.set_column(2, "instant", instants)])
 
 
 class Changes(Rows):
@@ -186,7 +189,8 @@ class Changes(Rows):
     def _require_beginning(self) -> None:
         """Raise SnapshotExpired if the snapshot at the start of the range is no longer readable.
 
-        The view of the end of the range is already loaded and needs no check.
+        The snapshot at the end of the range is already loaded and needs no check.
+
         """
         if not self._since:
             return
@@ -194,17 +198,18 @@ class Changes(Rows):
         head = self._history.known_head()
         if self._timed and self._since < head.min_readable:
             raise SnapshotExpired(
-                f"Slot {self._since} is kept by a savepoint, but the changes after it were cleaned. Changes "
-                f"can be read since slot {head.min_readable}. diff() compares the two snapshots.",
+                f"Slot {self._since} is kept by a savepoint, but the changes after it were cleaned away. Read the "
+                f"changes since slot {head.min_readable}, or compare the two snapshots with diff().",
                 position=self._since,
                 earliest=head.min_readable,
             )
 
     @property
     def _first(self) -> int:
-        """The slot of the oldest snapshot that must be readable.
+        """The slot of the oldest snapshot that the read needs.
 
         Without `since`, this is the newest snapshot for net changes, and the oldest readable snapshot for all versions.
+
         """
         earliest = self._seq if self._net else min(max(1, self._history.head().min_readable), self._seq)
         return self._since or earliest
@@ -224,41 +229,46 @@ class Changes(Rows):
         """Split the read into tasks, which can run in any process.
 
         Returns:
-            The tasks, some for each partition that changed.
+            One or more tasks for each partition that changed.
         """
         return list(map(self._task_named, self._own_tasks()))
 
     def _own_tasks(self) -> list[ChangesTask]:
-        """Return the tasks of the read with the table's own column names, before columns are renamed for the caller."""
+        """Return the tasks of the read, whose results have the table's own column names."""
         return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
     def _net_tasks(self) -> list[ChangesTask]:
-        """Create the tasks that find the net changes of the range, one or more for each partition that changed.
+        """Create the tasks that find the net changes of the range: one or more for each partition that changed.
 
         A key that was deleted from one file group may have been inserted into another one. The snapshot pairs of both
-        file groups then go into one task. The slots of the range record where keys were inserted and deleted. The files
-        do not: if a file that inserted keys is rewritten, the new file records no inserts.
+        file groups then belong to one task. The slots of the range show where keys were inserted and deleted. The files
+        do not show it: if a file that inserted keys is rewritten, the new file records no inserts.
+
         """
         before = self._history.view(self._since) if self._since else View()
         instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
         removers = self._removers() if self._timed else {}
-        bringers = self._bringers() if removers else set()
+        receivers = self._bringers() if removers else set()
         trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
-        found, may_match_in = [], self._may_match_in(before)
+        tasks, may_match_in = [], self._may_match_in(before)
         for partition, steps in _partition_steps(before, self._view):
             if not may_match_in(partition):
                 continue
-            alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
-            trail = tuple(trails.get(partition, alone))
-            moved = not self._timed or bool(trail) and partition in bringers
-            found += [self._task(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
-        return found
+            instants_only = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
+            trail = tuple(trails.get(partition, instants_only))
+            moved = not self._timed or bool(trail) and partition in receivers
+            tasks += [
+                self._task(group_steps, trail, instants)
+                for group_steps in ([steps] if moved else [[step] for step in steps])
+            ]
+        return tasks
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
-        """Return a function that checks whether a partition may have contained a matching row at any time in the range.
+        """Return a function that checks whether a partition may contain a matching row in any snapshot of the range.
 
         The range begins with the view `before`.
+
         """
         own = not (before.foreign_rows or self._view.foreign_rows)
         return Pruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
@@ -288,43 +298,49 @@ class Changes(Rows):
                 yield slot
 
     def _removers(self) -> Mapping[str, list[Slot]]:
-        """Return the slots of the range that may have deleted keys, by partition. Empty for a read without `since`."""
-        found: dict[str, list[Slot]] = {}
+        """Return the slots of the range that may have deleted keys, by partition. Empty if the read has no `since`."""
+        slots_by_partition: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
             for partition in {file.partition for file in slot.files if file.deletes or file.external} | {
                 partition for partition, _ in slot.replaced
             }:
-                found.setdefault(partition, []).append(slot)
-        return found
+                slots_by_partition.setdefault(partition, []).append(slot)
+        return slots_by_partition
 
     def _bringers(self) -> set[str]:
         """Return the partitions whose file groups may have received new keys in the range."""
         return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.external}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
-        """For each partition, return the file group snapshots before and after each slot that may have deleted keys."""
-        wanted = {slot.seq for slots in removers.values() for slot in slots}
-        found: dict[str, list[SnapshotPair]] = {}
-        for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
-            if slot.seq in wanted:
+        """Return the file group snapshots before and after each slot that may have deleted keys, by partition."""
+        seqs = {slot.seq for slots in removers.values() for slot in slots}
+        trails: dict[str, list[SnapshotPair]] = {}
+        for slot, old, new in _walk(self._history, before, max(seqs, default=0)):
+            if slot.seq in seqs:
                 for partition, ids in _touched(slot).items():
                     if partition in removers:
-                        found.setdefault(partition, []).append(
+                        trails.setdefault(partition, []).append(
                             SnapshotPair(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
                         )
-        return found
+        return trails
 
     # ---- all versions
     def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Yield groups of up to 32 consecutive commits: their instants, and the tasks that find their row changes.
+        """Yield up to 32 consecutive commits at a time: their instants, and the tasks that find their row changes.
 
-        Without `since`, the first group contains the rows of the oldest readable snapshot. Only slots that changed rows
-        count.
+        Without `since`, the first group returns all rows of the oldest readable snapshot as inserts. Only slots that
+        changed rows count.
+
         """
         first = self._history.view(self._first)
         may_match_in = self._may_match_in(first)
         if not self._since:
-            steps = [step for name, some in _partition_steps(View(), first) if may_match_in(name) for step in some]
+            steps = [
+                step
+                for name, partition_steps in _partition_steps(View(), first)
+                if may_match_in(name)
+                for step in partition_steps
+            ]
             yield [], [self._task([step]) for step in steps]
         window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
@@ -344,7 +360,7 @@ class Changes(Rows):
         yield instants, self._chains(window)
 
     def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Create one task for all consecutive snapshot pairs of a file group. Each remaining pair gets its own task."""
+        """Create one task for all consecutive snapshot pairs of a file group, and one task for each other pair."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
@@ -356,8 +372,8 @@ class Changes(Rows):
 
     def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
         """Run the tasks for a group of commits, and return the row changes in commit order."""
-        found = map(self._table_named, LocalEngine().map(self._guarded, window))
-        rows = pa.concat_tables([self.schema.empty_table(), *found])
+        tables = map(self._table_named, LocalEngine().map(self._guarded, window))
+        rows = pa.concat_tables([self.schema.empty_table(), *tables])
         return (
             take(
                 rows,
@@ -370,7 +386,8 @@ class Changes(Rows):
     def _flat(self, rows: pa.Table) -> pa.Table:
         """Replace the structs `before` and `after` by one column for each field, such as `before_fare`.
 
-        Names are unambiguous: each has the prefix of its struct, and `op` and `instant` have neither prefix.
+        The names are unique, because only the fields of the structs have these prefixes.
+
         """
         flat = rows.flatten()
         return flat.rename_columns([name.replace(".", "_", 1) for name in flat.column_names])
@@ -380,20 +397,22 @@ class Changes(Rows):
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
         parts = self._own_tasks()
-        found = iter(
+        differences = iter(
             LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps])
         )
-        whole = [partial(part.whole, [next(found) for _ in part.steps]) for part in parts]
-        return [self._table_named(part.shown(self._guarded(work))) for part, work in zip(parts, whole, strict=True)]
+        combine_calls = [partial(part.whole, [next(differences) for _ in part.steps]) for part in parts]
+        return [
+            self._table_named(part.shown(self._guarded(work))) for part, work in zip(parts, combine_calls, strict=True)
+        ]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """Read the changes as a sequence of Arrow tables.
 
         Args:
-            rows: About how many rows a table has.
+            rows: The approximate number of rows in a table.
 
         Yields:
-            The next rows, in the order of `to_arrow`.
+            The next row changes, in the order of `to_arrow`.
         """
         yield from super().tables(rows) if self._net else (self._ordered(*window) for window in self._windows())
 
@@ -409,15 +428,15 @@ def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View
 
 def _touched(slot: Slot) -> dict[str, set[str]]:
     """Return the ids of the file groups that a slot wrote or replaced, by partition."""
-    found: dict[str, set[str]] = {}
+    file_ids: dict[str, set[str]] = {}
     for partition, file_id in [*((file.partition, file.file_id) for file in slot.files), *slot.replaced]:
-        found.setdefault(partition, set()).add(file_id)
-    return found
+        file_ids.setdefault(partition, set()).add(file_id)
+    return file_ids
 
 
 def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
-    there = view.partitions.get(partition, {})
-    return tuple(there[name] for name in sorted(ids) if name in there)
+    groups = view.partitions.get(partition, {})
+    return tuple(groups[name] for name in sorted(ids) if name in groups)
 
 
 def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:

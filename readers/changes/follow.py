@@ -1,6 +1,7 @@
-"""Following of a table: poll for new commits, and read one range of slots after another.
+"""Polling of a table for new commits, to read one range of slots after another.
 
-The contents of a range are read by `readers/changes/changes.py` and `readers/scan.py`.
+`readers/changes/changes.py` and `readers/scan.py` read the rows of a range.
+
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def follow(
     poll_s: float,
     timeout_s: float | None,
 ) -> Iterator[R]:
-    """Poll a table for new commits, and yield a read of each new range of slots.
+    """Poll a table for new commits, and yield one read for each new range of slots.
 
     Args:
-        look: Returns the history and the newest view of the table.
+        look: Function that returns the history and the newest view of the table.
         since: The slot after which the first range begins.
-        pull: Reads the range after the first slot, up to the second one.
+        pull: Function that reads the range after the first slot, up to and including the second slot.
         most_commits: The maximum number of commits in a range, or None for no limit.
-        poll_s: Seconds to wait before the next poll after a poll without a commit.
+        poll_s: Seconds to wait between two polls if there is no new commit.
         timeout_s: Seconds without a new commit after which the iterator ends, or None to never end.
     """
     idle_since = time.monotonic()
@@ -47,10 +48,11 @@ def follow(
 
 
 def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """Return the last slot of the next range to read, or `since` if no commit after it changed rows.
+    """Return the last slot of the next range to read, or `since` if no later commit changed rows.
 
-    This is the newest slot that changed rows, or the slot that completes `most_commits` commits. For `since` 0, it is
-    the newest slot.
+    The range ends at the newest slot that changed rows, or earlier if it already contains `most_commits` commits. If
+    `since` is 0, the range ends at the newest slot.
+
     """
     if not since:
         return head.seq

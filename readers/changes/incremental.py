@@ -1,6 +1,7 @@
-"""Incremental read with deletes: changed rows, and deleted keys with `_hoodie_is_deleted` set.
+"""Incremental read with deletes: returns changed rows, and deleted keys with `_hoodie_is_deleted` set to true.
 
-The rows can be passed to `upsert` of another table.
+The result can be passed to `upsert` of another table.
+
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class ChangedRows(Task):
 class DeletedKeys(Task):
     """Task that reads the keys of the rows that were deleted in a range of slots.
 
-    Key, partition and ordering columns have the values from the start of the range. All other columns are null.
+    Key, partition and ordering columns have the values that they had at the start of the range. All other columns are
+    null.
+
     """
 
     part: ChangesTask
@@ -50,9 +53,9 @@ class DeletedKeys(Task):
     where: Filter | None
 
     def __call__(self) -> pa.Table:
-        found = self.part.found()
-        found = found.filter(pc.equal(found["op"], DELETE))
-        images = pa.Table.from_struct_array(found["before"]).append_column(KEY, found[KEY])
+        changes = self.part.found()
+        changes = changes.filter(pc.equal(changes["op"], DELETE))
+        images = pa.Table.from_struct_array(changes["before"]).append_column(KEY, changes[KEY])
         if self.where is not None:
             images = self.where.matching(images)
         return pa.table([self._column(field, images) for field in self.schema], schema=self.schema)
@@ -92,14 +95,14 @@ class IncrementalRows(Rows):
         offered = config.file_schema if meta else config.schema
         self._where = Filter.of(config.name_mapping.text(where), offered, params=params)
         identity = (*config.key, *config.partition_by, *config.order_by)
-        wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
+        needed = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         self._gone = (
             Changes(
                 history,
                 config,
                 since,
                 until,
-                [name for name in offered.names if name in wanted],
+                [name for name in offered.names if name in needed],
                 timed=False,
                 meta=meta,
             )
@@ -123,9 +126,9 @@ class IncrementalRows(Rows):
         Returns:
             The tasks that read changed rows, followed by the tasks that read the keys of deleted rows.
         """
-        gone = self._gone._own_tasks() if self._gone else []
-        found: list[Task] = [
+        delete_tasks = self._gone._own_tasks() if self._gone else []
+        tasks: list[Task] = [
             *(ChangedRows(task, self._schema) for task in self._changed.tasks()),
-            *(DeletedKeys(part, self._schema, self._where) for part in gone),
+            *(DeletedKeys(part, self._schema, self._where) for part in delete_tasks),
         ]
-        return list(map(self._task_named, found))
+        return list(map(self._task_named, tasks))

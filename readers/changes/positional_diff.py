@@ -1,7 +1,8 @@
 """Comparison of two base files of a file group by row position, to find the rows that a rewrite changed.
 
-If the key columns of both files consist of identical bytes, each row has the same position in both files. If not, the
-rows must be compared by key, and this module refuses the comparison.
+If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
+this module returns None, and the caller compares the rows by key.
+
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def changed_rows(
             if group >= old.groups:
                 now.append(new.rows.decode(group))
             elif not new.same(old, group, [COMMIT_TIME]):
-                for found, rows in zip((was, now), _differing(old, new, group, wanted), strict=True):
-                    found.append(rows)
+                for rows_so_far, rows in zip((was, now), _differing(old, new, group, wanted), strict=True):
+                    rows_so_far.append(rows)
     return pa.concat_tables(was), pa.concat_tables(now)
 
 
@@ -64,13 +65,13 @@ def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[p
     same = [name for name in wanted.names if new.same(old, group, [name])]
     now = new.rows.decode(group)
     was = old.rows.decode(group, [name for name in wanted.names if name not in same])
-    at = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
+    positions = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
     columns = [now[name] if name in same else was[name] for name in wanted.names]
-    return take(pa.table(columns, schema=wanted), at), take(now, at)
+    return take(pa.table(columns, schema=wanted), positions), take(now, positions)
 
 
 class _File:
-    """Base file that is open for a comparison of its column chunks as bytes."""
+    """Base file that is open for a byte comparison of its Parquet column chunks."""
 
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
@@ -82,7 +83,7 @@ class _File:
             self._leaves.setdefault(top, []).append(leaf)
 
     def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
-        """Return whether columns of a row group consist of identical bytes in both base files."""
+        """Return whether the given columns of a row group consist of identical bytes in both base files."""
         if group >= min(self.groups, other.groups):
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)

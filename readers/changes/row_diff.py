@@ -1,8 +1,9 @@
 """Comparison of the rows of file groups in two snapshots, which returns each change with its row images.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
-it finds the touched keys (`touched_keys`), then it reads the rows of these keys. If both snapshots have their rows at
-equal positions, one pass is enough (`positional_diff`, `by_row`). The file groups are in one partition.
+`touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
+row has the same position in both snapshots (`positional_diff`, `by_row`). All file groups are in one partition.
+
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 @dataclass
 class RowDiff:
-    """Comparison of the rows of file groups between snapshots. Files that several comparisons need are read once.
+    """Comparison of the rows of file groups between snapshots. A file that several comparisons need is read once.
 
     Attributes:
         store: The store of the table.
@@ -74,17 +75,18 @@ class RowDiff:
         )
 
     def touched(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose row may differ between the two snapshots of `pair`, or None for all keys."""
+        """Return the record keys whose rows may differ between the two snapshots of `pair`, or None for all keys."""
         return self._touched.of(pair)
 
     def expect(self, keys: pa.Array) -> None:
-        """Prepare for `live` calls with the given keys, so that data shared by several snapshots is read only once."""
+        """Announce the keys of later calls of `live`, so that a file that several snapshots share is read only once."""
         self._expected = keys
 
     def live(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Read the live rows of file groups with the given record keys, or all live rows for None.
+        """Read the live rows of file groups that have one of the given record keys. None: all live rows.
 
         The columns are the record key, the commit time, and the columns of `schema` and of `where`.
+
         """
         wanted = self._wanted()
         read = self._remembered if keys is not None and self._expected is not None else self._read
@@ -98,7 +100,7 @@ class RowDiff:
         return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
 
     def _remembered(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
-        """Read live rows like `_read`, but from cached base file rows and log changes of the expected keys."""
+        """Read live rows as `_read` does, but from cached base file rows and log changes of the announced keys."""
         columns = slices.columns_for(self.config, wanted.names, merging=True)
         schema = slices.schema_of(self.config, columns)
         base = self._base(group.base.file, schema) if group.base else schema.empty_table()
@@ -138,10 +140,11 @@ class RowDiff:
         return self.changes(pair, keys)
 
     def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Compare the snapshots by row position, and return the differing rows before and after.
+        """Compare the two snapshots by row position, and return the differing rows before and after the change.
 
-        Returns None if the rows must be compared by key. Rows can be compared by position if in-place rewrites led from
-        one base file to the other, or if both snapshots have the same base file and only their logs differ.
+        Returns None if the rows must be compared by key. A comparison by position is possible if the newer base file is
+        an in-place rewrite of the older one, or if both snapshots have the same base file and only their logs differ.
+
         """
         if not len(pair.before) == len(pair.after) == 1:
             return None
@@ -153,15 +156,15 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Compare the two snapshots like `diff`, but only for rows with the given record keys. None: all rows."""
+        """Find the row changes between the two snapshots of `pair` for the given record keys. None: all keys."""
         return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
     def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
         position = positions_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(position >= 0)
         both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
-        gone = np.ones(len(old), bool)
-        gone[position[position >= 0]] = False
+        is_gone = np.ones(len(old), bool)
+        is_gone[position[position >= 0]] = False
         was, now = self._matches(old), self._matches(new)
         updated = both[was[position[both]] & now[both]]
         left, entered = both[was[position[both]] & ~now[both]], both[~was[position[both]] & now[both]]
@@ -173,7 +176,13 @@ class RowDiff:
                 INSERT, pair, new, np.concatenate([entered, fresh]), None, (new, np.concatenate([entered, fresh]))
             ),
             self._found(
-                DELETE, pair, old, np.flatnonzero(gone & was), (old, np.flatnonzero(gone & was)), None, unknown=True
+                DELETE,
+                pair,
+                old,
+                np.flatnonzero(is_gone & was),
+                (old, np.flatnonzero(is_gone & was)),
+                None,
+                unknown=True,
             ),
         ]
         return pa.concat_tables(parts)
@@ -214,32 +223,35 @@ class RowDiff:
         )
         return without_equal_images(found) if self.net and op == UPDATE else found
 
-    def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array | pa.ChunkedArray:
+    def _structs(self, side: tuple[pa.Table, np.ndarray] | None, row_count: int) -> pa.Array | pa.ChunkedArray:
         if side is None:
-            return pa.nulls(rows, pa.struct(list(self.schema)))
+            return pa.nulls(row_count, pa.struct(list(self.schema)))
         table, positions = side
-        return change_log_block.images(take(table.select(self.schema.names), positions), np.zeros(rows, bool))
+        return change_log_block.images(take(table.select(self.schema.names), positions), np.zeros(row_count, bool))
 
 
-def joined(found: pa.Table, net: bool) -> pa.Table:
-    """Combine the changes of several file groups of a partition, so that moved rows count as updates.
+def joined(changes: pa.Table, net: bool) -> pa.Table:
+    """Combine the changes of several file groups of a partition, so that a moved row counts as an update.
 
-    A delete in one file group and an insert of the same key in another one become an update.
+    A delete in one file group and an insert of the same key in another file group become an update.
+
     """
-    went, came = found.filter(pc.equal(found["op"], DELETE)), found.filter(pc.equal(found["op"], INSERT))
-    position = pc.index_in(came[KEY], value_set=went[KEY].combine_chunks())
+    deletes, inserts = changes.filter(pc.equal(changes["op"], DELETE)), changes.filter(pc.equal(changes["op"], INSERT))
+    position = pc.index_in(inserts[KEY], value_set=deletes[KEY].combine_chunks())
     if position.null_count == len(position):
-        return found
-    moved_in = came.filter(position.is_valid())
-    moved_out = take(went, position.drop_null().to_numpy())
+        return changes
+    moved_in = inserts.filter(position.is_valid())
+    moved_out = take(deletes, position.drop_null().to_numpy())
     updates = (
         moved_in.set_column(1, "op", pa.array([UPDATE] * len(moved_in), pa.string()))
         .set_column(3, "before", moved_out["before"])
-        .cast(found.schema)
+        .cast(changes.schema)
     )
-    rest = found.filter(
+    rest = changes.filter(
         pc.invert(
-            pc.and_(pc.is_in(found[KEY], value_set=moved_in[KEY].combine_chunks()), pc.not_equal(found["op"], UPDATE))
+            pc.and_(
+                pc.is_in(changes[KEY], value_set=moved_in[KEY].combine_chunks()), pc.not_equal(changes["op"], UPDATE)
+            )
         )
     )
     return pa.concat_tables([rest, without_equal_images(updates) if net else updates])

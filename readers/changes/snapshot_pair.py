@@ -1,4 +1,4 @@
-"""Pairs of earlier and later snapshots of file groups, whose comparison finds the row changes."""
+"""Pairs of an earlier and a later snapshot of file groups, which are compared to find row changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class SnapshotPair:
-    """Earlier and later snapshot of file groups of one partition, to be compared.
+    """Earlier and later snapshot of the same file groups of one partition, which are compared to find row changes.
 
     Attributes:
         before: The file groups in the earlier snapshot.
@@ -27,7 +27,8 @@ def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: st
     """Match the file groups of two snapshots of a partition, and return the pairs that have to be compared.
 
     A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
-    with all added ones. If no file group was removed, each added one gets its own pair.
+    with all added file groups. If no file group was removed, each added file group gets its own pair.
+
     """
     old, new = {group.file_id: group for group in before}, {group.file_id: group for group in after}
     steps = [

@@ -1,8 +1,9 @@
-"""Search for the record keys whose row may differ between two snapshots, by record key and commit time.
+"""Search for the record keys whose rows may differ between two snapshots, by record key and commit time.
 
 Table services keep the commit time of a row when they rewrite or move it. Compaction, clustering and log compaction
-therefore touch no key. The search reads the keys and commit times of files that may differ. If the table has a change
-log, it reads the keys in the change log.
+therefore touch no key. The search reads the keys and commit times of the files that may differ. If the table has a
+change log, the search reads the keys in the change log.
+
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """Search for the record keys whose rows may differ in several pairs of snapshots. Shared files are read once.
+    """Search for the record keys whose rows may differ in several pairs of snapshots. A shared file is read once.
 
     Attributes:
         store: The store of the table.
@@ -42,7 +43,7 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose row may differ between the two snapshots of `pair`, or None for all keys."""
+        """Return the record keys whose rows may differ between the two snapshots of `pair`, or None for all keys."""
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:
@@ -61,9 +62,10 @@ class TouchedKeys:
     def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
         """Return the keys in `new` that were inserted or updated since `old`, and whether `old` may have lost keys.
 
-        `instants` are the instants of the commits between the snapshots, or None if the snapshots do not follow each
-        other. A row that these commits did not write has the same version in `old`. The row counts therefore show
-        whether keys are missing.
+        `instants` are the instants of the commits between the two snapshots, or None if the snapshots do not follow
+        each other. A row that these commits did not write has the same version in both snapshots, so that the row
+        counts show whether keys are missing.
+
         """
         if instants is not None:
             changed = new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).combine_chunks()
@@ -77,9 +79,13 @@ class TouchedKeys:
         return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
-        """Return the keys in the logs that only one of two snapshots has. Both snapshots have the same base file."""
-        known, now = ({log.file.content: log.file for log in group.logs} for group in (before, after))
-        files: list[DataFile] = [file for one, file in {**known, **now}.items() if one not in known or one not in now]
+        """Return the keys in the logs that only one of two snapshots has, if both snapshots have the same base file."""
+        old_logs, new_logs = ({log.file.content: log.file for log in group.logs} for group in (before, after))
+        files: list[DataFile] = [
+            file
+            for content, file in {**old_logs, **new_logs}.items()
+            if content not in old_logs or content not in new_logs
+        ]
         schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
         parts = [
             part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)
@@ -89,7 +95,8 @@ class TouchedKeys:
     def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
         """Return whether the change log of the base file of `after` contains all changes since `before`.
 
-        It does not if another commit may have written logs between `before` and the rewrite.
+        Returns False if another commit may have written logs between `before` and the rewrite.
+
         """
         if (
             before.base is None
@@ -104,7 +111,8 @@ class TouchedKeys:
     def _in_change_log(self, after: FileGroup) -> pa.Array:
         """Return the keys that the last rewrite of the base file changed, and the keys in later logs.
 
-        The keys of the rewrite are read from Hudi's change log.
+        The keys of the rewrite come from Hudi's change log.
+
         """
         assert after.base is not None
         rows = read_change_log(self.store, self.config, after.base.file)
@@ -117,18 +125,18 @@ class TouchedKeys:
         )  # dictionary: there are few commit times and many rows
         parts = []
         for group in groups:
-            known = self._versions.pop(paths(group), None)
-            parts.append(slices.read_slice(self.store, self.config, group, schema) if known is None else known)
+            cached = self._versions.pop(paths(group), None)
+            parts.append(slices.read_slice(self.store, self.config, group, schema) if cached is None else cached)
         self._versions = dict(
             zip(map(paths, groups), parts, strict=True)
         )  # the next pair begins with the snapshot that ends this pair
         return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the values of a dictionary column that are in `few`."""
+def _one_of(column: pa.ChunkedArray, values: pa.Array) -> np.ndarray:
+    """Return a boolean mask that is True for the values of a dictionary column that are in `values`."""
     parts = [
-        pc.is_in(chunk.dictionary, value_set=few).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
+        pc.is_in(chunk.dictionary, value_set=values).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
         for chunk in column.chunks
     ]
     return np.concatenate([np.zeros(0, bool), *parts])

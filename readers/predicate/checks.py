@@ -1,8 +1,9 @@
-"""Checks: conditions of a table, in the syntax of `where`, that every row written by hoodoo must satisfy.
+"""Checks: conditions in the syntax of `where` that every row written by hoodoo must satisfy.
 
-A row fails a check if the condition is false. It passes if the condition is null.
+A row fails a check if the condition is false. It passes if the condition is true or null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
 handled.
+
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hoodoo.timeline.columns.alterations import Alteration
 
 TEXT_CAP = 10_000
-"""Maximum number of characters of one check. Checks are stored in the table's properties, which every open reads."""
+"""Maximum number of characters of one check. Checks are part of the table's properties, which every open reads."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ROW = "#row"  # an additional column; no table column can have this name, since it is not a valid Avro name
 
@@ -67,30 +68,33 @@ class Check:
         return positions
 
 
-def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
-    """Parse the checks in a dict of name to condition, for a table with the columns of `schema`.
+def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
+    """Parse a dict of check names and conditions, for a table with the columns of `schema`.
 
-    Raises OptionError for an invalid name or an empty or too long condition. Raises PredicateError for a condition that
-    cannot be parsed or does not match the columns. Both errors name the check.
+    Raises OptionError for an invalid name, and for an empty or too long condition. Raises PredicateError for a
+    condition that cannot be parsed or does not match the columns. Both errors name the check.
     """
-    if not isinstance(given, Mapping):
-        raise OptionError(f"checks must be a dict of conditions by name, got {printable(given)}.", option="checks")
-    for name, text in given.items():
+    if not isinstance(conditions, Mapping):
+        raise OptionError(
+            f"Option checks is invalid: expected a dict of conditions by name, got {printable(conditions)}.",
+            option="checks",
+        )
+    for name, text in conditions.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
-                "A check's name must start with a letter or _, followed by at most 63 letters, digits and _, "
-                f"got {printable(name)}.",
+                "Name of a check is invalid: expected a letter or _, followed by at most 63 letters, digits and _, "
+                f"got {printable(name)}. Rename the check.",
                 option="checks",
                 check=printable(name),
             )
         if not isinstance(text, str) or not 0 < len(text) <= TEXT_CAP:
             raise OptionError(
-                f"Check {name!r} must be a string of at most {TEXT_CAP:,} characters, such as 'fare >= 0', got "
-                f"{printable(text)}.",
+                f"Check {name!r} is invalid: expected a string of 1 to {TEXT_CAP:,} characters, such as 'fare >= 0', "
+                f"got {printable(text)}.",
                 option="checks",
                 check=name,
             )
-    return tuple(_parsed(name, given[name], schema) for name in sorted(given))
+    return tuple(_parsed(name, conditions[name], schema) for name in sorted(conditions))
 
 
 def of(config: TableConfig) -> tuple[Check, ...]:
@@ -134,41 +138,45 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the checks whose text changes because of column renames, as table properties to store.
-
-    A check follows the rename of its columns.
+    """Return the checks whose text changes because columns are renamed, as table properties to store.
 
     Raises SchemaError if the alterations drop a column that a check uses, or change its type.
+
     """
     from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, RetypeColumn, WidenColumn
 
-    known = stored(config.raw)
-    texts, schema = dict(known), config.schema
-    for one in alterations:
-        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, RetypeColumn, WidenColumn)):
+    stored_texts = stored(config.raw)
+    texts, schema = dict(stored_texts), config.schema
+    for alteration in alterations:
+        if (
+            not texts
+            or "." in alteration.name
+            or not isinstance(alteration, (DropColumn, RenameColumn, RetypeColumn, WidenColumn))
+        ):
             continue
-        found = names(parsed(texts, schema), one.name)
-        if found and not isinstance(one, RenameColumn):
+        affected = names(parsed(texts, schema), alteration.name)
+        if affected and not isinstance(alteration, RenameColumn):
             raise SchemaError(
-                f"Check {found[0]!r} uses column {one.name!r}: {texts[found[0]]}. Change the check first with "
-                f"set_checks({{...}}), which replaces all checks.",
-                column=one.name,
-                check=found[0],
+                f"Check {affected[0]!r} uses column {alteration.name!r}: {texts[affected[0]]}. Change the check first "
+                "with set_checks({...}), which replaces all checks.",
+                column=alteration.name,
+                check=affected[0],
             )
-        if isinstance(one, RenameColumn):
-            texts |= {name: renamed(texts[name], {one.name: one.to}) for name in found}
-            at = schema.get_field_index(one.name)
-            schema = schema.set(at, schema.field(at).with_name(one.to)) if at >= 0 else schema
-    return to_properties({name: text for name, text in texts.items() if text != known[name]})
+        if isinstance(alteration, RenameColumn):
+            texts |= {name: renamed(texts[name], {alteration.name: alteration.to}) for name in affected}
+            index = schema.get_field_index(alteration.name)
+            schema = schema.set(index, schema.field(index).with_name(alteration.to)) if index >= 0 else schema
+    return to_properties({name: text for name, text in texts.items() if text != stored_texts[name]})
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
     """Return the checks whose text changes because a restore brings back `columns`, as table properties to store.
 
-    Columns are matched by id. Raises SchemaError if a check uses a column that is not in `columns`, or that has an
+    Columns are matched by id. Raises SchemaError if a check uses a column that is missing in `columns` or has an
     incompatible type there.
+
     """
-    known, texts = stored(config.raw), {}
+    stored_texts, texts = stored(config.raw), {}
     for check in of(config):
         names = {}
         for name in check.columns:
@@ -181,12 +189,12 @@ def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
             _parsed(check.name, texts[check.name], columns.arrow)
         except PredicateError:
             raise _looks_at(check, sorted(names)[0], "has another type in the restored columns") from None
-    return to_properties({name: text for name, text in texts.items() if text != known[name]})
+    return to_properties({name: text for name, text in texts.items() if text != stored_texts[name]})
 
 
-def _looks_at(check: Check, column: str, why: str) -> SchemaError:
+def _looks_at(check: Check, column: str, reason: str) -> SchemaError:
     return SchemaError(
-        f"Check {check.name!r} uses column {column!r}, which {why}: {check.text}. Remove this check first: "
+        f"Check {check.name!r} uses column {column!r}, which {reason}: {check.text}. Remove this check first: "
         f"call set_checks({{...}}) with the remaining checks.",
         column=column,
         check=check.name,

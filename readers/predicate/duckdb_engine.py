@@ -1,6 +1,7 @@
 """In-memory DuckDB database that parses and evaluates SQL expressions for `where`, `update` and `merge`.
 
 Other modules decide which expressions are allowed.
+
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hoodoo.errors import EngineError
 from hoodoo.redact import printable
 
 DEPTH_MAX = 150
-"""Maximum nesting depth of an expression. Each level needs several JSON levels on Python's stack."""
+"""Maximum nesting depth of an expression. Each level of it needs several JSON levels on Python's stack."""
 _SETTINGS = (
     "SET GLOBAL TimeZone='UTC'",
     f"SET GLOBAL max_expression_depth={DEPTH_MAX}",
@@ -49,7 +50,7 @@ def _root() -> Any:
             root.execute(setting)
     except duckdb.IOException as problem:  # the working folder of the process was deleted, for example
         raise EngineError(
-            f"DuckDB cannot start, but is needed for SQL expressions: {printable(str(problem))}. Start the "
+            f"DuckDB, which evaluates SQL expressions, cannot start: {printable(str(problem))}. Start the "
             "process in an existing folder."
         ) from None
     return root
@@ -63,19 +64,19 @@ def cursor() -> Any:
 
 def ask(query: str, value: str) -> str:
     """Run a DuckDB query with one parameter, and return its single result value as a string."""
-    with cursor() as asked:
-        return str(asked.execute(query, [value]).fetchone()[0])
+    with cursor() as connection:
+        return str(connection.execute(query, [value]).fetchone()[0])
 
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return DuckDB's functions by name, with the kind and the stability of each overload."""
-    known: dict[str, set[tuple[str, str | None]]] = {}
-    with cursor() as asked:
-        rows = asked.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
+    """Return DuckDB's functions by name: the kind and the stability of each overload."""
+    overloads: dict[str, set[tuple[str, str | None]]] = {}
+    with cursor() as connection:
+        rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
     for name, kind, stability in rows:
-        known.setdefault(name.lower(), set()).add((kind, stability))
-    return {name: frozenset(kinds) for name, kinds in known.items()}
+        overloads.setdefault(name.lower(), set()).add((kind, stability))
+    return {name: frozenset(kinds) for name, kinds in overloads.items()}
 
 
 __all__ = ["DEPTH_MAX", "ask", "available", "catalog", "cursor"]

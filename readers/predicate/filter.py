@@ -1,8 +1,9 @@
 """Filters: parsed `where` conditions, which prune files and row groups by statistics and select rows.
 
-If DuckDB is installed, a condition may be any boolean SQL expression over one row. The parts that the grammar of
-`where` (text.py) covers are evaluated by hoodoo and used for pruning. DuckDB evaluates the remaining parts. A
+If DuckDB is installed, a condition may be any boolean SQL expression over one row. hoodoo itself evaluates the parts
+that the grammar of `where` (text.py) supports, and uses them for pruning. DuckDB evaluates the remaining parts. A
 comparison therefore has the same meaning in every condition.
+
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from hoodoo.redact import printable
 Where: TypeAlias = "str | pc.Expression"
 """Type of the `where` argument: a string or an Arrow expression.
 
-Files are pruned by the parts of a string that the grammar of `text.py` covers, and by the parts of an Arrow expression
-that `from_arrow.py` understands.
+Files are pruned by the parts of a string that the grammar in `text.py` supports, and by the parts of an Arrow
+expression that `from_arrow.py` understands.
+
 """
 Params: TypeAlias = "Mapping[str, object]"
 """Type of the `params` argument: the value of each parameter in a `where` string, by name without the `$`.
@@ -48,11 +50,11 @@ class Filter:
     A row matches if all parts of the condition are true.
 
     Attributes:
-        tree: The part in the grammar of `where`. It prunes files. None without such a part.
-        expression: The tree or the given expression, for Arrow. None: all rows.
+        tree: The part of the condition in the grammar of `where`. It prunes files. None if there is no such part.
+        expression: The condition as an Arrow expression. None: all rows.
         columns: The columns that the condition may use.
         rest: The part that only DuckDB can evaluate, or None.
-        tree_decides: False if the tree is only used to prune, and the rows that it keeps need not match.
+        tree_decides: False if the tree only prunes files, and the rows that it keeps need not match the condition.
     """
 
     tree: Predicate | None
@@ -88,16 +90,16 @@ class Filter:
             try:
                 schema.empty_table().filter(where)
             except (pa.ArrowException, ValueError, TypeError) as problem:
-                why = str(problem).splitlines()[0][:500].rstrip(".")
+                reason = str(problem).splitlines()[0][:500].rstrip(".")
                 raise PredicateError(
-                    f"The expression cannot be applied to the table: {why}. The columns are: "
+                    f"The pyarrow expression cannot be applied to the table: {reason}. The columns are: "
                     f"{', '.join(schema.names)}.",
                     where=printable(where),
                 ) from None
             return _of_expression(where, schema)
         raise OptionError(
-            "where must be a condition as a string, such as where='fare > 10', or a pyarrow expression, got "
-            f"{printable(where)}.",
+            "Option where is invalid: expected a condition as a string, such as where='fare > 10', or a pyarrow "
+            f"expression, got {printable(where)}.",
             option=_OPTION,
         )
 
@@ -113,13 +115,13 @@ class Filter:
             ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
         """
         if self.tree is not None and self.tree_decides:
-            found = rows.filter(predicates.mask(self.tree, rows))
+            rows_so_far = rows.filter(predicates.mask(self.tree, rows))
         else:
-            found = rows if self.expression is None else rows.filter(self.expression)
-        if self.rest is None or not len(found):
-            return found
-        truth = self.rest.values(found)
-        return found.slice(0, 0) if pa.types.is_null(truth.type) else found.filter(truth)
+            rows_so_far = rows if self.expression is None else rows.filter(self.expression)
+        if self.rest is None or not len(rows_so_far):
+            return rows_so_far
+        truth = self.rest.values(rows_so_far)
+        return rows_so_far.slice(0, 0) if pa.types.is_null(truth.type) else rows_so_far.filter(truth)
 
     def positions(self, rows: pa.Table) -> np.ndarray:
         """Return the positions of the rows that match the condition, in ascending order.
@@ -130,8 +132,8 @@ class Filter:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
         numbered = rows.select(sorted(self.columns)).append_column(_POSITION, pa.array(np.arange(len(rows))))
-        found: np.ndarray = self.matching(numbered)[_POSITION].to_numpy()
-        return found
+        positions: np.ndarray = self.matching(numbered)[_POSITION].to_numpy()
+        return positions
 
 
 def _of_text(where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any]) -> Filter:
@@ -150,7 +152,7 @@ def _of_tree(tree: Predicate) -> Filter:
 def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
     if from_arrow.uses_column_index(where):
         raise PredicateError(
-            "The expression refers to a column by its index. Use its name instead: "
+            "The pyarrow expression refers to a column by its index. Use its name instead: "
             f"pyarrow.compute.field(name), with one of {', '.join(schema.names)}.",
             where=printable(where),
         )
@@ -159,7 +161,7 @@ def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Add a condition to a filter that only prunes files. Rows that do not meet it may still be returned.
+    """Add a condition to a filter that only prunes files. Rows that do not satisfy it may still be returned.
 
     Args:
         where: The filter. None: all rows match.
@@ -169,8 +171,8 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
         return where
     if where is None:
         return Filter(tree, None, frozenset(), tree_decides=False)
-    known = tree if where.tree is None else And((where.tree, tree))
-    return replace(where, tree=known, tree_decides=False)
+    combined = tree if where.tree is None else And((where.tree, tree))
+    return replace(where, tree=combined, tree_decides=False)
 
 
 def _by_sql(
@@ -182,7 +184,7 @@ def _by_sql(
         if meant_text:
             raise problem
         raise PredicateError(
-            f"{problem.message}\nWith DuckDB (pip install 'hoodoo[sql]'), where can be any boolean SQL expression.",
+            f"{problem.message}\nInstall DuckDB (pip install 'hoodoo[sql]') to use any boolean SQL expression.",
             **problem.details,
         )
     try:
@@ -192,8 +194,8 @@ def _by_sql(
             raise problem from None
         if "\0" in where:
             raise PredicateError(refused.message, where=printable(where, 1000)) from None
-        why = refused.message.splitlines()[0].removeprefix(f"Cannot read {_OPTION}: ")
-        raise PredicateError(f"{problem.message}\nAs an expression for DuckDB: {why}", **problem.details) from None
+        reason = refused.message.splitlines()[0].removeprefix(f"Cannot read {_OPTION}: ")
+        raise PredicateError(f"{problem.message}\nAs an expression for DuckDB: {reason}", **problem.details) from None
     trees: list[Predicate] = []
     others = []
     for part in parts:
@@ -211,9 +213,9 @@ def _by_sql(
             f"`where` must be a condition, but this expression has type {rest.type}. Compare it with a value.",
             where=where[:1000],
         )
-    known = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
-    named = frozenset(name for _, name in rest.columns) if rest else frozenset()
-    return Filter(known.tree, known.expression, known.columns | named, rest)
+    known_filter = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
+    sql_columns = frozenset(name for _, name in rest.columns) if rest else frozenset()
+    return Filter(known_filter.tree, known_filter.expression, known_filter.columns | sql_columns, rest)
 
 
 def _details(refused: ExpressionError, where: str) -> dict[str, object]:
@@ -233,9 +235,9 @@ def _tree_of(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predica
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
     """Convert the column statistics of a file to minimum and maximum values of the columns' types."""
     ranges = {}
-    there = set(schema.names)
+    names = set(schema.names)
     for name, (low, high, nulls) in stats.items():
-        if name in there:
+        if name in names:
             kind = schema.field(name).type
             ranges[name] = predicates.ColumnRange(
                 statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows

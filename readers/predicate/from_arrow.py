@@ -1,7 +1,8 @@
-"""Parser for Arrow expressions, which returns a predicate tree for file pruning and the columns used.
+"""Parser for Arrow expressions, which returns the columns used and a predicate tree for file pruning.
 
-Arrow exposes the structure of an expression only in its serialized form. Unknown parts become Opaque nodes, which prune
-nothing. The Arrow expression itself decides which rows match.
+Arrow exposes the structure of an expression only in its serialized form. Unsupported parts become Opaque nodes, which
+prune nothing. The Arrow expression itself decides which rows match.
+
 """
 
 from __future__ import annotations
@@ -55,17 +56,18 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return the part of an Arrow expression that file statistics can evaluate, or None without such a part.
+    """Return the part of an Arrow expression that file statistics can evaluate, or None if there is no such part.
 
-    The tree is only for pruning. It may be true for every row for which `expression` is true, and false for every row
-    for which `expression` is false. The columns are as in `schema`.
+    The tree is only for pruning: it is never false for a row for which `expression` is true, and never true for a row
+    for which `expression` is false. The columns are those of `schema`.
+
     """
     node = _read(expression)
     return None if node is None else _useful(_tree(node, schema))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns that an Arrow expression uses. The result may contain further columns."""
+    """Return the columns that an Arrow expression uses. The result may contain unused columns."""
     node = _read(expression)
     if node is not None:
         return frozenset(_columns(node))
@@ -93,7 +95,8 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
 def uses_column_index(expression: pc.Expression) -> bool:
     """Return whether an Arrow expression may refer to a column by its index instead of its name.
 
-    Such an index is wrong as soon as a read leaves out columns.
+    Such an index is wrong if the read leaves out columns.
+
     """
     return _read(expression) is None and _NUMBERED in str(expression)
 
@@ -117,7 +120,7 @@ def _read(expression: pc.Expression) -> _Node | None:
 
 
 def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Yield the metadata entries of an Arrow schema in order, including duplicate names, which pyarrow's dict omits."""
+    """Yield all metadata entries of an Arrow schema in order. pyarrow's dict would drop duplicate names."""
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -127,20 +130,20 @@ def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
 
     def number() -> int:
         nonlocal address
-        (found,) = struct.unpack("=i", ctypes.string_at(address, 4))
+        (value,) = struct.unpack("=i", ctypes.string_at(address, 4))
         address += 4
-        return int(found)
+        return int(value)
 
     def text() -> str:
         nonlocal address
         length = number()
-        found = ctypes.string_at(address, length).decode()
+        value = ctypes.string_at(address, length).decode()
         address += length
-        return found
+        return value
 
-    found = [(text(), text()) for _ in range(number())]
+    entries = [(text(), text()) for _ in range(number())]
     del capsule  # keeps the memory valid until here
-    yield from found
+    yield from entries
 
 
 def _node(kind: str, text: str, words: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
@@ -166,8 +169,8 @@ def _columns(node: _Node) -> Iterator[str]:
         case _Field(name):
             yield name
         case _Call(arguments=arguments):
-            for one in arguments:
-                yield from _columns(one)
+            for argument in arguments:
+                yield from _columns(argument)
 
 
 # ---- conditions that statistics can evaluate
@@ -205,40 +208,40 @@ def _tree(node: _Node, schema: pa.Schema) -> Predicate:
 
 
 def _said(options: pa.StructScalar) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = options.as_py()
-    return found
+    values: Mapping[str, Any] = options.as_py()
+    return values
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column op value`, or Opaque if file statistics and Arrow may compare differently."""
+    """Return the predicate `column op value`. Returns Opaque if file statistics and Arrow may compare differently."""
     kind = schema.field(column).type
-    found = _value(value, kind)
-    return Opaque() if found is None else Compare(column, op, found, kind)
+    literal = _value(value, kind)
+    return Opaque() if literal is None else Compare(column, op, literal, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column IN values` without nulls, or Opaque if statistics could compare differently."""
+    """Return the predicate `column IN values` without nulls. Returns Opaque if statistics may compare differently."""
     kind = schema.field(column).type
-    found = [_value(value, kind) for value in values if value.is_valid]
-    if None in found:
+    literals = [_value(value, kind) for value in values if value.is_valid]
+    if None in literals:
         return Opaque()
-    if len(found) > _MANY:
-        if any(value != value for value in found):
+    if len(literals) > _MANY:
+        if any(value != value for value in literals):
             return Opaque()
-        ends = Compare(column, ">=", min(found), kind), Compare(column, "<=", max(found), kind)
+        ends = Compare(column, ">=", min(literals), kind), Compare(column, "<=", max(literals), kind)
         return And((*ends, Opaque()))  # a value within the bounds need not be in the list
-    return In(column, tuple(found), kind)
+    return In(column, tuple(literals), kind)
 
 
 def _is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicate:
     values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
-    found = one_of(column, values, schema)
+    membership = one_of(column, values, schema)
     if nulls == _EMIT_NULL:
-        return found
+        return membership
     if nulls == _MATCH and values.null_count:
-        return Or((found, IsNull(column)))
+        return Or((membership, IsNull(column)))
     if nulls in (_MATCH, _SKIP):  # the result for null is false, so its negation is true
-        return And((found, Not(IsNull(column))))
+        return And((membership, Not(IsNull(column))))
     return Opaque()
 
 
@@ -255,24 +258,27 @@ def starting_with(text: str) -> str:
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
-    """Convert a literal to the type of a column's statistics, or return None if the comparison could change.
+    """Convert a literal to the type of a column's statistics, or return None if this could change the comparison.
 
-    Arrow may compare differently, because it converts both sides to a common type first.
+    Arrow may compare differently, because it first converts both sides to a common type.
+
     """
-    t, given = pa.types, value.type
+    types, literal_type = pa.types, value.type
     if not value.is_valid:
         return None
     try:
-        if t.is_string(kind) and (t.is_string(given) or t.is_large_string(given) or t.is_string_view(given)):
+        if types.is_string(kind) and (
+            types.is_string(literal_type) or types.is_large_string(literal_type) or types.is_string_view(literal_type)
+        ):
             return value.as_py()
-        if kind == given and (t.is_boolean(kind) or t.is_date32(kind) or t.is_decimal(kind)):
+        if kind == literal_type and (types.is_boolean(kind) or types.is_date32(kind) or types.is_decimal(kind)):
             return value.as_py()
-        if t.is_timestamp(kind) and t.is_timestamp(given) and bool(kind.tz) == bool(given.tz):
+        if types.is_timestamp(kind) and types.is_timestamp(literal_type) and bool(kind.tz) == bool(literal_type.tz):
             return None if kind.unit == "ns" else value.cast(pa.timestamp("us", kind.tz and "UTC")).as_py()
-        if t.is_decimal(kind) and (t.is_decimal(given) or t.is_integer(given)):
+        if types.is_decimal(kind) and (types.is_decimal(literal_type) or types.is_integer(literal_type)):
             return Decimal(value.as_py())
-        if _is_number(kind) and _is_number(given):
-            return _number(value.as_py(), kind, given)
+        if _is_number(kind) and _is_number(literal_type):
+            return _number(value.as_py(), kind, literal_type)
     except (pa.ArrowException, ValueError, OverflowError):
         return None  # fractions of a microsecond, or a time outside Python's range
     return None
@@ -282,9 +288,9 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
-def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
+def _number(value: Any, kind: pa.DataType, literal_type: pa.DataType) -> Any:
     """Convert a number to the column's type, or return None if rounding could change the comparison."""
-    floats = [one for one in (kind, given) if pa.types.is_floating(one)]
+    floats = [candidate for candidate in (kind, literal_type) if pa.types.is_floating(candidate)]
     if len(floats) == 1:  # integers become floats
         exact = 1 << (24 if pa.types.is_float32(floats[0]) else 53)
         if not -exact <= value <= exact:

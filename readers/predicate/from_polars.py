@@ -1,8 +1,9 @@
 """Parser for polars expressions, which returns a predicate tree for file pruning.
 
 A polars expression exposes its operands but not its operator. For each supported operator, the parser builds an
-expression from the operands and compares it with the original. All other expressions prune nothing. polars itself
+expression from the operands, and compares it with the original. All other expressions prune nothing. polars itself
 decides which rows match, and treats NaN as the greatest number.
+
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
     parts = expression.meta.pop()[::-1]
     if not parts:
         name = _column(expression, schema)
-        known = name is not None and pa.types.is_boolean(schema.field(name).type)
-        return Compare(name, "=", True, schema.field(name).type) if name is not None and known else Opaque()
+        is_boolean = name is not None and pa.types.is_boolean(schema.field(name).type)
+        return Compare(name, "=", True, schema.field(name).type) if name is not None and is_boolean else Opaque()
     if len(parts) == 1:
         return _of_one(expression, parts[0], schema)
     if len(parts) == 2:
@@ -36,13 +37,13 @@ def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
     return Opaque()
 
 
-def _of_one(expression: pl.Expr, part: pl.Expr, schema: pa.Schema) -> Predicate:
-    if expression.meta.eq(~part):
-        return Not(tree_of(part, schema))
-    name = _column(part, schema)
-    if name is not None and expression.meta.eq(part.is_null()):
+def _of_one(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> Predicate:
+    if expression.meta.eq(~operand):
+        return Not(tree_of(operand, schema))
+    name = _column(operand, schema)
+    if name is not None and expression.meta.eq(operand.is_null()):
         return IsNull(name)
-    if name is not None and expression.meta.eq(part.is_not_null()):
+    if name is not None and expression.meta.eq(operand.is_not_null()):
         return Not(IsNull(name))
     return Opaque()
 
@@ -82,21 +83,21 @@ def _compared(left: pl.Expr, op: str, right: pl.Expr, schema: pa.Schema) -> Pred
 
 def _between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Predicate:
     part, low, high = parts
-    for closed, (least, most) in _CLOSED.items():
+    for closed, (low_op, high_op) in _CLOSED.items():
         if expression.meta.eq(part.is_between(low, high, closed=closed)):  # type: ignore[arg-type]
-            return And((_compared(part, least, low, schema), _compared(part, most, high, schema)))
+            return And((_compared(part, low_op, low, schema), _compared(part, high_op, high, schema)))
     return Opaque()
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
-    """Return the column name if the expression is only a column, or None for any other expression."""
+    """Return the column name if the expression consists only of a column, or None for any other expression."""
     import polars
 
     if expression.meta.pop() or len(names := expression.meta.root_names()) != 1:
         return None
     name = names[0]
-    there = name in schema.names and expression.meta.eq(polars.col(name))
-    return name if there else None
+    is_column = name in schema.names and expression.meta.eq(polars.col(name))
+    return name if is_column else None
 
 
 def _literal(expression: pl.Expr) -> pa.Array:

@@ -1,6 +1,7 @@
 """Conversion of literals in `where` conditions to Python values of the column's type.
 
-A value that would need rounding is an error.
+A value that would have to be rounded raises an error.
+
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 class LiteralText(NamedTuple):
     """Literal of a `where` condition before conversion: its kind and its text without quotes.
 
-    The kind depends on the syntax: `DATE '…'` is a date.
+    The syntax determines the kind: `DATE '…'` is a date.
+
     """
 
     kind: Kind
@@ -38,9 +40,11 @@ _TIMESTAMP = re.compile(
 def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     """Convert a literal of a `where` condition to a Python value of the column's type.
 
-    A datetime is aware if the column has a time zone. A timestamp without zone is then in UTC. A number for a float
-    column need not be exact in binary, but the float must preserve all written digits. Raises ValueError. Its message
-    completes a sentence after "which".
+    If the column has a time zone, the datetime is aware, and a timestamp without a zone is in UTC. A number for a float
+    column need not be exact in binary, but the float must preserve all written digits.
+
+    Raises ValueError. Its message continues a sentence that ends with "which".
+
     """
     types = pa.types
     if types.is_floating(type_):
@@ -69,7 +73,8 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
     """Return a converted literal as a DuckDB SQL constant of the column's type.
 
-    Returns None if DuckDB converts the original literal to the same value.
+    Returns None if DuckDB itself converts the original literal to the same value.
+
     """
     types = pa.types
     if types.is_floating(type_):
@@ -89,16 +94,16 @@ def in_sql(value: Any, type_: pa.DataType) -> str | None:
 
 def _exact(value: Any, type_: pa.DataType) -> Any:
     try:
-        if (held := pa.scalar(value, type_).as_py()) == value:
-            return held if isinstance(value, Decimal) else value  # a Decimal gets the column's scale
+        if (converted := pa.scalar(value, type_).as_py()) == value:
+            return converted if isinstance(value, Decimal) else value  # a Decimal gets the column's scale
     except (pa.ArrowInvalid, OverflowError):
         pass
     raise ValueError("cannot be converted to that type without loss")
 
 
-def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], otherwise: str) -> str:
+def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], reason: str) -> str:
     if literal.kind not in kinds:
-        raise ValueError(otherwise)
+        raise ValueError(reason)
     return literal.text
 
 

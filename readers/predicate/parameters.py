@@ -1,6 +1,7 @@
 """Values of the parameters in a condition, such as `$low` in `where="fare > $low"`.
 
-A value is never part of the text of the condition. The parsers put it into their trees as a typed literal.
+Values never become part of the text of the condition. The parsers insert them into their trees as typed literals.
+
 """
 
 from __future__ import annotations
@@ -29,53 +30,56 @@ _TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or
 def checked_parameters(where: object, params: object) -> dict[str, Any]:
     """Check the argument `params` of a read or write, and return a copy with values of plain Python types.
 
-    Lists and sets become tuples. Without parameters, the result is empty.
+    Lists and sets become tuples. The result is empty if there are no parameters.
 
     Args:
         where: The condition that uses the parameters.
-        params: The value by parameter name, or None.
+        params: The values by parameter name, or None.
 
     Raises:
-        OptionError: `params` is not a dict with supported values, has names that the condition does not use, or belongs
-            to a condition that is not a string.
+        OptionError: `params` is not a dict with supported values, contains a name that the condition does not use, or
+            belongs to a condition that is not a string.
         PredicateError: A parameter of the condition has no value.
     """
     if params is None and (not isinstance(where, str) or "$" not in where):
         return {}
-    given = {} if params is None else params
-    if not isinstance(given, Mapping):
+    values = {} if params is None else params
+    if not isinstance(values, Mapping):
         raise OptionError(
-            f"params must be a dict of values by parameter name, such as {{'low': 3}}, got {printable(given)}.",
+            f"Option params is invalid: expected a dict of values by name, such as {{'low': 3}}, got "
+            f"{printable(values)}.",
             option=_OPTION,
         )
-    for name in given:
+    for name in values:
         if not isinstance(name, str) or not name.isidentifier():
             raise OptionError(
-                f"The name of a parameter must be a Python identifier, such as 'low' for $low, got {printable(name)}.",
+                "Name of a parameter is invalid: expected a Python identifier, such as 'low' for $low, got "
+                f"{printable(name)}.",
                 option=_OPTION,
             )
-    if given and not isinstance(where, str):
+    if values and not isinstance(where, str):
         raise OptionError(
-            f"params needs a condition as a string, such as where='fare > $low', got {printable(where)}.",
+            f"Option params requires a condition as a string, such as where='fare > $low', got {printable(where)}.",
             option=_OPTION,
         )
     used = dict.fromkeys(_names(where)) if isinstance(where, str) else {}
-    if missing := next((name for name in used if name not in given), None):
+    if missing := next((name for name in used if name not in values), None):
         raise PredicateError(
             f"Parameter ${missing} has no value: expected params={{{missing!r}: ...}}, got "
-            f"{_listed(given) if given else 'none'}. Add the value to params, or put the text in single quotes if a "
-            "string is meant.",
+            f"{_listed(values) if values else 'no parameters'}. Add the value to params, or put the text in single "
+            "quotes if a string is meant.",
             where=str(where)[:1000],
             parameter=missing,
         )
-    if unused := next((name for name in given if name not in used), None):
+    if unused := next((name for name in values if name not in used), None):
         raise OptionError(
-            f"params has {unused!r}, but the condition does not use it: expected {_listed(used) if used else 'none'}. "
-            f"Write ${unused} in the condition, outside quotes, or remove the value.",
+            f"Option params contains {unused!r}, which the condition does not use: expected "
+            f"{_listed(used) if used else 'no parameters'}. Write ${unused} in the condition, outside quotes, or "
+            "remove the value.",
             option=_OPTION,
             parameter=unused,
         )
-    return {name: _plain_or_list(name, value) for name, value in given.items()}
+    return {name: _plain_or_list(name, value) for name, value in values.items()}
 
 
 def _names(where: str) -> Iterator[str]:
@@ -88,12 +92,12 @@ def _listed(names: Mapping[str, object]) -> str:
 
 def _plain_or_list(name: str, value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(_plain(name, one) for one in value)
+        return tuple(_plain(name, element) for element in value)
     return _plain(name, value)
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Convert a value to its plain Python type. Subclasses such as enums and pandas timestamps lose their class."""
+    """Convert a value to a plain Python type. Subclasses, such as enums and pandas timestamps, are converted too."""
     if value is None or isinstance(value, (bool, UUID)):
         return value
     if isinstance(value, str):
@@ -120,9 +124,10 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _plain_datetime(name: str, value: Any) -> dt.datetime:
-    """Convert a datetime to UTC if it has a time zone, and to the class `datetime`, as a pandas timestamp may be given.
+    """Convert a datetime or pandas timestamp to a plain `datetime`, in UTC if it has a time zone.
 
     Raises OptionError for nanoseconds, for NaT, and for a time that is outside the years 1 to 9999 in UTC.
+
     """
     if value != value or getattr(value, "nanosecond", 0):
         raise _invalid(name, value, "a time in microseconds, or None")
@@ -162,7 +167,8 @@ def literal_of(value: Any) -> LiteralText:
 def convert(value: Any, type_: pa.DataType) -> Any:
     """Convert a parameter value, neither None nor a tuple, to a Python value of the column's type.
 
-    Raises ValueError. Its message completes a sentence after "which".
+    Raises ValueError. Its message continues a sentence that ends with "which".
+
     """
     if isinstance(value, float) and pa.types.is_floating(type_) and pa.scalar(value, type_).as_py() == value:
         return value

@@ -1,4 +1,4 @@
-"""Quotes in conditions: hints for strings without quotes, and quotes around column names that are keywords."""
+"""Quotes in conditions: hints about strings without quotes, and quotes around column names that are SQL keywords."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def in_quotes(text: str, at: int) -> str:
 
     Args:
         text: The text of a condition or an expression.
-        at: The start of a name that was meant as a string: a bare word, or a word in double quotes.
+        at: The start of a word that was meant as a string: a bare word, or a word in double quotes.
     """
-    found = _WORD.match(text, at)
-    if found is None:
+    match = _WORD.match(text, at)
+    if match is None:
         return "'...'"
-    word = found[0]
+    word = match[0]
     quoted = as_text(word[1:-1] if word[0] in '"`' else word)
     if len(text) > _SHOWN or "\n" in text:
         return quoted
-    return text[:at] + quoted + text[found.end() :]
+    return text[:at] + quoted + text[match.end() :]
 
 
 def as_text(value: str) -> str:
@@ -39,18 +39,18 @@ def as_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def no_column_but_text(name: str, known: Sequence[str], instead: str) -> str:
+def no_column_but_text(name: str, columns: Sequence[str], instead: str) -> str:
     """Return the error message for an unknown column name that may be a string without quotes.
 
     Args:
         name: The name.
-        known: The existing columns.
+        columns: The existing columns.
         instead: The text to write if a string is meant.
     """
-    near = nearest(name, known)
-    text = f"put strings in single quotes: {instead}"
+    suggestion = nearest(name, columns)
+    advice = f"put strings in single quotes: {instead}"
     return f"There is no column {printable(name)}; " + (
-        f"did you mean {near}? If it is a string, {text}" if near else text
+        f"did you mean {suggestion}? If it is a string, {advice}" if suggestion else advice
     )
 
 

@@ -1,8 +1,9 @@
 """SQL expressions over the columns of a table, which DuckDB evaluates on Arrow tables (extra `hoodoo[sql]`).
 
 DuckDB parses the expression, and this module checks the syntax tree. An expression must return one value per row, be
-deterministic, and use only the row itself. Columns are referenced by index, because DuckDB treats `a` and `A` as the
+deterministic, and use only the current row. Columns are referenced by index, because DuckDB treats `a` and `A` as the
 same name.
+
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _TIMES |= dict.fromkeys(("current_timestamp", "get_current_timestamp", "transact
 _TIMES |= {"today": _TIMES["current_date"]} | dict.fromkeys(("current_time", "get_current_time"), _TIMES["localtime"])
 """SQL constants for functions that return the current time.
 
-The constant is the time of the call in UTC, so that all rows and all attempts of a call use one time.
+The constant is the time of the call in UTC. All rows and all retries of a call therefore use the same time.
+
 """
 
 
@@ -88,10 +90,12 @@ class Expression:
             ExpressionError: The expression cannot be evaluated, for example because a string is not a number.
         """
         if self.columns:
-            known = pa.table([rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns])
-            return _evaluated(self, known)
-        one = _evaluated(self, pa.table([pa.nulls(min(1, len(rows)))], names=["c"]))
-        return one.take(pa.array(np.zeros(len(rows), np.int64)))
+            arguments = pa.table(
+                [rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns]
+            )
+            return _evaluated(self, arguments)
+        single = _evaluated(self, pa.table([pa.nulls(min(1, len(rows)))], names=["c"]))
+        return single.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
 def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
@@ -99,8 +103,8 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
 
     Args:
         text: The expression, in DuckDB's SQL.
-        schema: The columns that the expression may use. If it sees two rows, each column name has its row as a prefix,
-            such as "source.fare". The name alone is enough if only one of the rows has it.
+        schema: The columns that the expression may use. If the expression sees two rows, each column name has the name
+            of its row as a prefix, such as "source.fare". The prefix is optional if only one row has the column.
         now: The time that `now()` and similar functions return, in UTC.
         option: The name of the argument, for errors.
 
@@ -119,7 +123,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     quotes around the column names make the expression valid.
     """
     if not duckdb_engine.available():
-        raise EngineError(f"{option} needs DuckDB for SQL expressions. Install it: pip install 'hoodoo[sql]'.")
+        raise EngineError(f"Option {option} needs DuckDB for SQL expressions. Install it: pip install 'hoodoo[sql]'.")
     if not is_utf8(text):
         raise ExpressionError(
             f"{option} cannot be encoded as UTF-8: {printable(text)}. Remove the surrogate characters.",
@@ -131,33 +135,35 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
         )
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters: expected at most {TEXT_CAP:,}.", option=option)
-    found = _tree(text)
-    if found["error"] and (quoted := with_quotes(text, names)) != text:
-        again = _tree(quoted)
-        found = found if again["error"] else again
-    if found["error"]:
-        at, why = int(found.get("position") or len(_PREFIX)) - len(_PREFIX), found["error_message"].rstrip(".!")
-        if "expression depth" in why:
-            why = f"It has more than {duckdb_engine.DEPTH_MAX} nested levels"
+    tree = _tree(text)
+    if tree["error"] and (quoted := with_quotes(text, names)) != text:
+        quoted_tree = _tree(quoted)
+        tree = tree if quoted_tree["error"] else quoted_tree
+    if tree["error"]:
+        position, reason = int(tree.get("position") or len(_PREFIX)) - len(_PREFIX), tree["error_message"].rstrip(".!")
+        if "expression depth" in reason:
+            reason = f"It has more than {duckdb_engine.DEPTH_MAX} nested levels"
         raise ExpressionError(
-            f"Cannot read {option}: {why}.\n{_marked(text, at)}",
+            f"Cannot read {option}: {reason}.\n{_marked(text, position)}",
             option=option,
             expression=text[:1000],
         )
-    node = found["statements"][0]["node"] if len(found["statements"]) == 1 else {}
-    whole = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _goes_on(node)
-    if not whole or node["select_list"][0].get("alias"):
-        raise ExpressionError(f"{option} must be a single SQL expression, got {printable(text)}.", option=option)
+    node = tree["statements"][0]["node"] if len(tree["statements"]) == 1 else {}
+    is_single = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _goes_on(node)
+    if not is_single or node["select_list"][0].get("alias"):
+        raise ExpressionError(
+            f"{option} is invalid: expected a single SQL expression, got {printable(text)}.", option=option
+        )
     expression: dict[str, Any] = node["select_list"][0]
     return expression
 
 
 def _tree(text: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+        tree: dict[str, Any] = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + text))
     except RecursionError:
         return {"error": True, "error_message": "expression depth"}
-    return found
+    return tree
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -208,16 +214,17 @@ def expression_of(
     option: str,
     params: Mapping[str, Any] | None = None,
 ) -> Expression:
-    """Validate the syntax tree of an SQL expression, and make it ready for evaluation.
+    """Validate the syntax tree of an SQL expression, and convert it to an Expression.
 
     `params` contains the parameter values from `checked_parameters`. The other arguments are as in `read`.
+
     """
     reader = _Reader(text, schema, now, option, params or {})
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
-    found = Expression(text, option, sql, columns)
-    kind = found.values(schema.empty_table()).type
-    return Expression(text, option, sql, columns, kind)
+    untyped = Expression(text, option, sql, columns)
+    result_type = untyped.values(schema.empty_table()).type
+    return Expression(text, option, sql, columns, result_type)
 
 
 class _Reader:
@@ -230,9 +237,10 @@ class _Reader:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Validate a syntax tree, replace column names by indexes, and time functions and parameters by constants.
+        """Validate a syntax tree. Replace column names by indexes, and time functions and parameters by constants.
 
         `bound` contains the parameters of the enclosing lambdas.
+
         """
         if isinstance(node, list):
             return [self.checked(part, bound) for part in node]
@@ -277,9 +285,10 @@ class _Reader:
         raise self._no_column(node)
 
     def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
-        """Split a reference such as `a.b.c` into the column that it names and the struct fields after the column.
+        """Split a reference such as `a.b.c` into the name of a column and the names of the struct fields in it.
 
         An unknown name is returned unchanged.
+
         """
         name, *fields = node["column_names"]
         if fields and f"{name}.{fields[0]}" in self._names:
@@ -289,29 +298,31 @@ class _Reader:
     def _no_column(self, node: dict[str, Any]) -> ExpressionError:
         """Create the error for an SQL expression that refers to an unknown column."""
         name, *fields = node["column_names"]
-        side = [known for known in self._names if fields and known.startswith(f"{name}.")]
-        if side:  # one of two rows
-            whole, there = f"{name}.{fields[0]}", [known.partition(".")[2] for known in side]
-            near = nearest(fields[0], there)
-            shown = listed(f"{name}.{known}" for known in by_likeness(fields[0], there))
-            meant = f"did you mean {name}.{near}? There" if near else "there"
-            return self._refusal(node, f"There is no column {printable(whole)}; {meant} are {shown}")
-        whole = ".".join(node["column_names"])
-        return self._refusal(node, f"There is no column {printable(whole)}; {hint(whole, self._names)}")
+        side_columns = [known for known in self._names if fields and known.startswith(f"{name}.")]
+        if side_columns:  # one of two rows
+            full_name, columns = f"{name}.{fields[0]}", [known.partition(".")[2] for known in side_columns]
+            suggestion = nearest(fields[0], columns)
+            shown = listed(f"{name}.{known}" for known in by_likeness(fields[0], columns))
+            advice = f"did you mean {name}.{suggestion}? There" if suggestion else "there"
+            return self._refusal(node, f"There is no column {printable(full_name)}; {advice} are {shown}")
+        full_name = ".".join(node["column_names"])
+        return self._refusal(node, f"There is no column {printable(full_name)}; {hint(full_name, self._names)}")
 
     def _compared(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
         """Convert the literals of a comparison to the type of the compared column, and return all operands."""
-        nodes = [one for value in operands.values() for one in (value if isinstance(value, list) else [value])]
+        nodes = [operand for value in operands.values() for operand in (value if isinstance(value, list) else [value])]
         field = self._refuse_bare_text(nodes, bound)
-        constants = {at: text for at, node in enumerate(nodes) if (text := self._constant(node, field)) is not None}
+        constants = {
+            index: text for index, node in enumerate(nodes) if (text := self._constant(node, field)) is not None
+        }
         if not constants:
             return {}
-        made = _children(_node(f"0 IN ({', '.join(constants.values())})"))[1:]
-        for at, node in zip(constants, made, strict=True):
-            nodes[at] = node
-        left = iter(nodes)
+        typed = _children(_node(f"0 IN ({', '.join(constants.values())})"))[1:]
+        for index, node in zip(constants, typed, strict=True):
+            nodes[index] = node
+        remaining = iter(nodes)
         return {
-            name: [next(left) for _ in value] if isinstance(value, list) else next(left)
+            name: [next(remaining) for _ in value] if isinstance(value, list) else next(remaining)
             for name, value in operands.items()
         }
 
@@ -327,32 +338,33 @@ class _Reader:
 
         Without quotes, a string looks like an unknown column name, and a date looks like a subtraction.
         """
-        field = next((found for node in nodes if (found := self._field(node, bound)) is not None), None)
+        field = next((match for node in nodes if (match := self._field(node, bound)) is not None), None)
         if field is not None and not written_in_quotes(field.type):
             return field
         if field is None and nodes[0].get("class") == "COLUMN_REF":
             return field  # a struct field or an unknown column, which is reported elsewhere
         for node in nodes:
-            if unknown := next((one for one in _first_names(node) if self._is_unknown(one, bound)), None):
+            if unknown := next((name for name in _first_names(node) if self._is_unknown(name, bound)), None):
                 instead = in_quotes(self._text, unknown.get("query_location", 0) - len(_PREFIX))
-                what = no_column_but_text(".".join(unknown["column_names"]), self._names, instead)
-                raise self._refusal(unknown, what, instead)
+                reason = no_column_but_text(".".join(unknown["column_names"]), self._names, instead)
+                raise self._refusal(unknown, reason, instead)
             is_number = node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_references(node))
-            if field is not None and is_number and (found := _DATE.search(self._text)):
-                instead = in_quotes(self._text, found.start())
-                what = f"{found[0]} is a subtraction of numbers; put dates in single quotes: {instead}"
-                raise self._refusal(node, what, instead)
+            if field is not None and is_number and (match := _DATE.search(self._text)):
+                instead = in_quotes(self._text, match.start())
+                reason = f"{match[0]} is a subtraction of numbers; put dates in single quotes: {instead}"
+                raise self._refusal(node, reason, instead)
         return field
 
     def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
         """Return whether a name in an SQL expression is neither a column, a lambda parameter nor a time function.
 
         A reference to a column of one of two rows, such as `source.fare`, counts as known.
+
         """
         first, *fields = node["column_names"]
-        of_a_row = fields and any(known.startswith(f"{first}.") for known in self._names)
-        known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
-        return not (known or of_a_row)
+        is_row_column = fields and any(is_known.startswith(f"{first}.") for is_known in self._names)
+        is_known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
+        return not (is_known or is_row_column)
 
     def _with_values(self, node: dict[str, Any]) -> dict[str, Any]:
         """Replace each list parameter of an IN list by one node for each value."""
@@ -375,25 +387,26 @@ class _Reader:
         return value
 
     def _constant(self, node: Any, field: pa.Field | None) -> str | None:
-        """Write a literal as SQL with an explicit type, if DuckDB would read it as another value than `where` does.
+        """Return a literal as SQL with an explicit type, or None if DuckDB and `where` read the literal alike.
 
-        A parameter is always written. Returns None for all other nodes. Raises ExpressionError for a literal that
-        cannot be converted to the type of the column `field`.
+        A parameter is always converted. Returns None for all nodes that are neither literals nor parameters. Raises
+        ExpressionError for a literal that cannot be converted to the type of the column `field`.
+
         """
         if node.get("class") == "PARAMETER" and node["identifier"] in self._params:
-            given = self._parameter(node)
-            typed = None if given is None or field is None else self._typed(node, given, field)
-            return typed or parameters.in_sql(given)
+            value = self._parameter(node)
+            typed = None if value is None or field is None else self._typed(node, value, field)
+            return typed or parameters.in_sql(value)
         return None if field is None else self._typed(node, None, field)
 
-    def _typed(self, node: Any, given: Any, field: pa.Field) -> str | None:
-        """Write a literal, or the parameter value `given`, as SQL of the column's type. None: no such SQL is needed."""
-        literal = _literal_of(node) if given is None else parameters.literal_of(given)
+    def _typed(self, node: Any, param: Any, field: pa.Field) -> str | None:
+        """Return a literal, or a parameter value, as SQL of the column's type. None if no such SQL is needed."""
+        literal = _literal_of(node) if param is None else parameters.literal_of(param)
         if literal is None:
             return None
         kind, is_number = field.type, literal.kind == "number"
         try:
-            value = literals.convert(literal, kind) if given is None else parameters.convert(given, kind)
+            value = literals.convert(literal, kind) if param is None else parameters.convert(param, kind)
         except OverflowError:  # outside Python's date range, but within DuckDB's
             return None
         except ValueError as problem:
@@ -401,16 +414,16 @@ class _Reader:
             if is_number and is_numeric or pa.types.is_nested(kind) or pa.types.is_duration(kind):
                 return None  # numbers are compared by value, even if the column's type cannot represent them
             written = as_text(literal.text) if literal.kind == "text" else literal.text
-            if given is not None:
-                written = f"${node['identifier']} = {printable(given)}"
+            if param is not None:
+                written = f"${node['identifier']} = {printable(param)}"
             raise self._refusal(
                 node, f"Column {field.name} of type {kind} is compared with {written[:60]}, which {problem}"
             ) from None
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
     def _meant(self, node: dict[str, Any], name: str) -> str:
-        """Find the column for a name without a `source.` or `target.` prefix. Unknown names are returned unchanged."""
-        meant = [known for known in self._names if known.partition(".")[2] == name]
+        """Return the column for a name without `source.` or `target.` prefix. Unknown names are returned unchanged."""
+        meant = [column_name for column_name in self._names if column_name.partition(".")[2] == name]
         if len(meant) > 1:
             raise self._refusal(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
         return meant[0] if meant else name
@@ -423,9 +436,9 @@ class _Reader:
         if node.get("schema") or node.get("catalog"):
             raise self._refusal(node, f"The function {printable(name)} has a schema prefix; leave out the prefix")
         if kinds and not kinds & {("scalar", "CONSISTENT"), ("macro", None)}:
-            unlike = {("scalar", "VOLATILE"), ("scalar", "CONSISTENT_WITHIN_QUERY")} & kinds
-            what = "returns a different value in each call" if unlike else "does not return one value per row"
-            raise self._refusal(node, f"The function {printable(name)} {what}")
+            is_volatile = {("scalar", "VOLATILE"), ("scalar", "CONSISTENT_WITHIN_QUERY")} & kinds
+            behaviour = "returns a different value in each call" if is_volatile else "does not return one value per row"
+            raise self._refusal(node, f"The function {printable(name)} {behaviour}")
         if ("scalar", "VOLATILE") in kinds:
             raise self._refusal(node, f"The function {printable(name)} returns a different value in each call")
 
@@ -457,7 +470,7 @@ def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_names(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the first name of a string without quotes, such as `new` in `new-york`, which parses as a subtraction."""
+    """Yield the first name in a string without quotes, such as `new` in `new-york`, which parses as a subtraction."""
     if node.get("class") == "COLUMN_REF":
         yield node
     elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _children(node):
@@ -480,9 +493,9 @@ def _literal_of(node: Any) -> literals.LiteralText | None:
 
 
 def _goes_on(node: Mapping[str, Any]) -> bool:
-    """Return whether a SELECT has more than a list of expressions, such as a FROM or WHERE clause."""
-    more = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
-    return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in more) or _ctes(node))
+    """Return whether a SELECT has clauses besides its list of expressions, such as FROM or WHERE."""
+    clauses = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
+    return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in clauses) or _ctes(node))
 
 
 def _ctes(node: Mapping[str, Any]) -> bool:
@@ -490,9 +503,9 @@ def _ctes(node: Mapping[str, Any]) -> bool:
 
 
 def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the operands of a syntax tree node. DuckDB wraps the operands of some nodes together with a name."""
-    found = node.get("children") or node.get("arguments") or []
-    return [child.get("expression", child) for child in found]
+    """Return the operands of a syntax tree node. For some nodes, DuckDB stores each operand together with a name."""
+    operands = node.get("children") or node.get("arguments") or []
+    return [child.get("expression", child) for child in operands]
 
 
 def _references(node: Any) -> Iterator[list[str]]:
@@ -526,27 +539,27 @@ def _marked(text: str, at: int) -> str:
     return f"    {shown}\n    {' ' * (at - begin)}^"
 
 
-def _evaluated(expression: Expression, known: pa.Table) -> pa.ChunkedArray:
+def _evaluated(expression: Expression, arguments: pa.Table) -> pa.ChunkedArray:
     import duckdb
 
     try:
         with duckdb_engine.cursor() as cursor:
-            cursor.register("known", known)
-            found = cursor.sql(f"SELECT {expression.sql} AS value FROM known").to_arrow_table()["value"]
+            cursor.register("known", arguments)
+            values = cursor.sql(f"SELECT {expression.sql} AS value FROM known").to_arrow_table()["value"]
     except duckdb.Error as problem:
-        why = str(problem).splitlines()[0].split(", or SET ")[0][:500].rstrip(".!")
+        reason = str(problem).splitlines()[0].split(", or SET ")[0][:500].rstrip(".!")
         for index, name in expression.columns:
-            why = re.sub(rf"\bc{index}\b", name.replace("\\", r"\\"), why)
+            reason = re.sub(rf"\bc{index}\b", name.replace("\\", r"\\"), reason)
         raise ExpressionError(
-            f"Cannot evaluate {expression.option}: {why}. The expression is {printable(expression.text)}.",
+            f"Cannot evaluate {expression.option}: {reason}. The expression is {printable(expression.text)}.",
             option=expression.option,
             expression=expression.text[:1000],
         ) from None
-    if len(found) != len(known):
+    if len(values) != len(arguments):
         raise ExpressionError(
-            f"{expression.option} returned {len(found)} values for {len(known)} rows. An expression must "
-            "return one value per row.",
+            f"{expression.option} returned {len(values)} values for {len(arguments)} rows: expected "
+            "one value per row. Use only functions that return one value per row.",
             option=expression.option,
             expression=expression.text[:1000],
         )
-    return found
+    return values

@@ -1,5 +1,7 @@
 """Parser for `where` conditions. sqlglot parses the text, and this module checks the syntax.
 
+The syntax supports:
+
     columns, literals, parameters, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
 Names are case-sensitive, and may be quoted as "name" or `name`. An error shows the text with a mark below the affected
@@ -31,7 +33,7 @@ Node = Any
 """Node of sqlglot's tree. The name of its base class differs between major releases of sqlglot."""
 
 TEXT_CAP = 1 << 20
-"""Maximum number of characters of one `where`."""
+"""Maximum number of characters of a `where` condition."""
 _LINE = 100
 """Maximum number of characters of the text shown in an error."""
 
@@ -66,9 +68,10 @@ def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) 
 
 
 def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
-    """Parse a `where` condition, and also return its text with quotes around columns that are named like keywords.
+    """Parse a `where` condition. Also returns its text, with quotes around columns that are named like SQL keywords.
 
-    The arguments and errors are as in `read`.
+    The arguments and errors are those of `read`.
+
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -125,8 +128,8 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
         tree = sqlglot.parse_one(text, read=_Where)
     except (ParseError, TokenError, RecursionError):
         raise _error(text, 0, "It cannot be parsed") from None
-    found = (node.this.meta for node in tree.find_all(exp.Column) if node.name == column)
-    return sorted((int(meta["start"]), int(meta["end"]) + 1) for meta in found)
+    positions = (node.this.meta for node in tree.find_all(exp.Column) if node.name == column)
+    return sorted((int(meta["start"]), int(meta["end"]) + 1) for meta in positions)
 
 
 def quoted(column: str) -> str:
@@ -144,7 +147,8 @@ def quoted(column: str) -> str:
 def _offset(text: str, error: dict[str, Any]) -> int:
     """Return the text position of a syntax error that sqlglot reports.
 
-    sqlglot's column is the end of the token, counted from 1.
+    sqlglot reports the end of the token, counted from 1.
+
     """
     lines = text.split("\n")[: int(error.get("line") or 1) - 1]
     return sum(len(line) + 1 for line in lines) + int(error.get("col") or 0) - len(error.get("highlight") or "")
@@ -198,10 +202,10 @@ class _TreeReader:
         if _is_column(literal) and not _is_column(column):
             op, column, literal = FLIPPED[op], literal, column
         if _is_column(literal) and _is_column(column):
-            known = self._schema.names
-            if column.name not in known and literal.name in known:
+            names = self._schema.names
+            if column.name not in names and literal.name in names:
                 column, literal = literal, column
-            if literal.name in known or column.name not in known:
+            if literal.name in names or column.name not in names:
                 self._field(column)
                 raise self._refusal(literal, "Two columns cannot be compared here; pass a pyarrow expression instead")
         field = self._field(column)
@@ -213,7 +217,7 @@ class _TreeReader:
         field, given = self._field(node.this), [named] if named else node.expressions
         if not given:
             raise self._refusal(node, "IN has an empty list; write values, such as IN (1, 2)")
-        values = tuple(value for one in given for value in self._values(one, field))
+        values = tuple(value for element in given for value in self._values(element, field))
         if not values:  # empty lists in parameters match no row, also not a null
             return And((IsNull(field.name), Not(IsNull(field.name))))
         return In(field.name, values, field.type)
@@ -295,9 +299,9 @@ class _TreeReader:
         try:
             return parameters.convert(value, field.type)
         except ValueError as error:
-            what = f"{_short(node)} = {printable(value)}"
+            comparison = f"{_short(node)} = {printable(value)}"
             raise self._refusal(
-                node, f"Column {field.name} of type {field.type} is compared with {what}, which {error}"
+                node, f"Column {field.name} of type {field.type} is compared with {comparison}, which {error}"
             ) from None
 
     def _literal_text(self, node: Node) -> literals.LiteralText:
@@ -320,9 +324,10 @@ class _TreeReader:
         raise self._refusal(node, f"Expected a literal, got {_short(node)}. {_GRAMMAR}")
 
     def _refuse_column(self, node: Node, field: pa.Field) -> None:
-        """Raise PredicateError for an unknown column in place of a literal, which is often a string without quotes.
+        """Raise PredicateError if a comparison uses an unknown column instead of a literal.
 
-        Does nothing if the column exists.
+        The column is often a string without quotes. Does nothing if the column exists.
+
         """
         if node.name in self._schema.names:
             return
@@ -345,13 +350,14 @@ class _TreeReader:
         instead = self._text[:begin] + as_text(self._text[begin:end]) + self._text[end:]
         raise self._refusal(first, no_column_but_text(first.name, self._schema.names, instead), instead)
 
-    def _only(self, node: Node, *known: str) -> None:
-        """Raise PredicateError if a syntax tree node has attributes outside `known`, which means unsupported syntax.
+    def _only(self, node: Node, *supported: str) -> None:
+        """Raise PredicateError if a syntax tree node has attributes outside `supported`, which mean unsupported syntax.
 
-        Such attributes come from a later sqlglot or another SQL dialect.
+        Such attributes come from a later release of sqlglot or from another SQL dialect.
+
         """
-        if extra := [name for name, value in node.args.items() if value and name not in known]:
-            raise self._refusal(node, f"{_short(node)} uses unsupported syntax ({', '.join(extra)}). {_GRAMMAR}")
+        if unsupported := [name for name, value in node.args.items() if value and name not in supported]:
+            raise self._refusal(node, f"{_short(node)} uses unsupported syntax ({', '.join(unsupported)}). {_GRAMMAR}")
 
     def _refusal(self, node: Node, why: str, instead: str = "") -> PredicateError:
         return _error(self._text, self._begin(node), why, instead)
@@ -361,7 +367,7 @@ class _TreeReader:
 
 
 def _parameter_of(node: Node) -> str | None:
-    """Return the name of the parameter if a syntax tree node is a parameter such as `$name`, or None."""
+    """Return the name of the parameter if a syntax tree node is a parameter such as `$name`. Otherwise returns None."""
     if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.this.args.get("quoted"):
         return None
     name: str = node.name

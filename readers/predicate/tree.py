@@ -5,6 +5,7 @@ The tree contains columns and typed values. `text` parses conditions into trees.
 Evaluation uses three-valued logic: a comparison with null is neither true nor false. A row is returned only if the
 whole condition is true. Comparisons with NaN are false, except `!=`. Strings are compared as UTF-8 bytes, which is also
 the order of Python's str.
+
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The equivalent comparison operator with exchanged sides, by operator."""
+"""Comparison operators by the operator with exchanged sides, such as '>' for '<'."""
 
 
 class ColumnRange(NamedTuple):
     """Minimum, maximum and null count of a column in some rows, from file statistics or folder names.
 
-    Bounds need not be tight, and exclude NaN. Counts are exact. None means unknown.
+    Minimum and maximum are bounds that no value exceeds. They ignore NaN. Counts are exact. None means unknown.
+
     """
 
     min: Any = None
@@ -104,9 +106,10 @@ class Not(Predicate):
 
 @dataclass(frozen=True)
 class Opaque(Predicate):
-    """Condition that file statistics cannot evaluate, so that no file is pruned by it.
+    """Condition that file statistics cannot evaluate, and that therefore prunes no file.
 
-    It may be true, false or null for any row. Used only in trees for pruning.
+    It may be true, false or null for any row. It is used only in trees for pruning.
+
     """
 
 
@@ -118,7 +121,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""Functions that compare expressions of an engine, such as Spark or polars columns."""
+"""Functions that compare the expressions of an engine, such as Spark or polars columns, by operator."""
 _KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -164,16 +167,17 @@ def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
 def to_arrow(predicate: Predicate) -> pc.Expression:
     """Convert a condition to an Arrow expression that filters tables and datasets.
 
-    It is true for the rows to return, and false or null for all other rows.
+    The expression is true for matching rows, and false or null for all other rows.
+
     """
     return _where(predicate, True, pc.field)
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    """Evaluate a condition on an Arrow table. Returns a mask that is True for matching rows, and False or null for
-    others.
+    """Evaluate a condition on an Arrow table, and return a mask: True for matching rows, False or null for others.
 
-    This avoids Arrow's query engine, which is started for each filter expression.
+    This avoids Arrow's query engine, which is slow to start for each filter expression.
+
     """
     return _where(predicate, True, rows.column)
 
@@ -183,6 +187,7 @@ def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> A
 
     `values` returns the expression or the values of a column. NOT is pushed down to the leaves, because Arrow's `is_in`
     returns false for null, not null.
+
     """
     match predicate:
         case Not(part):
@@ -191,19 +196,19 @@ def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> A
             join = pc.and_kleene if isinstance(predicate, And) == truth else pc.or_kleene
             return _fold(join, (_where(part, truth, values) for part in parts))
         case Compare(column, op, value, type_):
-            found = _KERNELS[op](values(column), pa.scalar(value, type_))
+            condition = _KERNELS[op](values(column), pa.scalar(value, type_))
         case In(column, options, type_) if pa.types.is_floating(type_):  # `is_in` distinguishes 0.0 from -0.0
-            found = _fold(pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options))
+            condition = _fold(pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options))
         case In(column, options, type_):
-            found = pc.is_in(values(column), value_set=pa.array(options, type_))
-            return found if truth else pc.and_kleene(pc.invert(found), pc.is_valid(values(column)))
+            condition = pc.is_in(values(column), value_set=pa.array(options, type_))
+            return condition if truth else pc.and_kleene(pc.invert(condition), pc.is_valid(values(column)))
         case IsNull(column):
             return pc.is_null(values(column)) if truth else pc.is_valid(values(column))
         case Like(column, pattern):
-            found = pc.match_like(values(column), pattern)
+            condition = pc.match_like(values(column), pattern)
         case _:
             raise TypeError(predicate)
-    return found if truth else pc.invert(found)
+    return condition if truth else pc.invert(condition)
 
 
 # --- Spark
@@ -214,6 +219,7 @@ def to_spark(predicate: Predicate, remote: bool = False) -> Column:
 
     `remote` is True for a Spark Connect session in a process that may also have classic sessions. False (default) uses
     the kind of session that the process has.
+
     """
     return _to_spark(
         predicate, importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
@@ -275,6 +281,7 @@ def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange])
     """Return whether column statistics allow a row for which the condition has the value `truth`.
 
     A condition that is null for a row is neither true nor false.
+
     """
     match predicate:
         case Opaque():
@@ -363,14 +370,14 @@ def _literal_prefix(pattern: str) -> str:
 
 
 def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:
-    """Join conditions pairwise by halves, so that thousands of conditions make no deeply nested expression."""
-    waiting: list[tuple[int, T]] = []
+    """Join conditions as a balanced tree, so that thousands of conditions are not deeply nested."""
+    pending: list[tuple[int, T]] = []
     for item in items:
         size = 1
-        while waiting and waiting[-1][0] == size:
-            item, size = join(waiting.pop()[1], item), 2 * size
-        waiting.append((size, item))
-    joined = waiting.pop()[1]
-    while waiting:
-        joined = join(waiting.pop()[1], joined)
+        while pending and pending[-1][0] == size:
+            item, size = join(pending.pop()[1], item), 2 * size
+        pending.append((size, item))
+    joined = pending.pop()[1]
+    while pending:
+        joined = join(pending.pop()[1], joined)
     return joined

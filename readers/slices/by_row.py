@@ -1,7 +1,8 @@
 """Reading of single rows of a file slice by their positions in the base file, without comparing keys.
 
-The logs must record the positions of the base rows that they change. Used by lookups, for which the index returns row
-positions, and by change feeds between two snapshots with one base file.
+The logs must record the positions of the base rows that they change. Lookups use this module, because the index returns
+row positions. Change feeds use it to compare two snapshots with the same base file.
+
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read the rows of a file slice at some base file positions. Rows that a log deletes are left out.
+    """Read the rows of a file slice at the given positions in the base file. Rows that a log deletes are left out.
 
     Args:
         store: The store of the table.
@@ -51,13 +52,13 @@ def changed_in_logs(
     Args:
         store: The store of the table.
         config: The configuration of the table.
-        before: The older state.
-        after: The newer state.
+        before: The file group in the older snapshot.
+        after: The file group in the newer snapshot.
         wanted: The columns to return.
 
     Returns:
-        The rows before and the rows after. None unless both states have one base file, and all logs record row
-        positions.
+        The rows before and the rows after. None unless both snapshots have the same base file, and all logs record
+        row positions.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -66,30 +67,30 @@ def changed_in_logs(
         return None
     if not slices.has_row_positions(before) or not slices.has_row_positions(after):
         return None
-    known, now = (slices.logs_in_order(group) for group in (before, after))
-    paths = {file.path for file in known} ^ {file.path for file in now}
+    old_logs, new_logs = (slices.logs_in_order(group) for group in (before, after))
+    paths = {file.path for file in old_logs} ^ {file.path for file in new_logs}
     schema = _with_ordering(config, wanted)
     read = _reader(store, config, schema)
-    positions = [_rows_of(part) for file in (*known, *now) if file.path in paths for part in read(file)]
+    positions = [_rows_of(part) for file in (*old_logs, *new_logs) if file.path in paths for part in read(file)]
     rows = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
     base = read_rows(store, config, after.base.file, schema, rows)
-    sides = ([part for file in files for part in read(file)] for files in (known, now))
-    was, is_ = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
-    return was, is_
+    sides = ([part for file in files for part in read(file)] for files in (old_logs, new_logs))
+    was, is_now = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
+    return was, is_now
 
 
 def logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
-    """Read the live rows of a file slice whose newest version is in a log and selected by `chosen`.
+    """Read the live rows of a file slice whose newest version is in a log and is selected by `chosen`.
 
     Args:
         store: The store of the table.
         config: The configuration of the table.
         group: The file group of the slice, for which `slices.has_row_positions` must be true.
         wanted: The columns to return.
-        chosen: Returns a mask for logged rows. The rows have the wanted columns. A column that the log does not set is
-            null.
+        chosen: Function that returns a mask of the logged rows to read. It receives the logged rows with the wanted
+            columns. A column that the log does not set is null.
 
     Raises:
         CorruptTable: A file is damaged or missing.
@@ -98,15 +99,19 @@ def logged_rows(
     schema = _with_ordering(config, wanted)
     parts = slices.log_parts(store, config, group, schema, by_row=True)
     changes = config.merge_policy.collapse(concat(parts))
-    mine = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
-    partial = mine.partial
-    whole, part = (mine.take(np.flatnonzero(mask)) for mask in (~partial, partial))
-    part = part.take(np.argsort(_rows_of(part)))
-    kept = slices.schema_of(config, [name for name in wanted.names if name in part.unset])
-    stored = read_rows(store, config, group.base.file, kept, _rows_of(part)) if len(part) else kept.empty_table()
-    known = config.merge_policy.applied_by_row(stored, part, np.arange(len(part)))
-    columns = [known[name] if name in part.unset else part.rows[name] for name in wanted.names]
-    return pa.concat_tables([whole.rows.select(wanted.names), pa.table(columns, schema=wanted)])
+    selected = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
+    partial = selected.partial
+    full, partial_rows = (selected.take(np.flatnonzero(mask)) for mask in (~partial, partial))
+    partial_rows = partial_rows.take(np.argsort(_rows_of(partial_rows)))
+    needed = slices.schema_of(config, [name for name in wanted.names if name in partial_rows.unset])
+    stored = (
+        read_rows(store, config, group.base.file, needed, _rows_of(partial_rows))
+        if len(partial_rows)
+        else needed.empty_table()
+    )
+    merged = config.merge_policy.applied_by_row(stored, partial_rows, np.arange(len(partial_rows)))
+    columns = [merged[name] if name in partial_rows.unset else partial_rows.rows[name] for name in wanted.names]
+    return pa.concat_tables([full.rows.select(wanted.names), pa.table(columns, schema=wanted)])
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
@@ -114,21 +119,22 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
     Memory holds these rows and one row group. Raises CorruptTable.
     """
-    found = [schema.empty_table()]
+    tables = [schema.empty_table()]
     with slices.opened(store, file) as source:
         groups = base_file.RowGroups(source, file.path, schema, slices.footer_of(file), config.resolution(file))
         counts = [groups.metadata.row_group(number).num_rows for number in range(groups.metadata.num_row_groups)]
         starts = np.cumsum([0, *counts])
         for number, (begin, end) in enumerate(np.searchsorted(rows, np.stack([starts[:-1], starts[1:]], axis=1))):
             if end > begin:
-                found.append(take(groups.decode(number), rows[begin:end] - starts[number]))
-    return pa.concat_tables(found).unify_dictionaries()
+                tables.append(take(groups.decode(number), rows[begin:end] - starts[number]))
+    return pa.concat_tables(tables).unify_dictionaries()
 
 
 def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
-    """Add the record key and ordering columns, which merging needs, to the schema of the wanted columns.
+    """Add the record key and the ordering columns, which merging needs, to the wanted columns.
 
     The key is included because a log may be older than every wanted column.
+
     """
     extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
     return pa.schema([*wanted, *slices.schema_of(config, extra)])
@@ -136,23 +142,23 @@ def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
 
 def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
     """Return a function that reads a log file and caches its changes."""
-    known: dict[str, list[KeyedChanges]] = {}
+    cache: dict[str, list[KeyedChanges]] = {}
 
     def read(file: DataFile) -> list[KeyedChanges]:
-        if file.path not in known:
-            known[file.path] = list(slices.read_log(store, config, file, schema, by_row=True))
-        return known[file.path]
+        if file.path not in cache:
+            cache[file.path] = list(slices.read_log(store, config, file, schema, by_row=True))
+        return cache[file.path]
 
     return read
 
 
 def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
-    """Apply the changes of logs, in order, to base file rows at the positions `rows`."""
+    """Apply the changes of logs, in order, to the base file rows at the positions `rows`."""
     parts = []
     for part in logged:
-        mine = np.flatnonzero(np.isin(_rows_of(part), rows))
-        if len(mine):
-            parts.append(part.take(mine))
+        matching = np.flatnonzero(np.isin(_rows_of(part), rows))
+        if len(matching):
+            parts.append(part.take(matching))
     if not parts:
         return base
     changes = config.merge_policy.collapse(concat(parts))

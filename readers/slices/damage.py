@@ -1,11 +1,12 @@
 """Search for the damaged parts of a file group: file, block and row, with the keys of the lost rows.
 
-If the bytes of a log match the slot's digest, it is read record by record. If the bytes changed, the whole log is
-rejected. If the bytes of a base file changed, it is still read if its footer matches the slot. Row groups whose pages
-match their checksums are then kept.
+If the bytes of a log match the digest in the slot, the log is read record by record. Otherwise the whole log counts as
+damaged. A base file with changed bytes is still read if its footer matches the slot. The row groups whose pages match
+their checksums are then kept.
 
 A value that is invalid for its type also counts as damaged. An example is text with invalid UTF-8, which earlier
 releases wrote.
+
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Damage:
         row: The index of the row in the block. None if it is unknown, or for the whole block.
         why: The reason.
         rows: The number of lost rows.
-        known: The record keys of the lost rows whose keys are readable, with the ordering columns if they are readable.
+        known: The record keys of the lost rows, as far as they are readable, with the ordering columns if possible.
         deletes: True if deletes in the file are lost.
     """
 
@@ -73,29 +74,29 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
-        known = _best_effort(store, config, file)
-        yield Damage(file, None, None, problem.message, file.rows - file.deletes, known, bool(file.deletes))
+        keys = _best_effort(store, config, file)
+        yield Damage(file, None, None, problem.message, file.rows - file.deletes, keys, bool(file.deletes))
         return
-    for block, found in read_what_is_sound(
+    for block, part in read_what_is_sound(
         memoryview(data),
         config.resolution(file).names_of(schema.names),
         known_columns(config),
         strict=bool(file.digest),
     ):
-        if isinstance(found, Unreadable):
-            yield Damage(file, block, found.row, found.why, found.count, found.known, found.deletes)
+        if isinstance(part, Unreadable):
+            yield Damage(file, block, part.row, part.why, part.count, part.known, part.deletes)
         else:
-            yield slices.as_changes(found, schema, config, file)
+            yield slices.as_changes(part, schema, config, file)
 
 
 def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Return the record keys that are readable in a damaged log file, or None. They are only used in reports."""
+    """Return the record keys that are readable in a damaged log file, or None. They are used only in reports."""
     try:
         data = store.get(file.path)
-        found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
+        contents = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
     except (FileNotFoundError, CorruptTable):
         return None
-    parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in found]
+    parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in contents]
     tables = [part.select([RECORD_KEY]) for part in parts if part is not None]
     return pa.concat_tables(tables) if tables else None
 
@@ -175,6 +176,6 @@ def _valid(known: pa.Table) -> pa.Table | None:
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
     """Read all columns of a file, and yield a Damage for each part that cannot be read."""
     read = read_base if file.kind == BASE else read_log
-    for found in read(store, config, file, config.stored_schema):
-        if isinstance(found, Damage):
-            yield found
+    for part in read(store, config, file, config.stored_schema):
+        if isinstance(part, Damage):
+            yield part

@@ -1,6 +1,7 @@
-"""Task that reads the rows of one file slice, opening only the files, row groups and logs that it needs.
+"""Task that reads the rows of one file slice. It opens only the files, row groups and logs that it needs.
 
-A slice without logs is read as plain Parquet.
+A file slice without logs is read as plain Parquet.
+
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Range:
     """Range of slots whose changed rows are read: after the slot `since`, up to the slot of the scan.
 
     `instants` are the commit times of the rows that these slots wrote. None means all rows.
+
     """
 
     since: int
@@ -93,6 +95,7 @@ class SliceTask(Task):
         """Return the file slice without the logs whose keys all fail `where`.
 
         All versions of a row have the same key and partition values, so such a log changes no matching row.
+
         """
         if self.where is None or self.where.tree is None:
             return self.group
@@ -134,7 +137,7 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file if its rows are exactly the result of the task. None with logs, a filter or changed columns."""
+        """The base file, if its rows are exactly the result of the task. None with logs, filter or computed columns."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
@@ -156,6 +159,7 @@ class SliceTask(Task):
         """Return a function that decides by statistics which row groups of the base file are read. None: read all.
 
         If there are logs, a row group is also needed if one of its rows could win over a logged row.
+
         """
         if self.where is None or self.where.tree is None:
             return None
@@ -194,10 +198,11 @@ class SliceTask(Task):
         return self._changed_in_logs(wanted, instants)
 
     def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
-        """Return the rows that changed in the range, for a slice whose base file is older than the range.
+        """Return the rows that changed in the range, for a file slice whose base file is older than the range.
 
-        Rows of the base file are not in the result. The base file is read only if a logged row could lose against its
-        rows.
+        Rows of the base file are not in the result. The base file is read only if one of its rows could win over a
+        logged row.
+
         """
         assert self.group.base is not None
         config, base = self.config, self.group.base.file

@@ -31,9 +31,11 @@ _REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvag
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """Return the columns to decode for a read of `columns`. A merge with logs also needs key and ordering columns.
+    """Return the columns to decode for a read of `columns`.
 
-    If `merging` is True, logs are merged, and the record key and the ordering columns are added.
+    If `merging` is True, the result also contains the record key and the ordering columns, which a merge with logs
+    needs.
+
     """
     wanted = list(dict.fromkeys(columns))
     if merging:
@@ -57,16 +59,17 @@ def read_base(
     """Read the rows of a base file with the columns and types of `schema`. Raises CorruptTable.
 
     The types come from the table, even if the file stores other types. Only row groups for which `may_match` returns
-    True are read. File size and page checksums are always checked. `verified` also checks the digest, which reads the
-    whole file.
+    True are read. File size and page checksums are always checked. If `verified` is True, the digest is also checked,
+    which reads the whole file.
+
     """
-    how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
+    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
         if verified and file.digest:
-            whole = source.read_buffer()
-            _require_bytes(file.path, whole, file.size, file.digest)
-            return _keyed(config, base_file.decode(pa.BufferReader(whole), file.path, stored, *how), schema)
-        return _keyed(config, base_file.decode(source, file.path, stored, *how), schema)
+            content = source.read_buffer()
+            _require_bytes(file.path, content, file.size, file.digest)
+            return _keyed(config, base_file.decode(pa.BufferReader(content), file.path, stored, *decode_args), schema)
+        return _keyed(config, base_file.decode(source, file.path, stored, *decode_args), schema)
 
 
 def read_matching(
@@ -80,22 +83,23 @@ def read_matching(
 ) -> tuple[pa.Table, np.ndarray]:
     """Read the rows of a base file that match a condition, with their positions in the file.
 
-    The other arguments are as in `read_base`. `seen` are the columns that the condition uses. `condition` returns
-    the positions of the matching rows, ascending.
+    `seen` are the columns that the condition uses. `condition` returns the positions of the matching rows in ascending
+    order. The other arguments are as in `read_base`.
+
     """
     if config.virtual_keys:
-        whole = read_base(store, config, file, schema)
-        at = condition(whole)
-        return whole.take(pa.array(at)), at
+        rows_with_keys = read_base(store, config, file, schema)
+        positions = condition(rows_with_keys)
+        return rows_with_keys.take(pa.array(positions)), positions
     key = config.key[0]
     twin = config.key_is_record_key and not file.external and {key, RECORD_KEY} <= {*schema.names} - {*seen}
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
     with opened(store, file) as source:
         groups = base_file.RowGroups(source, file.path, decoded, footer_of(file), config.resolution(file))
-        rows, at = groups.matching(seen, condition, may_match)
+        rows, positions = groups.matching(seen, condition, may_match)
     if twin:  # both columns contain the same string, so it is decoded once
         rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
-    return rows, at
+    return rows, positions
 
 
 def read_base_batches(
@@ -106,33 +110,35 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of at most `rows` rows, so that memory holds only one table.
+    """Read the rows of a base file in tables of at most `rows` rows. Memory holds one table at a time.
 
     The other arguments are as in `read_base`.
+
     """
-    how, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
+    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
     with opened(store, file) as source:
-        for part in base_file.decode_batches(source, file.path, stored, rows, *how):
+        for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):
             yield _keyed(config, part, schema)
 
 
 def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Return the columns to decode from a file in order to return the columns of `schema`.
+    """Return the columns to decode from a file so that the columns of `schema` can be returned.
 
-    If files do not store record keys, the key columns are added.
+    If files do not store record keys, the result also contains the key columns.
+
     """
     if not config.virtual_keys or schema.get_field_index(RECORD_KEY) < 0:
         return schema
-    more = [name for name in config.key if schema.get_field_index(name) < 0]
-    return pa.schema([*schema, *schema_of(config, more)])
+    missing = [name for name in config.key if schema.get_field_index(name) < 0]
+    return pa.schema([*schema, *schema_of(config, missing)])
 
 
 def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Compute record keys that files do not store, and return the rows with the columns of `schema`."""
-    if not config.virtual_keys or (at := schema.get_field_index(RECORD_KEY)) < 0:
+    """Compute the record keys if files do not store them, and return the rows with the columns of `schema`."""
+    if not config.virtual_keys or (index := schema.get_field_index(RECORD_KEY)) < 0:
         return rows
     keys = virtual_keys(rows, config.key)
-    return rows.set_column(at, schema.field(at), keys.cast(schema.field(at).type)).select(schema.names)
+    return rows.set_column(index, schema.field(index), keys.cast(schema.field(index).type)).select(schema.names)
 
 
 @contextmanager
@@ -149,7 +155,8 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
     """Return the row count and columns that the footer of a base file must have, or None for files of other engines.
 
-    `schema` contains all columns, and is passed if the file may be damaged.
+    `schema` contains all columns. Callers pass it if the file may be damaged.
+
     """
     if file.external:
         return None
@@ -223,14 +230,14 @@ def read_log(
     """Read the changes in a log file, block by block, with the columns of `schema`.
 
     The schema must include record key and ordering columns. `by_row` adds the positions of the base rows, which the log
-    must record. `undone` are instants whose blocks were rolled back by another log and are skipped.
+    `undone` are instants whose blocks are skipped, because another log rolled them back.
     """
     data, resolution, counts = memoryview(read_verified(store, file)), config.resolution(file), None
     if file.blocks:
-        gone = undone | rolled_back(data)
+        rolled_back_instants = undone | rolled_back(data)
 
         def counts(instant: str) -> bool:
-            return file.has_block_of(instant) and instant not in gone
+            return file.has_block_of(instant) and instant not in rolled_back_instants
 
     try:
         names = resolution.names_of(_stored(config, schema).names)
@@ -241,7 +248,7 @@ def read_log(
 
 
 def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
-    """Add the path of the log file and a remedy to a CorruptTable error, for a log whose bytes are unchanged."""
+    """Add the path of the log file and a remedy to a CorruptTable error, for a log whose bytes did not change."""
     return CorruptTable(
         f"File {file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or "
         "Table.maintenance.salvage(), which keeps all undamaged rows. verify() shows all damage.",
@@ -262,26 +269,28 @@ def as_changes(
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
     raise UnsupportedTable(
-        f"File {file.path} contains a rollback block, which is not valid in tables of version 8 and 9.", file=file.path
+        f"File {file.path} contains a rollback block, which is invalid in tables of version 8 and 9. Compact the table "
+        "with Apache Hudi first.",
+        file=file.path,
     )
 
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
-    known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
+    columns: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
     ordered = False
     if block.ordering and (order_by := config.merge_policy.order_by):
         ordered = True
         if len(block.ordering) != len(order_by):
             raise UnsupportedTable(
-                f"A delete of instant {block.instant} has {len(block.ordering)} ordering values, but the table "
-                f"is ordered by {len(order_by)} columns ({', '.join(order_by)}). Compact the table with Hudi "
-                "first.",
+                f"A delete of instant {block.instant} has {len(block.ordering)} ordering values: expected "
+                f"{len(order_by)}, one for each ordering column ({', '.join(order_by)}). Compact the table with "
+                "Apache Hudi first.",
                 instant=block.instant,
             )
         for name, values in zip(order_by, block.ordering, strict=True):
             if schema.get_field_index(name) >= 0:
-                known[name] = values.cast(schema.field(name).type)
-    rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
+                columns[name] = values.cast(schema.field(name).type)
+    rows = pa.table([columns.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
     return KeyedChanges(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
 
 
@@ -291,8 +300,9 @@ def read_logs(
     """Read the changes in the logs of a file slice, in order of their instants.
 
     This is also the order of slots (protocol rule 4). The result is one KeyedChanges with one change per key. If a log
-    contains a partial update, the result is one KeyedChanges per block. `keys` restricts the result to these record
-    keys.
+    contains a partial update, the result is one KeyedChanges per block. If `keys` is set, the result contains only
+    changes of these record keys.
+
     """
     parts = log_parts(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
@@ -307,11 +317,11 @@ def log_parts(
     """
     files = [file for file in logs_in_order(group) if _changes(config, file, schema)]
     blocks = None
-    alike = len(files) > 1 and len({file.schema for file in files}) == 1
-    if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
-        found = [read_verified(store, file) for file in files]
+    have_one_schema = len(files) > 1 and len({file.schema for file in files}) == 1
+    if have_one_schema and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
+        contents = [read_verified(store, file) for file in files]
         with suppress(CorruptTable):  # reading the logs one by one finds the damaged log
-            blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names), by_row)
+            blocks = decode_logs(contents, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
         return [as_changes(block, schema, config, files[0]) for block in blocks]
     undone = _undone(store, files)
@@ -330,7 +340,8 @@ def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
 def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
     """Return whether a log file may delete rows, or set one of the columns of `schema`.
 
-    The statistics of a partial update written by hoodoo name all columns that it sets.
+    If hoodoo wrote a partial update, its statistics name all columns that it sets.
+
     """
     if not file.partial or file.deletes:
         return True
@@ -372,11 +383,11 @@ def read_slice(
         config: The configuration of the table.
         group: The file group.
         wanted: The columns to return.
-        verified: True also checks the base file's digest. Callers that rewrite the rows need this, so that damage is
-            not copied. Logs are always checked.
-        keys: Record keys to restrict the result to. Row groups without these keys are not decoded.
-        may_match: Decides which row groups of the base file are read. The caller knows that no other row group is
-            needed. If logs contain partial updates without row positions, all row groups are read.
+        verified: True also checks the base file's digest. Callers that rewrite the rows need this, so that they do not
+            copy damage. Logs are always checked.
+        keys: The record keys of the rows to return. Row groups without these keys are not decoded.
+        may_match: Function that decides which row groups of the base file are read. The caller needs no other row
+            group. If logs contain partial updates without row positions, all row groups are read.
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
@@ -399,7 +410,8 @@ def read_slice(
 def has_row_positions(group: FileGroup) -> bool:
     """Return whether all logs of a file group record the positions of the base file rows that they change.
 
-    This is so if the slots record the same row order digest for the base file and the logs.
+    This is so if the slots record one row order digest for the base file and all logs.
+
     """
     order = group.base.file.order if group.base and not group.base.file.external else ""
     return bool(order) and all(log.file.order == order and not log.file.external for log in group.logs)
@@ -426,19 +438,19 @@ def _read_by_row(
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     picked = _PickedGroups(may_match)
     base = read_base(store, config, group.base.file, schema, picked if may_match else None, verified)
-    found = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
-    if not found:
+    merged = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
+    if not merged:
         return base.select(wanted.names)
-    (changes,) = found
+    (changes,) = merged
     assert changes.at is not None  # requested when the logs were read
     if changes.at.max(initial=-1) >= group.base.file.rows:
         raise CorruptTable(
-            f"A log refers to a row that is not in its base file {group.base.file.path}. {_REMEDY}",
+            f"A log refers to a row that does not exist in its base file {group.base.file.path}. {_REMEDY}",
             file=group.base.file.path,
         )
     positions = picked.positions(changes.at)
-    if changes.unset and (there := (positions >= 0) | ~changes.partial).sum() < len(changes):
-        kept = np.flatnonzero(there)  # drops partial updates of rows that were not read
+    if changes.unset and (is_needed := (positions >= 0) | ~changes.partial).sum() < len(changes):
+        kept = np.flatnonzero(is_needed)  # drops partial updates of rows that were not read
         changes, positions = changes.take(kept), positions[kept]
     return policy.applied_by_row(base, changes, positions).select(wanted.names)
 
@@ -468,7 +480,8 @@ class _PickedGroups:
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
     """Return whether statistics prove that each change in the logs wins over all earlier versions of its row.
 
-    Only statistics of ordering values are read.
+    No rows are read, only the statistics of the ordering values.
+
     """
     ordered = bool(config.merge_policy.order_by)
     if not ordered or group.base is None:
@@ -487,9 +500,9 @@ def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
     name = config.merge_policy.bounded
     if name is None:
         return None, None
-    found = config.resolution(file).stats(file.stats, file.rows).get(name, (None, None))
+    bounds = config.resolution(file).stats(file.stats, file.rows).get(name, (None, None))
     kind = config.schema.field(name).type
-    low, high = (None if bound is None else comparable(bound, kind) for bound in found[:2])
+    low, high = (None if bound is None else comparable(bound, kind) for bound in bounds[:2])
     return low, high
 
 
@@ -503,8 +516,8 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
     rows = base_file.BATCH_ROWS
     batches = read_base_batches(store, config, file, schema, rows, may_hold) if len(keys) else ()
-    found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in batches]
-    return pa.concat_tables([schema.empty_table(), *found]).unify_dictionaries()
+    matching = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in batches]
+    return pa.concat_tables([schema.empty_table(), *matching]).unify_dictionaries()
 
 
 def _any_between(ordered: pa.Array, low: str, high: str) -> bool:

@@ -155,11 +155,11 @@ def test_names_stand_outside_quotes_and_comments_and_keep_their_case() -> None:
         ("id = $v", {"v": 1, "w": 2}, hoodoo.OptionError, r"has 'w', but .* expected \$v"),
         ("id = '$v'", {"v": 1}, hoodoo.OptionError, "expected none"),
         ('id = "$v"', {"v": 1}, hoodoo.OptionError, "outside quotes"),
-        (None, {"v": 1}, hoodoo.OptionError, "needs a condition as a string"),
-        (pa.compute.field("id") == 1, {"v": 1}, hoodoo.OptionError, "needs a condition as a string"),
+        (None, {"v": 1}, hoodoo.OptionError, "requires a condition as a string"),
+        (pa.compute.field("id") == 1, {"v": 1}, hoodoo.OptionError, "requires a condition as a string"),
         ("id = $v", [1], hoodoo.OptionError, "must be a dict"),
-        ("id = $v", {"$v": 1}, hoodoo.OptionError, "must be a Python identifier"),
-        ("id = $v", {1: 1}, hoodoo.OptionError, "must be a Python identifier"),
+        ("id = $v", {"$v": 1}, hoodoo.OptionError, "expected a Python identifier"),
+        ("id = $v", {1: 1}, hoodoo.OptionError, "expected a Python identifier"),
         ("id = $v", {"v": object()}, hoodoo.OptionError, "expected a str, int"),
         ("id IN $v", {"v": [[1]]}, hoodoo.OptionError, "expected a str, int"),
         ("fare = $v", {"v": float("nan")}, hoodoo.OptionError, "NaN is never true"),
@@ -194,7 +194,7 @@ def test_without_duckdb_all_types_are_bound(monkeypatch: pytest.MonkeyPatch) -> 
         ("id = $v", 1.5, r"compared with \$v = 1.5, which is not an integer\."),
         ("$v = 5", 5, r"Expected a column, got \$v"),
         ("$v", True, r"Expected a column, got \$v"),
-        ("id + 0 = $v", 5, "With DuckDB"),
+        ("id + 0 = $v", 5, "Install DuckDB"),
     ):
         with pytest.raises(hoodoo.PredicateError, match=match):
             Filter.of(where, SCHEMA, params={"v": value})
@@ -252,7 +252,7 @@ def test_every_call_with_a_condition_takes_parameters(table: hoodoo.Table, call:
 
 
 def test_a_delete_by_keys_takes_no_parameters(table: hoodoo.Table) -> None:
-    with pytest.raises(hoodoo.OptionError, match="params needs a condition"):
+    with pytest.raises(hoodoo.OptionError, match="params requires a condition"):
         table.delete([{"id": 1, "city": "l'aquila"}], params={"x": 1})
     assert table.count() == 3
 

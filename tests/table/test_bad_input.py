@@ -202,7 +202,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position longer ago than there are times": (
         hoodoo.PositionError,
         "POSITION",
-        "too long ago",
+        "is too large",
         lambda t: t.scan(as_of="999999999 weeks ago"),
     ),
     "position longer ago than the table": (
@@ -220,7 +220,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position as a date without lines": (
         hoodoo.PositionError,
         "POSITION",
-        "the form 2026-01-31",
+        "like 2026-01-31",
         lambda t: t.scan(as_of="20260131"),
     ),
     "rollback of what is no instant": (

@@ -75,7 +75,7 @@ def test_a_stream_offset_stores_which_slot_it_has_read_and_reads_offsets_of_form
     assert stored == {"table": at.table, "slot": 7, "digest": at.digest}
     assert StreamPosition.from_json(stored, at.table).digest == at.digest
     assert StreamPosition.from_json({"table": at.table, "slot": 7}, at.table) == StreamPosition(7)
-    with pytest.raises(hoodoo.PositionError, match="is not from hoodoo"):
+    with pytest.raises(hoodoo.PositionError, match="hoodoo did not write"):
         StreamPosition.from_json({**stored, "digest": 5}, at.table)
 
 

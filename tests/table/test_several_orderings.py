@@ -258,7 +258,7 @@ def test_a_delete_with_another_number_of_ordering_values_than_the_table_has_colu
     stored = parse(file.read_bytes()) | {"hoodie.table.ordering.fields": "ts"}
     file.write_bytes(render(stored, "Thu Jan 01 00:00:00 UTC 1970"))
     with pytest.raises(
-        hoodoo.UnsupportedTable, match=r"has 2 ordering values, but the table is ordered by 1 columns \(ts\)"
+        hoodoo.UnsupportedTable, match=r"has 2 ordering values: expected 1, one for each ordering column \(ts\)"
     ):
         hoodoo.open(table.path).scan().to_arrow()
 
